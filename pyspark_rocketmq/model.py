@@ -1,0 +1,101 @@
+"""Which nouns does everybody share?
+
+A *queue* is one numbered partition of a topic on one broker name. An *offset* is always the next one to
+read; a *range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because every member of
+a group must divide the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .errors import OptionError
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic at one broker."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+class QueueRange(NamedTuple):
+    """Offsets `[start, end)` of one queue."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets the range spans; holes included."""
+        return self.end - self.start
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to be sent."""
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+
+
+def java_order(text: str) -> bytes:
+    """Sort key that orders text as Java does: by UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """Queues by topic, broker name (both in Java's order) and number."""
+    return sorted(queues, key=lambda q: (java_order(q.topic), java_order(q.broker_name), q.queue_id))
+
+
+def retry_topic(group: str) -> str:
+    """Topic from which a group receives what it sent back."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Topic that keeps what a group gave up on."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def parse_address(text: str, option: str = "address") -> Address:
+    """Read `host:port`; IPv6 hosts stand in brackets."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536) or "//" in host:
+        raise OptionError(option, text, "not an address", advice="give host:port, for example localhost:9876")
+    return Address(host, int(port))
+
+
+def parse_addresses(text: str, option: str = "address") -> tuple[Address, ...]:
+    """Read a list of addresses separated by semicolons or commas."""
+    parts = [part for part in text.replace(",", ";").split(";") if part.strip()]
+    if not parts:
+        raise OptionError(option, text, "no address", advice="give host:port, several separated by ';'")
+    return tuple(parse_address(part, option) for part in parts)

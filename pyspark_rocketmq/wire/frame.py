@@ -1,0 +1,99 @@
+"""How do frames lie in the byte stream?
+
+    length 4 | header type 1 | header length 3 | header | body        (big-endian; length counts what follows it)
+
+`FrameBuffer` cuts a stream into frames without copying them: the transport receives straight into the
+buffer (`space`, `filled`), and frames come out as views of it. A view keeps its chunk alive, so a frame stays
+valid for as long as somebody holds it. Memory grows with bytes that arrived, never with a length field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import FrameTooLarge, MalformedFrame
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+PREFIX_BYTES = 4
+MIN_FRAME_BYTES = 8
+_CHUNK_BYTES = 64 * 1024
+
+
+def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
+    """One frame from its parts."""
+    length = 4 + len(header) + len(body)
+    mark = header_type << 24 | len(header)
+    return b"".join((length.to_bytes(4, "big"), mark.to_bytes(4, "big"), header, body))
+
+
+def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
+    """Header type, header and body of one whole frame."""
+    header_end = MIN_FRAME_BYTES + int.from_bytes(frame[5:8], "big")
+    if header_end > len(frame):
+        raise MalformedFrame(f"header of {header_end - MIN_FRAME_BYTES} bytes in a frame of {len(frame)}")
+    return frame[4], frame[MIN_FRAME_BYTES:header_end], frame[header_end:]
+
+
+class FrameBuffer:
+    """The received bytes that do not make a whole frame yet.
+
+    Invariant: `_chunk[_start:_end]` is received and not handed out; bytes before `_start` belong to frames
+    that somebody may still hold, so they are never written again.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, chunk_bytes: int = _CHUNK_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._chunk_bytes = chunk_bytes
+        self._chunk = memoryview(bytearray(chunk_bytes))
+        self._start = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def space(self) -> memoryview:
+        """Room to receive into; never empty."""
+        if self._end == len(self._chunk):
+            self._move_on()
+        return self._chunk[self._end :]
+
+    def filled(self, count: int) -> None:
+        """Say that the first `count` bytes of `space` have been received."""
+        self._end += count
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Copy bytes in, for callers that received them elsewhere."""
+        while data:
+            room = self.space()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self.filled(count)
+            data = data[count:]
+
+    def frames(self) -> Iterator[memoryview]:
+        """Whole frames, in order of arrival."""
+        while (size := self._frame_bytes()) and len(self) >= size:
+            frame = self._chunk[self._start : self._start + size]
+            self._start += size
+            yield frame
+
+    def _frame_bytes(self) -> int:
+        """Size of the frame under way, 0 if not known yet."""
+        if len(self) < PREFIX_BYTES:
+            return 0
+        size = PREFIX_BYTES + int.from_bytes(self._chunk[self._start : self._start + PREFIX_BYTES], "big")
+        if size > self._max_frame_bytes:
+            raise FrameTooLarge(
+                f"a frame of {size} bytes, the limit is {self._max_frame_bytes}",
+                advice="raise maxFrameSize if the server really sends frames this large",
+            )
+        if size < MIN_FRAME_BYTES:
+            raise MalformedFrame(f"a frame of {size} bytes, the least is {MIN_FRAME_BYTES}")
+        return size
+
+    def _move_on(self) -> None:
+        """Carry the unfinished frame over into a new chunk, twice its size at least but no larger than it needs."""
+        rest = self._chunk[self._start : self._end]
+        wanted = min(self._frame_bytes(), 2 * len(rest))
+        self._chunk = memoryview(bytearray(max(self._chunk_bytes, wanted, len(rest) + 1)))
+        self._chunk[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)

@@ -1,0 +1,181 @@
+"""How is a command's header written: as JSON text, or in RocketMQ's binary form?
+
+Both forms carry the same fields; which one a peer uses is read from each frame's type byte, never assumed.
+The JSON form is written as the Java client writes it (compact, keys in alphabetical order).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ..errors import LocalProtocolError, MalformedFrame
+from .codes import LanguageCode
+from .frame import join_frame, split_frame
+
+CLIENT_VERSION = 409
+"""The release we say we are, 4.9.8: standard JSON routes, and no GO_AWAY on graceful shutdown."""
+
+RESPONSE_FLAG = 1
+ONEWAY_FLAG = 2
+
+
+class HeaderType(IntEnum):
+    """Value of a frame's type byte; the names are RocketMQ's."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+@dataclass(slots=True)
+class Command:
+    """One request or response. `fields` are the command's own header fields, always text on the wire."""
+
+    code: int
+    opaque: int = 0
+    fields: dict[str, str] | None = None
+    body: bytes | memoryview = b""
+    remark: str | None = None
+    flag: int = 0
+    language: LanguageCode | None = LanguageCode.PYTHON
+    version: int = CLIENT_VERSION
+    header_type: HeaderType = HeaderType.JSON
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request."""
+        return bool(self.flag & RESPONSE_FLAG)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return bool(self.flag & ONEWAY_FLAG)
+
+
+def encode_command(command: Command) -> bytes:
+    """The whole frame of a command."""
+    encode = _encode_json if command.header_type is HeaderType.JSON else _encode_binary
+    return join_frame(command.header_type, encode(command), command.body)
+
+
+def decode_command(frame: memoryview) -> Command:
+    """Read one whole frame; the body stays a view of it."""
+    header_type, header, body = split_frame(frame)
+    try:
+        if header_type == HeaderType.JSON:
+            return _decode_json(header, body)
+        if header_type == HeaderType.ROCKETMQ:
+            return _decode_binary(header, body)
+    except (ValueError, KeyError, TypeError, RecursionError, struct.error, IndexError) as cause:
+        raise MalformedFrame(f"unreadable {HeaderType(header_type).name} header: {cause}") from cause
+    raise MalformedFrame(f"unknown header type {header_type}")
+
+
+def _encode_json(command: Command) -> bytes:
+    header: dict[str, Any] = {"code": command.code}
+    if command.fields is not None:
+        header["extFields"] = command.fields
+    header["flag"] = command.flag
+    if command.language is not None:
+        header["language"] = command.language.name
+    header["opaque"] = command.opaque
+    if command.remark is not None:
+        header["remark"] = command.remark
+    header["serializeTypeCurrentRPC"] = "JSON"
+    header["version"] = command.version
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode_json(header: memoryview, body: memoryview) -> Command:
+    parsed = json.loads(str(header, "utf-8"))
+    fields = parsed.get("extFields")
+    return Command(
+        code=_integer(parsed["code"]),
+        opaque=_integer(parsed["opaque"]),
+        fields=None if fields is None else {key: _text(value) for key, value in fields.items() if value is not None},
+        body=body,
+        remark=parsed.get("remark"),
+        flag=_integer(parsed.get("flag", 0)),
+        language=LanguageCode.__members__.get(parsed.get("language")),
+        version=_integer(parsed.get("version", 0)),
+        header_type=HeaderType.JSON,
+    )
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int or not -(2**31) <= value < 2**31:
+        raise ValueError(f"not a 32-bit integer: {value!r:.40}")
+    return value
+
+
+def _text(value: object) -> str:
+    """A header field; a bare number or boolean is read as its text, as the Java side reads it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- the binary form -------------------------------------------------------------------------------------------------
+
+_LANGUAGES = {language.value: language for language in LanguageCode}
+_FIXED = struct.Struct(">hbhii")  # code, language, version, opaque, flag
+
+
+def _encode_binary(command: Command) -> bytes:
+    language = LanguageCode.OTHER if command.language is None else command.language
+    if not -0x8000 <= command.code < 0x8000:
+        raise LocalProtocolError(f"code {command.code} does not fit a binary header", advice="use the JSON header for it")
+    remark = (command.remark or "").encode()
+    fields = b"".join(map(_encode_entry, (command.fields or {}).items()))
+    return b"".join(
+        (
+            _FIXED.pack(command.code, language, command.version, command.opaque, command.flag),
+            len(remark).to_bytes(4, "big"),
+            remark,
+            len(fields).to_bytes(4, "big"),
+            fields,
+        )
+    )
+
+
+def _encode_entry(entry: tuple[str, str]) -> bytes:
+    key, value = entry[0].encode(), entry[1].encode()
+    return b"".join((len(key).to_bytes(2, "big"), key, len(value).to_bytes(4, "big"), value))
+
+
+def _decode_binary(header: memoryview, body: memoryview) -> Command:
+    code, language, version, opaque, flag = _FIXED.unpack_from(header)
+    remark, at = _sized(header, _FIXED.size, 4)
+    fields, at = _sized(header, at, 4)
+    return Command(
+        code=code,
+        opaque=opaque,
+        fields=_decode_entries(fields) if fields else None,
+        body=body,
+        remark=str(remark, "utf-8") or None,
+        flag=flag,
+        language=_LANGUAGES.get(language),
+        version=version,
+        header_type=HeaderType.ROCKETMQ,
+    )
+
+
+def _decode_entries(entries: memoryview) -> dict[str, str]:
+    """Later duplicates win, as on the Java side (which also reads an empty value as absent; here it stays visible)."""
+    fields, at = {}, 0
+    while at < len(entries):
+        key, at = _sized(entries, at, 2)
+        value, at = _sized(entries, at, 4)
+        fields[str(key, "utf-8")] = str(value, "utf-8")
+    return fields
+
+
+def _sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
+    """The bytes behind a length field of `width` bytes at `at`, and where they end."""
+    start = at + width
+    size = int.from_bytes(data[at:start], "big", signed=True)
+    end = start + size
+    if size < 0 or end > len(data):
+        raise ValueError(f"a field of {size} bytes at {at} in {len(data)}")
+    return data[start:end], end

@@ -1,0 +1,143 @@
+"""Which sequences of frames are legal, and which answer belongs to which request?
+
+A `Session` knows one connection's conversation and no socket: bytes that arrived go in (`space` and
+`received`, or `receive`), events come out, and each call that speaks returns the bytes to send. It is
+symmetrical: clients and servers use the same class.
+
+Answers are matched by *opaque* alone and may come in any order. The peer's own requests carry opaques from
+its own counter, so the direction is read from the response flag first. An answer to a request that was given
+up (`forget`) or was one-way is dropped and counted; an answer to a request never made breaks the session, as
+does every framing error: from then on the session refuses to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedReply
+from .frame import MAX_FRAME_BYTES, FrameBuffer
+from .header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, decode_command, encode_command
+
+_LAST_OPAQUE = 2**31 - 1
+
+
+class Reply(NamedTuple):
+    """The answer to our request `opaque`."""
+
+    opaque: int
+    command: Command
+
+
+class Request(NamedTuple):
+    """The peer asks us something; answer with `Session.reply` unless it is one-way."""
+
+    command: Command
+
+
+Event = Reply | Request
+
+
+class Session:
+    """One side of one connection. Not thread-safe: callers serialise."""
+
+    def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, header_type: HeaderType = HeaderType.JSON) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self.header_type = header_type
+        self.pending: dict[int, int] = {}
+        """Requests that await an answer: opaque to request code."""
+        self.dropped_replies = 0
+        self.broken: RemoteProtocolError | None = None
+        self._buffer = FrameBuffer(max_frame_bytes)
+        self._last_opaque = 0
+        self._wrapped = False
+
+    def __repr__(self) -> str:
+        state = f"broken: {self.broken}" if self.broken else "open"
+        return f"<Session {state}, {len(self.pending)} pending, {self.dropped_replies} dropped, {len(self._buffer)} buffered>"
+
+    # --- speaking ----------------------------------------------------------------------------------------------------
+
+    def request(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[int, bytes]:
+        """Ask; returns the opaque by which the answer will come, and the bytes to send."""
+        opaque = self._next_opaque()
+        data = self._encode(Command(code, opaque, fields, body, header_type=self.header_type))
+        self.pending[opaque] = code
+        return opaque, data
+
+    def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+        """Tell without wanting an answer; returns the bytes to send."""
+        return self._encode(Command(code, self._next_opaque(), fields, body, flag=ONEWAY_FLAG, header_type=self.header_type))
+
+    def reply(self, request: Command, answer: Command) -> bytes:
+        """Answer the peer's request, in the header form the answer names; returns the bytes to send."""
+        answer.opaque = request.opaque
+        answer.flag |= RESPONSE_FLAG
+        return self._encode(answer)
+
+    def forget(self, opaque: int) -> None:
+        """Give a request up; its answer, should it come, is dropped and counted."""
+        self.pending.pop(opaque, None)
+
+    # --- listening ---------------------------------------------------------------------------------------------------
+
+    def space(self) -> memoryview:
+        """Room to receive into; call `received` with the number of bytes put there."""
+        return self._buffer.space()
+
+    def received(self, count: int) -> Iterator[Event]:
+        """Take note of `count` bytes in `space`; yields what they complete."""
+        self._buffer.filled(count)
+        return self._events()
+
+    def receive(self, data: bytes | memoryview) -> Iterator[Event]:
+        """Take a copy of received bytes; yields what they complete."""
+        self._buffer.feed(data)
+        return self._events()
+
+    def end(self) -> None:
+        """The peer closed its side; raises if that cut a frame."""
+        if rest := len(self._buffer):
+            raise self._break(MalformedFrame(f"the stream ended inside a frame, after {rest} bytes of it"))
+
+    def _events(self) -> Iterator[Event]:
+        if self.broken:
+            raise self.broken
+        try:
+            for frame in self._buffer.frames():
+                command = decode_command(frame)
+                if not command.is_response:
+                    yield Request(command)
+                elif command.opaque in self.pending:
+                    del self.pending[command.opaque]
+                    yield Reply(command.opaque, command)
+                else:
+                    self._drop(command)
+        except RemoteProtocolError as error:
+            raise self._break(error) from error.__cause__
+
+    def _drop(self, command: Command) -> None:
+        if not (self._wrapped or 0 < command.opaque <= self._last_opaque):
+            raise UnexpectedReply(f"an answer to request {command.opaque}, which was never made")
+        self.dropped_replies += 1
+
+    def _break(self, error: RemoteProtocolError) -> RemoteProtocolError:
+        self.broken = error
+        return error
+
+    def _encode(self, command: Command) -> bytes:
+        if self.broken:
+            raise LocalProtocolError(f"the session is broken: {self.broken.what}", advice="open a new connection")
+        data = encode_command(command)
+        if len(data) > self.max_frame_bytes:
+            raise FrameTooLarge(
+                f"a frame of {len(data)} bytes to send, the limit is {self.max_frame_bytes}",
+                advice="send less at once, or raise maxFrameSize here and on the server",
+            )
+        return data
+
+    def _next_opaque(self) -> int:
+        if self._last_opaque == _LAST_OPAQUE:
+            self._last_opaque, self._wrapped = 0, True
+        self._last_opaque += 1
+        return self._last_opaque
