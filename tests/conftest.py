@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-pytest_plugins = [f"tests.{found.parent.name}.fixtures" for found in sorted(Path(__file__).parent.glob("*/fixtures.py"))]
+ROOMS = sorted(found.parent.name for found in Path(__file__).parent.glob("*/fixtures.py"))
+
+pytest_plugins = [f"tests.{room}.fixtures" for room in ROOMS]

@@ -1,0 +1,59 @@
+# The index of commands: `make` lists them. Python 3.11+ with venv, make and git are assumed;
+# everything else is fetched into .venv and .cache on first use, and found there afterwards.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+GENERATORS := $(wildcard tools/generate_*.py)
+TYPED := pyspark_rocketmq broker_stub tests tools
+
+# The PATH's python3, or the newest that is named by version; `make PYTHON=...` decides.
+PYTHON ?=
+# Which real brokers `make test-real` starts: one version or `all`; REQUIRE_REAL=1 fails instead of skipping.
+REAL ?= 5.3.3
+REQUIRE_REAL ?=
+
+# Spark starts workers with these, else with any python3 of the PATH.
+SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" \
+	PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(BIN)/python"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help test test-fast test-real test-long lint docs
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: $(VENV)/.has-test ## all rooms, the stub broker and Spark; needs nothing but Python
+	@echo "==> testing without real brokers"
+	@$(SPARK_ENV) $(PYTEST) -m "not real and not chaos and not slow and not bench"
+
+test-fast: $(VENV)/.has-test ## the room tests alone: no Java, no broker, under a minute
+	@$(PYTEST) -m "not spark and not real and not chaos and not slow and not bench"
+
+test-real: $(VENV)/.has-test ## against real brokers (JDK 17, Maven): REAL=5.3.3, another version, or all
+	@echo "==> testing against real brokers: $(REAL)"
+	@REAL="$(REAL)" REQUIRE_REAL="$(REQUIRE_REAL)" $(PYTEST) -m "real and not chaos and not slow and not bench"
+
+test-long: $(VENV)/.has-test ## everything but benchmarks, on all real versions, with long fuzzing: hours
+	@echo "==> testing everything, on all real versions"
+	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 $(PYTEST) -m "not bench" --hypothesis-profile=long
+
+lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated files are up to date
+	@echo "==> ruff";           $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "==> mypy";           $(BIN)/mypy $(TYPED)
+	@echo "==> lint-imports";   $(BIN)/lint-imports --no-logo
+	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator --check || exit 1; done
+
+docs: $(VENV)/.has-test ## write the generated files anew
+	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator || exit 1; done
+
+$(BIN)/python:
+	@tools/make_venv.sh $(VENV) $(PYTHON)
+
+# One stamp per set of packages that setup.cfg names; a change there installs anew.
+$(VENV)/.has-%: setup.cfg pyproject.toml | $(BIN)/python
+	@echo "==> installing the project with what '$*' needs; the first time takes minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[$*]'
+	@touch $@

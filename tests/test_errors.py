@@ -1,0 +1,156 @@
+"""Errors carry everything in their text, survive pickling, and tell loops what to do by flags."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyspark_rocketmq import errors
+from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError, SendError
+
+Sample = Callable[[type[RocketMQError]], RocketMQError]
+
+
+def tree(root: type[RocketMQError]) -> Iterator[type[RocketMQError]]:
+    """The class and everything below it that this library defines."""
+    yield root
+    for child in root.__subclasses__():
+        yield from tree(child)
+
+
+TREE = [kind for kind in tree(RocketMQError) if kind.__module__ == errors.__name__]
+
+
+def sample(kind: type[RocketMQError]) -> RocketMQError:
+    """An instance with every field its class knows."""
+    if issubclass(kind, OptionError):
+        return kind("pollTimeoutMs", "x", "not a number", advice="give milliseconds", code="OPTION_TYPE")
+    if issubclass(kind, BrokerError):
+        return kind("remark", advice="do this", topic="t", address="h:1", queue_id=3)
+    if issubclass(kind, SendError):
+        return kind("sending", landed=[0], failed=[1, 2], unknown=[3], advice="do this", broker="b")
+    return kind("it broke", advice="do this", topic="t", offset=7)
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_every_error_survives_pickling(kind: type[RocketMQError]) -> None:
+    """Type, text and all fields are the same on the other side of a process boundary."""
+    error = sample(kind)
+
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is kind
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_text_opens_with_the_code_and_ends_with_the_advice(kind: type[RocketMQError]) -> None:
+    """Only the text is sure to reach the driver, so the text says which error it is and what to do."""
+    error = sample(kind)
+
+    text = str(error)
+
+    assert text.startswith(f"[{error.code}] ")
+    assert text.endswith(f"; {error.advice}")
+
+
+def test_codes_are_unique_below_the_base() -> None:
+    """A code found in a log names one class."""
+    codes = [kind.code for kind in TREE]
+
+    assert sorted(codes) == sorted(set(codes))
+
+
+def test_every_class_of_the_tree_is_documented() -> None:
+    """Each class says in one line what it means."""
+    assert [kind.__name__ for kind in TREE if not kind.__doc__] == []
+
+
+def test_the_tree_drawn_on_top_names_every_class() -> None:
+    """The picture in the module's docstring cannot fall behind the code."""
+    drawn = errors.__doc__ or ""
+
+    missing = [kind.__name__ for kind in TREE if kind.__name__ not in drawn]
+
+    assert missing == []
+
+
+def test_places_are_named_in_one_order_whatever_the_call_said() -> None:
+    """Address first, then request, topic, broker, queue, offset and group."""
+    error = RocketMQError(
+        "it broke", group="g", offset=7, queue_id=3, broker="b", topic="t", request="PULL_MESSAGE", address="h:1"
+    )
+
+    assert str(error) == (
+        "[ROCKETMQ] it broke (address h:1, request PULL_MESSAGE, topic t, broker b, queue 3, offset 7, group g)"
+    )
+
+
+def test_locate_fills_in_and_never_overwrites() -> None:
+    """The raiser knew best; a caller adds what only it can know."""
+    error = RocketMQError("it broke", topic="inner").locate(topic="outer", offset=0)
+
+    assert error.where == {"topic": "inner", "offset": 0}
+
+
+def test_an_option_error_shows_option_and_value_and_is_a_value_error() -> None:
+    """Users see what they wrote; code that knows only the standard library can catch it."""
+    error = OptionError("topic", "a b", "has a blank", advice="name one topic")
+
+    assert isinstance(error, ValueError)
+    assert str(error) == "[OPTION_VALUE] topic = 'a b': has a blank; name one topic"
+    assert (error.option, error.value) == ("topic", "a b")
+
+
+def test_a_missing_option_shows_no_value() -> None:
+    """An option that was not given has no value to show."""
+    assert str(OptionError("topic", None, "is required")) == "[OPTION_VALUE] topic: is required"
+
+
+def test_a_time_out_is_also_the_standard_one() -> None:
+    """`except TimeoutError` works for those who do not know our tree."""
+    assert issubclass(errors.RequestTimeout, TimeoutError)
+
+
+def test_a_broker_error_keeps_code_and_remark_verbatim() -> None:
+    """What the server said is not paraphrased."""
+    error = BrokerError("topic[x] not exist", response_code=17)
+
+    assert (error.response_code, error.remark) == (17, "topic[x] not exist")
+    assert str(error) == "[BROKER] response code 17: topic[x] not exist"
+
+
+def test_a_broker_that_gave_no_remark_is_quoted_as_such() -> None:
+    """An empty remark does not leave a hole in the text."""
+    assert "response code 1: no remark" in str(BrokerError(None, response_code=1))
+
+
+def test_a_send_error_lists_the_fate_of_every_message() -> None:
+    """A caller can send again exactly what did not land."""
+    error = SendError("batch", landed=[0, 1], failed=[2], unknown=[3])
+
+    assert (error.landed, error.failed, error.unknown) == ((0, 1), (2,), (3,))
+    assert "2 landed, 1 failed, 1 unknown" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "retriable", "refresh_routes"),
+    [
+        (errors.ConnectionLost, True, True),
+        (errors.RequestTimeout, True, True),
+        (errors.MalformedFrame, True, False),
+        (errors.FrameTooLarge, False, False),
+        (errors.LocalProtocolError, False, False),
+        (errors.TopicNotFound, False, True),
+        (errors.QueueMoved, True, True),
+        (errors.StaticTopicUnsupported, False, False),
+        (errors.LockRefused, True, False),
+        (errors.DataLossError, False, False),
+    ],
+)
+def test_retry_loops_read_flags(kind: type[RocketMQError], retriable: bool, refresh_routes: bool) -> None:
+    """Whether to try again, and with fresh routes, is a property of the class."""
+    assert (kind.retriable, kind.refresh_routes) == (retriable, refresh_routes)

@@ -1,0 +1,123 @@
+"""Nouns: order, ranges, names and addresses."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import (
+    Address,
+    MessageQueue,
+    QueueRange,
+    dead_letter_topic,
+    java_order,
+    parse_address,
+    parse_addresses,
+    retry_topic,
+    sort_queues,
+)
+
+hosts = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True) | st.ip_addresses(v=6).map(str)
+addresses = st.builds(Address, hosts, st.integers(1, 65535))
+
+
+def test_queues_sort_by_topic_then_broker_then_number() -> None:
+    """Numbers count as numbers: 10 comes after 2."""
+    expected = [
+        MessageQueue("A", "b", 0),
+        MessageQueue("A", "b", 2),
+        MessageQueue("A", "b", 10),
+        MessageQueue("A", "c", 0),
+        MessageQueue("B", "a", 0),
+    ]
+
+    assert sort_queues(reversed(expected)) == expected
+
+
+def test_names_sort_by_utf16_units_as_java_does() -> None:
+    """A character beyond the basic plane sorts before U+FFFF, unlike in Python's own order."""
+    beyond, last = "\U0001f600", "\uffff"
+
+    assert sorted([last, beyond], key=java_order) == [beyond, last]
+    assert sorted([last, beyond]) == [last, beyond]
+
+
+def test_a_lone_surrogate_can_be_ordered() -> None:
+    """Names come from the network; no text makes sorting fail."""
+    assert java_order("\ud800") == b"\xd8\x00"
+
+
+def test_a_range_spans_start_to_end_exclusive() -> None:
+    """Half-open: an empty range has no offsets."""
+    queue = MessageQueue("t", "b", 0)
+
+    assert QueueRange(queue, 5, 5).offset_count == 0
+    assert QueueRange(queue, 5, 8).offset_count == 3
+
+
+def test_a_queue_prints_as_a_path() -> None:
+    """One short form everywhere: topic, broker, number."""
+    assert str(MessageQueue("orders", "broker-a", 3)) == "orders/broker-a/3"
+
+
+def test_a_group_has_a_retry_and_a_dead_letter_topic() -> None:
+    """The names RocketMQ itself uses."""
+    assert retry_topic("g") == "%RETRY%g"
+    assert dead_letter_topic("g") == "%DLQ%g"
+
+
+@given(addresses)
+def test_an_address_reads_back_what_it_prints(address: Address) -> None:
+    """Also for IPv6, which prints in brackets."""
+    assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "host",
+        "host:",
+        ":9876",
+        "host:0",
+        "host:65536",
+        "host:-1",
+        "host:٣",
+        "host:9 876",
+        "http://host:9876",
+        "[]:1",
+    ],
+)
+def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+    """The error names the option, shows the value, and gives an example."""
+    with pytest.raises(OptionError) as caught:
+        parse_address(text, "nameServer")
+
+    assert caught.value.option == "nameServer"
+    assert str(caught.value).endswith("give host:port, for example localhost:9876")
+
+
+@given(st.lists(addresses, min_size=1, max_size=4), st.sampled_from([";", ",", " ; ", ";;"]))
+def test_addresses_may_be_separated_in_both_ways(given_addresses: list[Address], separator: str) -> None:
+    """Semicolons as RocketMQ writes them, commas as everybody else does; blanks do not matter."""
+    text = separator.join(map(str, given_addresses))
+
+    assert parse_addresses(text) == tuple(given_addresses)
+
+
+@pytest.mark.parametrize("text", ["", "  ", ";", " , "])
+def test_a_list_of_no_addresses_is_refused(text: str) -> None:
+    """An empty list would only fail later, and less clearly."""
+    with pytest.raises(OptionError, match="no address"):
+        parse_addresses(text, "nameServer")
+
+
+def test_nouns_cross_process_boundaries() -> None:
+    """Spark pickles partitions, and partitions hold ranges."""
+    planned = QueueRange(MessageQueue("t", "b", 1), 2, 3)
+
+    assert pickle.loads(pickle.dumps(planned)) == planned
