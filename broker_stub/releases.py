@@ -1,0 +1,58 @@
+"""Which real release does the stub behave like?
+
+Each difference is asked for where it shows, by `is_5x`; what is one number or one text stands here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.wire.codes import RequestCode
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One emulated release of RocketMQ."""
+
+    name: str
+    version: int
+    """What answers say their version is: the ordinal of Java's `MQVersion`."""
+    is_5x: bool
+    help_page: str
+    """Where the remarks of some refusals send the reader."""
+    unknown_codes: frozenset[RequestCode] = frozenset()
+    """Requests this release does not know although the stub does."""
+
+
+RELEASES = {
+    release.name: release
+    for release in (
+        Release("5.3.3", 479, True, "https://rocketmq.apache.org/docs/bestPractice/06FAQ"),
+        Release(
+            "4.9.7",
+            407,
+            False,
+            "http://rocketmq.apache.org/docs/faq/",
+            frozenset(
+                {
+                    RequestCode.QUERY_TOPICS_BY_CONSUMER,
+                    RequestCode.GET_TOPIC_CONFIG,
+                    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+                    RequestCode.LITE_PULL_MESSAGE,
+                    RequestCode.RECALL_MESSAGE,
+                    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+                    RequestCode.QUERY_ASSIGNMENT,
+                    RequestCode.SET_MESSAGE_REQUEST_MODE,
+                }
+            ),
+        ),
+    )
+}
+
+
+def find_release(name: str) -> Release:
+    """The release of this name."""
+    if name not in RELEASES:
+        raise OptionError("emulate", name, "not a release the stub knows", advice=f"give {' or '.join(RELEASES)}")
+    return RELEASES[name]
