@@ -1,0 +1,92 @@
+"""Each import contract of setup.cfg is kept, and breaks on the import it is there to stop."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("pyspark_rocketmq", "broker_stub")
+
+# Contract, the module that oversteps it, and how.
+WRONG_IMPORTS = [
+    ("rooms", "pyspark_rocketmq/wire/planted.py", "import pyspark_rocketmq.net"),
+    ("rooms", "pyspark_rocketmq/unplaced/planted.py", ""),
+    ("rooms", "pyspark_rocketmq/client/planted.py", "import pyspark_rocketmq.planning"),
+    ("deciding", "pyspark_rocketmq/allocation/planted.py", "import pyspark_rocketmq.wire"),
+    ("deciding", "pyspark_rocketmq/planning/planted.py", "import pyspark_rocketmq.cluster"),
+    ("columns", "pyspark_rocketmq/decode/planted.py", "import pyspark_rocketmq.net"),
+    ("sockets", "pyspark_rocketmq/cluster/planted.py", "import socket"),
+    ("sockets", "broker_stub/planted.py", "import asyncio"),
+    ("arrow", "pyspark_rocketmq/pull/planted.py", "import pyarrow"),
+    ("arrow", "pyspark_rocketmq/wire/planted.py", "import pyarrow"),
+    ("spark", "pyspark_rocketmq/planning/planted.py", "import pyspark.sql"),
+    ("grpc", "pyspark_rocketmq/cluster/planted.py", "import grpc"),
+    ("protobuf", "pyspark_rocketmq/net/planted.py", "import google.protobuf"),
+    ("stub", "broker_stub/planted.py", "import pyspark_rocketmq.net"),
+    ("library", "pyspark_rocketmq/client/planted.py", "import broker_stub"),
+]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A copy of both packages and their contracts, in which rooms can be added."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "setup.cfg", tmp_path)
+    return tmp_path
+
+
+def contracts() -> dict[str, str]:
+    """Identifier and name of every contract."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    prefix = "importlinter:contract:"
+    return {name.removeprefix(prefix): config[name]["name"] for name in config.sections() if name.startswith(prefix)}
+
+
+def check_imports(house: Path, *contracts: str) -> subprocess.CompletedProcess[str]:
+    """Run import-linter over a copy of the house."""
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    chosen = [word for contract in contracts for word in ("--contract", contract)]
+    command = [sys.executable, "-c", code, "--no-cache", *chosen]
+    return subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=60, check=False)
+
+
+def plant(house: Path, path: str, line: str) -> None:
+    """Write one module, and the rooms around it and behind its import where they are not built yet."""
+    imported = line.removeprefix("import ").replace(".", "/")
+    for room in {(house / path).parent, house / imported}:
+        if room.is_relative_to(house) and room.relative_to(house).parts[:1] in {(package,) for package in PACKAGES}:
+            room.mkdir(parents=True, exist_ok=True)
+            (room / "__init__.py").touch()
+    (house / path).write_text(f"{line}\n")
+
+
+def test_the_house_keeps_its_contracts(house: Path) -> None:
+    """Every room imports only what it may."""
+    result = check_imports(house)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(("contract", "path", "line"), WRONG_IMPORTS)
+def test_a_wrong_import_breaks_its_contract(house: Path, contract: str, path: str, line: str) -> None:
+    """A contract that cannot fail would hold nothing."""
+    plant(house, path, line)
+
+    result = check_imports(house, contract)
+
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{contracts()[contract]} BROKEN" in result.stdout
+    assert path.removesuffix("/planted.py").replace("/", ".") in result.stdout
+
+
+def test_no_contract_is_left_untried() -> None:
+    """A new contract comes with an import that breaks it."""
+    assert {contract for contract, _, _ in WRONG_IMPORTS} == set(contracts())
