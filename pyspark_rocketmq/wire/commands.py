@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_
 
 from ..errors import MalformedFrame
 from .codes import RequestCode
+from .naming import wire_name
 
 H = TypeVar("H", bound="Header")
 R = TypeVar("R", bound="RequestHeader")
@@ -882,10 +883,10 @@ class ChangeInvisibleTimeRequestHeader(QueueRequestHeader):
 def to_fields(header: Header) -> dict[str, str]:
     """The header as the text fields of a command; what is None is left out."""
     result = {}
-    for wire_name, field in _codec(type(header)).fields.items():
+    for name, field in _codec(type(header)).fields.items():
         value = getattr(header, field.attribute)
         if value is not None:
-            result[wire_name] = field.write(value)
+            result[name] = field.write(value)
     return result
 
 
@@ -893,15 +894,15 @@ def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
     """Read a header from a command's text fields; fields the class does not know are ignored."""
     codec = _codec(cls)
     values = {}
-    for wire_name, text in (fields or {}).items():
-        field = codec.fields.get(wire_name)
+    for name, text in (fields or {}).items():
+        field = codec.fields.get(name)
         if field and (text or field.is_text):
             try:
                 values[field.attribute] = field.read(text)
             except ValueError as cause:
-                raise MalformedFrame(f"{cls.__name__}.{wire_name} is {text!r:.60}: {cause}") from cause
+                raise MalformedFrame(f"{cls.__name__}.{name} is {text!r:.60}: {cause}") from cause
     if missing := codec.required - values.keys():
-        raise MalformedFrame(f"{cls.__name__} without {', '.join(map(codec.wire_name, sorted(missing)))}")
+        raise MalformedFrame(f"{cls.__name__} without {', '.join(wire_name(cls, name) for name in sorted(missing))}")
     return cls(**values)
 
 
@@ -920,9 +921,6 @@ class _Codec(NamedTuple):
     fields: dict[str, _Field]
     required: frozenset[str]
 
-    def wire_name(self, attribute: str) -> str:
-        return next(name for name, field in self.fields.items() if field.attribute == attribute)
-
 
 _CODECS: dict[type[Header], _Codec] = {}
 
@@ -935,9 +933,7 @@ def _codec(cls: type[Header]) -> _Codec:
 def _compile(cls: type[Any]) -> _Codec:
     types = {name: _plain(annotation) for name, annotation in get_type_hints(cls).items()}
     by_name = {
-        cls.wire_names.get(field.name) or _camel_case(field.name): _Field(
-            field.name, types[field.name] is str, *_TEXT_FORMS[types[field.name]]
-        )
+        wire_name(cls, field.name): _Field(field.name, types[field.name] is str, *_TEXT_FORMS[types[field.name]])
         for field in fields(cls)
     }
     return _Codec(by_name, frozenset(field.name for field in fields(cls) if field.default is MISSING))
@@ -947,11 +943,6 @@ def _plain(annotation: Any) -> type:
     """`int` of `int | None`."""
     plain: type = (*get_args(annotation), annotation)[0]
     return plain
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def _read_integer(text: str) -> int:

@@ -1,0 +1,625 @@
+"""What do the JSON bodies of requests and answers say?
+
+One frozen dataclass per body, named as RocketMQ names it. `decode_body` reads one and `encode_body` writes one;
+both are compiled from the annotations once per class. Members a class does not know are ignored, members that
+are None are not written. Names on the wire are the attribute names in camelCase; exceptions stand in `wire_names`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from types import UnionType
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
+
+from ..errors import LocalProtocolError, MalformedFrame
+from ..model import MessageQueue
+from . import fastjson
+from .java import java_hash
+from .naming import wire_name
+
+B = TypeVar("B", bound="Body")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def body(cls: type[B]) -> type[B]:
+    """Make a class a body: a frozen, slotted dataclass built by keywords."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+class Body:
+    """Base of all bodies and of the objects inside them."""
+
+    __slots__ = ()
+    wire_names: ClassVar[Mapping[str, str]] = {}
+    """Wire names that are not the attribute's name in camelCase."""
+
+
+# --- route and cluster -----------------------------------------------------------------------------------------------
+
+
+@body
+class BrokerData(Body):
+    """Where the brokers of one name listen; number 0 is the master."""
+
+    cluster: str | None = None
+    broker_name: str
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+    zone_name: str | None = None
+    enable_acting_master: bool | None = None
+
+
+@body
+class QueueData(Body):
+    """How many queues of a topic one broker has, and what they allow."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+@body
+class TopicQueueMappingInfo(Body):
+    """Which queues of a static topic one broker holds."""
+
+    topic: str | None = None
+    scope: str | None = None
+    total_queues: int = 0
+    bname: str | None = None
+    epoch: int = 0
+    dirty: bool = False
+    curr_id_map: dict[int, int] = field(default_factory=dict)
+
+
+@body
+class TopicRouteData(Body):
+    """Where the queues of a topic are."""
+
+    order_topic_conf: str | None = None
+    queue_datas: tuple[QueueData, ...] = ()
+    broker_datas: tuple[BrokerData, ...] = ()
+    filter_server_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+@body
+class ClusterInfo(Body):
+    """Which brokers there are, and to which cluster they belong."""
+
+    broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
+    cluster_addr_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@body
+class TopicList(Body):
+    """Names of topics."""
+
+    broker_addr: str | None = None
+    topic_list: tuple[str, ...] = ()
+
+
+@body
+class KVTable(Body):
+    """Texts by name."""
+
+    table: dict[str, str] = field(default_factory=dict)
+
+
+@body
+class DataVersion(Body):
+    """State of a table that is copied between servers."""
+
+    counter: int = 0
+    state_version: int | None = None
+    timestamp: int = 0
+
+
+# --- clients and groups ----------------------------------------------------------------------------------------------
+
+
+@body
+class SubscriptionData(Body):
+    """What a group wants of one topic."""
+
+    class_filter_mode: bool = False
+    topic: str
+    sub_string: str
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
+    sub_version: int = 0
+    expression_type: str = "TAG"
+
+
+@body
+class ConsumerData(Body):
+    """One group a client consumes for."""
+
+    group_name: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    subscription_data_set: tuple[SubscriptionData, ...] = ()
+    unit_mode: bool = False
+
+
+@body
+class ProducerData(Body):
+    """One group a client produces for."""
+
+    group_name: str
+
+
+@body
+class HeartbeatData(Body):
+    """Which groups a client belongs to."""
+
+    wire_names: ClassVar = {"client_id": "clientID"}
+
+    client_id: str
+    producer_data_set: tuple[ProducerData, ...] = ()
+    consumer_data_set: tuple[ConsumerData, ...] = ()
+    heartbeat_fingerprint: int = 0
+    without_sub: bool = False
+
+
+@body
+class GetConsumerListByGroupResponseBody(Body):
+    """Client ids of a group's members."""
+
+    consumer_id_list: tuple[str, ...] = ()
+
+
+@body
+class LockBatchRequestBody(Body):
+    """Queues to lock for a client, or to unlock."""
+
+    consumer_group: str
+    client_id: str
+    only_this_broker: bool = False
+    mq_set: tuple[MessageQueue, ...] = ()
+
+
+@body
+class LockBatchResponseBody(Body):
+    """Queues whose lock the client now holds."""
+
+    wire_names: ClassVar = {"lock_ok_mq_set": "lockOKMQSet"}
+
+    lock_ok_mq_set: tuple[MessageQueue, ...] = ()
+
+
+@body
+class CheckClientRequestBody(Body):
+    """A subscription to be checked."""
+
+    client_id: str
+    group: str
+    namespace: str | None = None
+    subscription_data: SubscriptionData
+
+
+@body
+class Connection(Body):
+    """One connected client."""
+
+    client_id: str
+    client_addr: str | None = None
+    language: str | None = None
+    version: int = 0
+
+
+@body
+class ConsumerConnection(Body):
+    """The members of a group and what they want."""
+
+    connection_set: tuple[Connection, ...] = ()
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+
+
+@body
+class ProducerConnection(Body):
+    """The clients that produce for a group."""
+
+    connection_set: tuple[Connection, ...] = ()
+
+
+@body
+class ResetOffsetBody(Body):
+    """Offsets a group is moved to."""
+
+    offset_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+@body
+class ProcessQueueInfo(Body):
+    """State of one queue inside a consumer."""
+
+    wire_names: ClassVar = {"cached_msg_size_in_mib": "cachedMsgSizeInMiB"}
+
+    commit_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_count: int = 0
+    cached_msg_size_in_mib: int = 0
+    transaction_msg_min_offset: int = 0
+    transaction_msg_max_offset: int = 0
+    transaction_msg_count: int = 0
+    locked: bool = False
+    try_unlock_times: int = 0
+    last_lock_timestamp: int = 0
+    droped: bool = False
+    last_pull_timestamp: int = 0
+    last_consume_timestamp: int = 0
+
+
+@body
+class PopProcessQueueInfo(Body):
+    """State of one popped queue inside a consumer."""
+
+    wait_ack_count: int = 0
+    droped: bool = False
+    last_pop_timestamp: int = 0
+
+
+@body
+class ConsumeStatus(Body):
+    """Rates and times of one topic inside a consumer."""
+
+    wire_names: ClassVar = {
+        "pull_rt": "pullRT",
+        "pull_tps": "pullTPS",
+        "consume_rt": "consumeRT",
+        "consume_ok_tps": "consumeOKTPS",
+        "consume_failed_tps": "consumeFailedTPS",
+    }
+
+    pull_rt: float = 0.0
+    pull_tps: float = 0.0
+    consume_rt: float = 0.0
+    consume_ok_tps: float = 0.0
+    consume_failed_tps: float = 0.0
+    consume_failed_msgs: int = 0
+
+
+@body
+class ConsumerRunningInfo(Body):
+    """State of a whole consumer."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    subscription_set: tuple[SubscriptionData, ...] = ()
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] | None = None
+    status_table: dict[str, ConsumeStatus] = field(default_factory=dict)
+    user_consumer_info: dict[str, str] | None = None
+    jstack: str | None = None
+
+
+@body
+class ConsumeMessageDirectlyResult(Body):
+    """What came of a message consumed on demand."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = None
+    remark: str | None = None
+    spent_time_mills: int = 0
+
+
+@body
+class GroupList(Body):
+    """Names of groups."""
+
+    group_list: tuple[str, ...] = ()
+
+
+@body
+class QueryAssignmentRequestBody(Body):
+    """Who asks for which queues."""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str | None = None
+    message_model: str
+
+
+@body
+class MessageQueueAssignment(Body):
+    """One queue and how it is to be read."""
+
+    message_queue: MessageQueue | None = None
+    mode: str = "PULL"
+    attachments: dict[str, str] | None = None
+
+
+@body
+class QueryAssignmentResponseBody(Body):
+    """The queues the broker assigned."""
+
+    message_queue_assignments: tuple[MessageQueueAssignment, ...] = ()
+
+
+@body
+class SetMessageRequestModeRequestBody(Body):
+    """How a group shall read a topic."""
+
+    topic: str
+    consumer_group: str
+    mode: str
+    pop_share_queue_num: int = 0
+
+
+# --- topics, groups, statistics --------------------------------------------------------------------------------------
+
+
+@body
+class TopicConfig(Body):
+    """How a topic is configured at one broker."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] | None = None
+
+
+@body
+class CreateTopicListRequestBody(Body):
+    """Topics to make or change."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
+
+
+@body
+class TopicConfigSerializeWrapper(Body):
+    """All topics of a broker."""
+
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+@body
+class RegisterBrokerBody(Body):
+    """The topics of a broker that registers."""
+
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper
+    filter_server_list: tuple[str, ...] = ()
+
+
+@body
+class GroupRetryPolicy(Body):
+    """How long a group's retries wait."""
+
+    type: str = "CUSTOMIZED"
+    exponential_retry_policy: dict[str, Any] | None = None
+    customized_retry_policy: dict[str, Any] | None = None
+
+
+@body
+class SubscriptionGroupConfig(Body):
+    """How a group is configured at one broker. What is None is left to the broker (or unknown to it, before 5.0)."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool | None = None
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: GroupRetryPolicy | None = None
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int | None = None
+    consume_timeout_minute: int | None = None
+    attributes: dict[str, str] | None = None
+
+
+@body
+class SubscriptionGroupWrapper(Body):
+    """All groups of a broker."""
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbidden_table: dict[str, dict[str, int]] | None = None
+    data_version: DataVersion | None = None
+
+
+@body
+class TopicOffset(Body):
+    """Bounds of one queue."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+@body
+class TopicStatsTable(Body):
+    """Bounds of all queues of a topic at one broker."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float | None = None
+
+
+@body
+class OffsetWrapper(Body):
+    """How far a group is in one queue."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int | None = None
+    last_timestamp: int = 0
+
+
+@body
+class ConsumeStats(Body):
+    """How far a group is in each queue of one broker."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+
+@body
+class QueueTimeSpan(Body):
+    """Store times around a group's place in one queue."""
+
+    message_queue: MessageQueue
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+    min_time_stamp_str: str | None = None
+    max_time_stamp_str: str | None = None
+    consume_time_stamp_str: str | None = None
+
+
+@body
+class QueryConsumeTimeSpanBody(Body):
+    """Store times around a group's place in each queue."""
+
+    consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
+
+
+@body
+class ConsumerOffsetSerializeWrapper(Body):
+    """All committed offsets of a broker, by `topic@group` and queue number."""
+
+    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+SUBSCRIBE_ALL = "*"
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+
+
+def build_subscription(
+    topic: str, expression: str = SUBSCRIBE_ALL, *, expression_type: str = "TAG", sub_version: int = 0
+) -> SubscriptionData:
+    """A subscription from its text: all, tags separated by `||`, or (of another type) left to the broker."""
+    tags: tuple[str, ...] = ()
+    if expression_type == "TAG":
+        expression = expression or SUBSCRIBE_ALL
+        tags = () if expression == SUBSCRIBE_ALL else _parse_tags(expression)
+    return SubscriptionData(
+        topic=topic,
+        sub_string=expression,
+        tags_set=tags,
+        code_set=tuple(dict.fromkeys(map(java_hash, tags))),
+        sub_version=sub_version,
+        expression_type=expression_type,
+    )
+
+
+def _parse_tags(expression: str) -> tuple[str, ...]:
+    parts = expression.split("||")
+    if not any(parts):
+        raise LocalProtocolError(f"the subscription '{expression}' names no tag", advice="give tags as 'A || B', or *")
+    return tuple(dict.fromkeys(tag for part in parts if (tag := part.strip(_JAVA_BLANKS))))
+
+
+# --- to the wire and back --------------------------------------------------------------------------------------------
+
+
+def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
+    """Read a body; a `MalformedFrame` names the class and what is wrong."""
+    try:
+        decoded: B = _reader(cast(Any, cls))(fastjson.parse(data))
+    except (MalformedFrame, ValueError, TypeError, KeyError, AttributeError) as cause:
+        raise MalformedFrame(f"unreadable {cls.__name__}: {cause}") from cause
+    return decoded
+
+
+def encode_body(body: Body, *, bare_integer_keys: bool = False) -> bytes:
+    """Write a body, its members in alphabetical order as Java writes them."""
+    return fastjson.write(_members(body), bare_integer_keys=bare_integer_keys)
+
+
+def _members(value: Any) -> Any:
+    """A body, and all bodies in it, as maps."""
+    if isinstance(value, Body):
+        return {name: _members(item) for name, item in _written(value) if item is not None}
+    if isinstance(value, dict):
+        return {key: _members(item) for key, item in value.items()}
+    if isinstance(value, tuple) and not isinstance(value, MessageQueue):
+        return [_members(item) for item in value]
+    return value
+
+
+def _written(body: Body) -> list[tuple[str, Any]]:
+    return [(name, getattr(body, attribute)) for name, attribute in _wire_order(cast(Any, type(body)))]
+
+
+@cache
+def _wire_order(cls: Any) -> list[tuple[str, str]]:
+    return sorted((wire_name(cls, member.name), member.name) for member in fields(cls))
+
+
+Reader = Callable[[Any], Any]
+
+
+@cache
+def _reader(annotation: Any) -> Reader:
+    """The function that turns parsed JSON into a value of this type."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is UnionType:
+        return _reader(inner[0])
+    if origin is tuple:
+        return _tuple_reader(_reader(inner[0]))
+    if origin is dict:
+        return _dict_reader(_KEY_READERS[inner[0]], _reader(inner[1]))
+    return _SCALAR_READERS.get(annotation) or _body_reader(annotation)
+
+
+def _tuple_reader(read_item: Reader) -> Reader:
+    return lambda values: tuple(map(read_item, _checked(values, list)))
+
+
+def _dict_reader(read_key: Reader, read_item: Reader) -> Reader:
+    return lambda values: {read_key(key): read_item(item) for key, item in _checked(values, dict).items()}
+
+
+def _body_reader(cls: Any) -> Reader:
+    """Members that are null or absent take their default."""
+    hints = get_type_hints(cls)
+    members = {name: (attribute, _reader(hints[attribute])) for name, attribute in _wire_order(cls)}
+
+    def read(values: Any) -> Any:
+        given = {}
+        for name, value in _checked(values, dict).items():
+            if value is not None and (member := members.get(name)):
+                given[member[0]] = member[1](value)
+        return cls(**given)
+
+    return read
+
+
+def _checked(value: Any, kind: type | UnionType) -> Any:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{value!r:.60} is not {kind}")
+    return value
+
+
+def _scalar_reader(kind: type | UnionType) -> Reader:
+    return lambda value: _checked(value, kind)
+
+
+_KEY_READERS: dict[Any, Reader] = {str: str, int: int, MessageQueue: fastjson.parse_queue}
+_SCALAR_READERS: dict[Any, Reader] = {
+    Any: lambda value: value,
+    str: _scalar_reader(str),
+    int: _scalar_reader(int),
+    bool: _scalar_reader(bool),
+    float: _scalar_reader(float | int),
+    MessageQueue: fastjson.queue_of,
+}
