@@ -1,0 +1,66 @@
+"""How do several messages lie in the body of one SEND_BATCH_MESSAGE?
+
+    totalSize 4 | magic 4 | bodyCRC 4 | flag 4 | bodyLength 4 | body | propertiesLength 2 | properties
+
+Entries follow each other without a gap. Magic and CRC are written as 0 and never read: the broker computes
+its own. Topic, sysFlag and times are the request's. An inner batch is stored in the same form.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..errors import DecodeError, LocalProtocolError
+from .sized import read_sized, write_sized
+
+__all__ = ["BatchEntry", "decode_batch", "encode_batch"]
+
+_HEAD = struct.Struct(">i8xi")  # total size, magic and CRC, flag
+_BODY_WIDTH, _PROPERTIES_WIDTH = 4, 2
+
+
+class BatchEntry(NamedTuple):
+    """One message of a batch."""
+
+    body: bytes
+    properties_text: bytes = b""
+    flag: int = 0
+
+
+def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
+    """The request body for several messages."""
+    try:
+        return b"".join(map(_encode_entry, entries))
+    except struct.error as cause:
+        raise LocalProtocolError(f"a flag that is no 32-bit integer: {cause}", advice="send a smaller one") from cause
+
+
+def _encode_entry(entry: BatchEntry) -> bytes:
+    body = write_sized(entry.body, _BODY_WIDTH, "a body")
+    properties = write_sized(entry.properties_text, _PROPERTIES_WIDTH, "properties")
+    return b"".join((_HEAD.pack(_HEAD.size + len(body) + len(properties), entry.flag), body, properties))
+
+
+def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
+    """The messages of a batch; they must fill it exactly."""
+    view = memoryview(data)
+    entries: list[BatchEntry] = []
+    at = 0
+    while at < len(view):
+        try:
+            entry, at = _decode_entry(view, at)
+        except (struct.error, ValueError) as cause:
+            raise DecodeError(f"batch entry {len(entries)} at byte {at} of {len(view)}: {cause}") from cause
+        entries.append(entry)
+    return entries
+
+
+def _decode_entry(view: memoryview, start: int) -> tuple[BatchEntry, int]:
+    size, flag = _HEAD.unpack_from(view, start)
+    body, at = read_sized(view, start + _HEAD.size, _BODY_WIDTH)
+    properties, end = read_sized(view, at, _PROPERTIES_WIDTH)
+    if end - start != size:
+        raise ValueError(f"its fields take {end - start} bytes, its total size says {size}")
+    return BatchEntry(bytes(body), bytes(properties), flag), end

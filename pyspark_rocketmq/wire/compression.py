@@ -1,0 +1,101 @@
+"""How is a body packed, and how is it unpacked without trusting its sender?
+
+The producer packs and the consumer unpacks; brokers store what they get. Bits of the record's sysFlag say
+whether and how: bit 0 is set for a packed body, bits 8 to 10 name the format. Old producers leave these
+three empty and mean zlib.
+
+Unpacking goes piece by piece and stops at a limit, so a small body that claims or holds an enormous one
+costs no more than the limit.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+
+from ..errors import DecodeError
+from .frame import MAX_FRAME_BYTES
+from .sys_flag import SysFlag
+
+__all__ = ["MAX_UNPACKED_BYTES", "Compression", "compress", "compression_of", "decompress"]
+
+MAX_UNPACKED_BYTES = 4 * MAX_FRAME_BYTES
+_PIECE_BYTES = 64 * 1024
+_TYPE_SHIFT = 8
+_TYPE_BITS = 0x700
+
+
+class Compression(IntEnum):
+    """Formats of a packed body, as numbered in sysFlag."""
+
+    LZ4 = 1
+    """The LZ4 frame format."""
+    ZSTD = 2
+    ZLIB = 3
+
+    @property
+    def sys_flag(self) -> int:
+        """The bits that mark a body as packed this way."""
+        return SysFlag.COMPRESSED | self << _TYPE_SHIFT
+
+
+def compression_of(sys_flag: int) -> Compression | None:
+    """The format of a body, None if it is not packed."""
+    if not sys_flag & SysFlag.COMPRESSED:
+        return None
+    number = (sys_flag & _TYPE_BITS) >> _TYPE_SHIFT
+    try:
+        return Compression(number) if number else Compression.ZLIB
+    except ValueError:
+        raise DecodeError(f"unknown compression type {number} in sysFlag {sys_flag:#x}") from None
+
+
+def compress(body: bytes, compression: Compression, level: int = 5) -> bytes:
+    """Pack a body; LZ4 has no levels and ignores it."""
+    if compression is Compression.ZLIB:
+        return zlib.compress(body, level)
+    from pyarrow import Codec
+
+    codec = Codec("lz4") if compression is Compression.LZ4 else Codec("zstd", level)
+    packed: bytes = codec.compress(body, asbytes=True)
+    return packed
+
+
+def decompress(data: bytes | memoryview, compression: Compression, limit: int = MAX_UNPACKED_BYTES) -> bytes:
+    """Unpack a body of at most `limit` bytes."""
+    unpack = _unpack_zlib if compression is Compression.ZLIB else _unpack_stream
+    try:
+        body = unpack(data, compression, limit + 1)
+    except (zlib.error, OSError) as cause:
+        raise DecodeError(f"a {compression.name} body of {len(data)} bytes cannot be unpacked: {cause}") from cause
+    if len(body) > limit:
+        raise DecodeError(
+            f"a {compression.name} body of {len(data)} bytes unpacks to more than {limit}",
+            advice="raise maxFrameSize if bodies are really this large",
+        )
+    return body
+
+
+def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
+    """At most `most` bytes; the whole stream if they are fewer."""
+    stream = zlib.decompressobj()
+    body = stream.decompress(data, most)
+    if len(body) < most and not stream.eof:
+        raise zlib.error("the stream is cut")
+    if stream.unused_data:
+        raise zlib.error(f"{len(stream.unused_data)} bytes follow the end of the stream")
+    return body
+
+
+def _unpack_stream(data: bytes | memoryview, compression: Compression, most: int) -> bytes:
+    """The same for formats that Arrow unpacks; it takes several frames in a row for one body, as Java does."""
+    from pyarrow import BufferReader, CompressedInputStream
+
+    if not data:
+        raise OSError("the stream is cut")
+    stream = CompressedInputStream(BufferReader(data), "lz4" if compression is Compression.LZ4 else "zstd")
+    pieces, size = [], 0
+    while size < most and (piece := stream.read(_PIECE_BYTES)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,114 @@
+"""How do the two ids of a message come about, and what do they tell?
+
+The *offset message id* is where the broker keeps the message: store host and commit-log offset. The *unique id*
+is made by the producer and travels as property UNIQ_KEY. Both are upper-case hexadecimal text of 32 (IPv4) or
+56 (IPv6) characters and cannot be told apart by looking.
+
+    offset message id    host 4 | 16, port 4, commit-log offset 8
+    unique id            host 4 | 16, process 2, instance 4, milliseconds since the month began 4, counter 2
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from ipaddress import ip_address
+from itertools import count
+from typing import NamedTuple
+
+from ..errors import DecodeError
+from ..model import Address
+from .host import decode_host, encode_host
+
+__all__ = [
+    "OffsetMessageId",
+    "UniqueId",
+    "UniqueIdMaker",
+    "decode_offset_message_id",
+    "decode_unique_id",
+    "encode_offset_message_id",
+]
+
+_OFFSET = struct.Struct(">q")
+_UNIQUE_TAIL = struct.Struct(">HIIH")  # process, instance, milliseconds, counter
+_ID_BYTES = (16, 28)
+
+
+class OffsetMessageId(NamedTuple):
+    """Where a message is stored."""
+
+    store_host: Address
+    physical_offset: int
+
+
+class UniqueId(NamedTuple):
+    """Who made a message, and when."""
+
+    host: str
+    process: int
+    instance: int
+    born_ms: int
+    counter: int
+
+
+def encode_offset_message_id(store_host: Address, physical_offset: int) -> str:
+    """The id under which a broker finds a message again."""
+    return (encode_host(store_host) + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def decode_offset_message_id(text: str) -> OffsetMessageId:
+    """Read an offset message id."""
+    data = _id_bytes(text)
+    return OffsetMessageId(decode_host(data[: -_OFFSET.size]), *_OFFSET.unpack_from(data, len(data) - _OFFSET.size))
+
+
+class UniqueIdMaker:
+    """Makes the unique ids of one process; `instance` is any number that tells its producers apart.
+
+    Ids repeat only if one instance makes more than 65,536 in a millisecond. Threads may share a maker.
+    """
+
+    def __init__(
+        self, host: str, process: int, instance: int, now_ms: Callable[[], int], zone: tzinfo | None = None
+    ) -> None:
+        self._ip = ip_address(host).packed
+        self._process = process & 0xFFFF
+        self._instance = instance & 0xFFFFFFFF
+        self._now_ms = now_ms
+        self._zone = zone
+        self._counter = count()
+
+    def make(self) -> str:
+        """A new id."""
+        now_ms = self._now_ms()
+        elapsed_ms = now_ms - _month_start_ms(now_ms, self._zone)
+        tail = _UNIQUE_TAIL.pack(self._process, self._instance, elapsed_ms, next(self._counter) & 0xFFFF)
+        return (self._ip + tail).hex().upper()
+
+
+def decode_unique_id(text: str, now_ms: int, zone: tzinfo | None = None) -> UniqueId:
+    """Read a unique id; its month is not written, so it is taken for the latest that is not in the future."""
+    data = _id_bytes(text)
+    ip_end = len(data) - _UNIQUE_TAIL.size
+    process, instance, elapsed_ms, counter = _UNIQUE_TAIL.unpack_from(data, ip_end)
+    month_ms = _month_start_ms(now_ms, zone)
+    if month_ms + elapsed_ms > now_ms:
+        month_ms = _month_start_ms(month_ms - 1, zone)
+    return UniqueId(str(ip_address(data[:ip_end])), process, instance, month_ms + elapsed_ms, counter)
+
+
+def _month_start_ms(now_ms: int, zone: tzinfo | None) -> int:
+    """When the month of `now_ms` began in `zone` (None: local time), as Java's calendar has it."""
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
+    return int(now.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1000
+
+
+def _id_bytes(text: str) -> bytes:
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if len(data) not in _ID_BYTES or len(text) != 2 * len(data):
+        raise DecodeError(f"{text!r:.80} is no message id", advice="an id has 32 or 56 hexadecimal digits")
+    return data

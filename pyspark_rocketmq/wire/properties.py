@@ -1,0 +1,108 @@
+"""How are a message's properties written as one text?
+
+    name \\x01 value \\x02 name \\x01 value \\x02 …
+
+Nothing is escaped, so a name or value with a separator inside cannot be written: what we send is checked
+(`encode_properties`). What others wrote is read by the rule of brokers 4.9.1 and later (`parse_properties`).
+The separator after the last value is there or not, by release; we write it, because old brokers glue more
+properties on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import DecodeError, LocalProtocolError
+
+__all__ = [
+    "MAX_PROPERTIES_BYTES",
+    "RESERVED_NAMES",
+    "TRANSIENT_PREFIX",
+    "decode_properties",
+    "encode_properties",
+    "is_reserved",
+    "join_properties",
+    "parse_properties",
+]
+
+MAX_PROPERTIES_BYTES = 32767
+"""A stored record counts them in a signed 16-bit field."""
+
+_NAME_END = "\x01"
+_ENTRY_END = "\x02"
+
+TRANSIENT_PREFIX = "__RMQ.TRANSIENT."
+"""Names that a client keeps for itself; they are not stored."""
+
+RESERVED_NAMES = frozenset(
+    """
+    TAGS KEYS UNIQ_KEY WAIT DELAY MSG_TYPE MSG_REGION TRACE_ON CLUSTER INSTANCE_ID __SHARDINGKEY
+    TIMER_DELIVER_MS TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+    TIMER_ROLL_TIMES TIMER_DELAY_LEVEL TIMER_DEL_UNIQKEY
+    REAL_TOPIC REAL_QID RETRY_TOPIC ORIGIN_MESSAGE_ID RECONSUME_TIME MAX_RECONSUME_TIMES
+    DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID
+    TRAN_MSG PGROUP __transactionId__ TRANSACTION_CHECK_TIMES CHECK_IMMUNITY_TIME_IN_SECONDS
+    TRAN_PREPARED_QUEUE_OFFSET
+    CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME
+    INNER_NUM INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET
+    POP_CK POP_CK_OFFSET 1ST_POP_TIME
+    MIN_OFFSET MAX_OFFSET CONSUME_START_TIME
+    BORN_TIMESTAMP __BORNHOST BUYER_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG REDIRECT
+    EXTEND_UNIQ_INFO DUP_INFO TRACE_CONTEXT __CRC32#
+    """.split()
+)
+"""Names that belong to RocketMQ; every other name is the user's."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a property belongs to RocketMQ rather than to the user."""
+    return name in RESERVED_NAMES or name.startswith(TRANSIENT_PREFIX)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Name to value; entries without name, separator or value are dropped, and of equal names the last one counts."""
+    properties = {}
+    for entry in text.split(_ENTRY_END):
+        name, _, value = entry.partition(_NAME_END)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def decode_properties(data: bytes | memoryview) -> dict[str, str]:
+    """`parse_properties` of stored bytes."""
+    try:
+        return parse_properties(str(data, "utf-8"))
+    except UnicodeDecodeError as cause:
+        raise DecodeError(f"the properties are no UTF-8 text: {cause}") from cause
+
+
+def join_properties(properties: Mapping[str, str]) -> str:
+    """The text as a broker writes it: unchecked, because it must store again what others sent."""
+    return "".join(f"{name}{_NAME_END}{value}{_ENTRY_END}" for name, value in properties.items())
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The text of properties that we send; what would not come back as it is gets refused."""
+    for name, value in properties.items():
+        _check_part("name", name, name)
+        _check_part("value", name, value)
+    try:
+        data = join_properties(properties).encode()
+    except UnicodeEncodeError as cause:
+        raise LocalProtocolError(f"the properties are no UTF-8 text: {cause}", advice="send valid Unicode") from cause
+    if len(data) > MAX_PROPERTIES_BYTES:
+        raise LocalProtocolError(
+            f"properties of {len(data)} bytes, the limit is {MAX_PROPERTIES_BYTES}", advice="move data into the body"
+        )
+    return data
+
+
+def _check_part(part: str, name: str, text: str) -> None:
+    if not text.strip():
+        raise LocalProtocolError(f"blank {part} of property {name!r}", advice="leave the property out")
+    if _NAME_END in text or _ENTRY_END in text:
+        raise LocalProtocolError(
+            f"the {part} of property {name!r:.80} holds control character 1 or 2",
+            advice="RocketMQ separates properties by them; encode the text, for example as base64",
+        )

@@ -1,0 +1,266 @@
+"""How does a broker keep a message, and what does each stored field mean?
+
+    totalSize 4 | magic 4 | bodyCRC 4 | queueId 4 | flag 4 | queueOffset 8 | physicalOffset 8 | sysFlag 4
+    bornTimestamp 8 | bornHost 8 or 20 | storeTimestamp 8 | storeHost 8 or 20
+    reconsumeTimes 4 | preparedTransactionOffset 8
+    bodyLength 4, body | topicLength 1 (V1) or 2 (V2), topic | propertiesLength 2, properties
+
+The commit log, the body of a pull's answer and those of look-ups by id or key are all such records, one after
+the other. This decoder is the readable one: whatever reads faster must agree with it.
+
+A record that does not add up is an error and never the end of the list: what follows it cannot be trusted.
+What lies inside a record (packed body, property text, CRC) is read on demand, so a message whose content is
+broken can still be named and skipped.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ..errors import DecodeError, LocalProtocolError
+from ..model import Address
+from .batch import decode_batch
+from .compression import MAX_UNPACKED_BYTES, compression_of, decompress
+from .host import decode_host, encode_host, is_ipv6
+from .message_id import encode_offset_message_id
+from .properties import decode_properties
+from .sized import read_sized, write_sized
+from .sys_flag import SysFlag, TransactionState, transaction_state
+
+__all__ = [
+    "BROKEN_ANSWER",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "Record",
+    "decode_record",
+    "decode_records",
+    "encode_record",
+    "stored_crc",
+    "unwrap_inner_batch",
+]
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+"""Written for topics of more than 127 bytes."""
+
+_HEAD = struct.Struct(">iIiiiqqiq")  # total size to born timestamp
+_STORE_TIMESTAMP = struct.Struct(">q")
+_RETRIES = struct.Struct(">iq")  # reconsume times, prepared transaction offset
+_BODY_WIDTH, _PROPERTIES_WIDTH = 4, 2
+_TOPIC_WIDTH = {MAGIC_V1: 1, MAGIC_V2: 2}
+_LONGEST_V1_TOPIC = 127
+BROKEN_ANSWER = "the rest of this answer cannot be trusted; check the broker's store around this message"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One stored message, each field as it is stored."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    born_timestamp: int
+    born_host: Address
+    store_timestamp: int
+    store_host: Address
+    body: bytes
+    properties_text: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    magic: int = MAGIC_V1
+    body_crc: int = 0
+    """As read; `encode_record` writes the right one."""
+    total_size: int = 0
+    """As read; `encode_record` writes the right one."""
+
+    @property
+    def transaction_state(self) -> TransactionState:
+        """Where the message stands in a transaction."""
+        return transaction_state(self.sys_flag)
+
+    @property
+    def is_inner_batch(self) -> bool:
+        """Whether the body holds several messages (`unwrap_inner_batch`)."""
+        both = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
+        return self.sys_flag & both == both
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id under which the broker finds the message again."""
+        return encode_offset_message_id(self.store_host, self.physical_offset)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Name to value, reserved names included."""
+        with self._located():
+            return decode_properties(self.properties_text)
+
+    def unpacked_body(self, limit: int = MAX_UNPACKED_BYTES) -> bytes:
+        """The body as its producer meant it; one that unpacks to more than `limit` bytes is refused."""
+        with self._located():
+            compression = compression_of(self.sys_flag)
+            return self.body if compression is None else decompress(self.body, compression, limit)
+
+    def check_crc(self) -> None:
+        """Raise unless the body is the one whose CRC was stored with it."""
+        if self.body_crc != (actual := stored_crc(self.body)):
+            with self._located():
+                raise DecodeError(f"the body's CRC is {actual:#010x}, stored was {self.body_crc:#010x}")
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Say of which message an error speaks."""
+        try:
+            yield
+        except DecodeError as error:
+            error.locate(topic=self.topic, queue_id=self.queue_id, offset=self.queue_offset)
+            raise
+
+
+def stored_crc(body: bytes) -> int:
+    """The CRC that brokers store with a body: CRC-32 without its highest bit."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def decode_records(body: bytes | memoryview) -> list[Record]:
+    """All records of an answer; they must fill it exactly."""
+    records, at = [], 0
+    while at < len(body):
+        record, at = decode_record(body, at)
+        records.append(record)
+    return records
+
+
+def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
+    """The record that begins at byte `at`, and where it ends."""
+    try:
+        record = _decode(memoryview(body)[at:])
+    except (struct.error, ValueError) as cause:
+        raise DecodeError(f"no record at byte {at} of {len(body)}: {cause}", advice=BROKEN_ANSWER) from cause
+    return record, at + record.total_size
+
+
+def _decode(view: memoryview) -> Record:
+    """The record at the front of a view."""
+    size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = _HEAD.unpack_from(view)
+    if magic not in _TOPIC_WIDTH:
+        raise ValueError(f"unknown magic {magic:#010x}")
+    if not 0 < size <= len(view):
+        raise ValueError(f"it says {size} bytes, {len(view)} are there")
+    view = view[:size]
+    born_host, at = _read_host(view, _HEAD.size, sys_flag & SysFlag.BORN_HOST_V6)
+    (stored,) = _STORE_TIMESTAMP.unpack_from(view, at)
+    store_host, at = _read_host(view, at + _STORE_TIMESTAMP.size, sys_flag & SysFlag.STORE_HOST_V6)
+    reconsume_times, prepared_offset = _RETRIES.unpack_from(view, at)
+    body, at = read_sized(view, at + _RETRIES.size, _BODY_WIDTH)
+    topic, at = read_sized(view, at, _TOPIC_WIDTH[magic])
+    properties, at = read_sized(view, at, _PROPERTIES_WIDTH)
+    if at != size:
+        raise ValueError(f"its fields take {at} bytes, its total size says {size}")
+    return Record(
+        total_size=size,
+        magic=magic,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        sys_flag=sys_flag,
+        born_timestamp=born,
+        born_host=born_host,
+        store_timestamp=stored,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+        body=bytes(body),
+        topic=str(topic, "utf-8"),
+        properties_text=bytes(properties),
+    )
+
+
+def _read_host(view: memoryview, at: int, is_v6: int) -> tuple[Address, int]:
+    end = at + (20 if is_v6 else 8)
+    return decode_host(view[at:end]), end
+
+
+def unwrap_inner_batch(record: Record) -> list[Record]:
+    """The messages of an inner batch, any other record alone.
+
+    As in the Java client each takes its own offset, flag, body and properties, and the rest from the batch. Bodies
+    are unpacked, so the flag for packed ones is taken away. Offsets below the one asked for may be among them.
+    """
+    if not record.is_inner_batch:
+        return [record]
+    body = record.unpacked_body()
+    with record._located():
+        entries = decode_batch(body)
+    return [
+        replace(
+            record,
+            queue_offset=record.queue_offset + index,
+            flag=entry.flag,
+            sys_flag=record.sys_flag & ~SysFlag.COMPRESSED,
+            body=entry.body,
+            body_crc=stored_crc(entry.body),
+            properties_text=entry.properties_text,
+        )
+        for index, entry in enumerate(entries)
+    ]
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of a record; sizes and CRC are computed, and the magic where the topic is too long for V1."""
+    try:
+        return _encode(record)
+    except (struct.error, UnicodeEncodeError) as cause:
+        raise LocalProtocolError(f"a record that cannot be stored: {cause}", advice="check its fields") from cause
+
+
+def _encode(record: Record) -> bytes:
+    topic = record.topic.encode()
+    magic = MAGIC_V2 if len(topic) > _LONGEST_V1_TOPIC else record.magic
+    tail = b"".join(
+        (
+            _encode_host(record.born_host, record.sys_flag & SysFlag.BORN_HOST_V6),
+            _STORE_TIMESTAMP.pack(record.store_timestamp),
+            _encode_host(record.store_host, record.sys_flag & SysFlag.STORE_HOST_V6),
+            _RETRIES.pack(record.reconsume_times, record.prepared_transaction_offset),
+            write_sized(record.body, _BODY_WIDTH, "a body"),
+            write_sized(topic, _TOPIC_WIDTH[magic], "a topic"),
+            write_sized(record.properties_text, _PROPERTIES_WIDTH, "properties"),
+        )
+    )
+    return _encode_head(record, magic, _HEAD.size + len(tail)) + tail
+
+
+def _encode_head(record: Record, magic: int, total_size: int) -> bytes:
+    return _HEAD.pack(
+        total_size,
+        magic,
+        stored_crc(record.body),
+        record.queue_id,
+        record.flag,
+        record.queue_offset,
+        record.physical_offset,
+        record.sys_flag,
+        record.born_timestamp,
+    )
+
+
+def _encode_host(host: Address, is_v6: int) -> bytes:
+    if is_ipv6(host) != bool(is_v6):
+        raise LocalProtocolError(f"sysFlag and host {host} disagree about IPv6", advice="set or clear its sysFlag bit")
+    return encode_host(host)
