@@ -1,0 +1,96 @@
+"""Pages that describe the project cannot fall behind it."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq import errors
+
+ROOT = Path(__file__).parents[2]
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The page's code blocks in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Every line of shell that README prints, in blocks and in text."""
+    in_text = re.findall(r"`(make[^`\n]*)`", (ROOT / "README.md").read_text())
+    return [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()] + in_text
+
+
+def section(page: Path, title: str) -> str:
+    """The part of a page below one heading."""
+    return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_of_the_readme_exist(command: str) -> None:
+    """A dry run of make finds every target that README names."""
+    words = [word for word in shlex.split(command) if "=" not in word]
+
+    assert words[0] == "make"
+    subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, timeout=30, check=True)
+
+
+@pytest.mark.parametrize("program", blocks(ROOT / "README.md", "python"))
+def test_programs_of_the_readme_run(program: str) -> None:
+    """What a reader copies works as it stands."""
+    exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_help_lists_every_target() -> None:
+    """`make` without a target is the index: nothing that can be called is missing."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
+
+    assert targets == set(re.findall(r"^  make (\S+)", listed, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file that exists."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_map_shows_every_room() -> None:
+    """The rooms of the import contract and those of the map are the same, in the same order."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    placed = re.findall(r"\w+", config["importlinter:contract:rooms"]["layers"])
+    rows = re.findall(r"^\| (`.*?) \|", section(ARCHITECTURE, "Map"), flags=re.MULTILINE)
+
+    assert {room for row in rows for room in re.findall(r"`(\w+)`", row)} == set(placed)
+
+
+def test_rooms_to_come_are_not_there_yet() -> None:
+    """The map marks what is only designed, and the mark goes when the room arrives."""
+    rows = re.findall(r"^\| (`.*?) \|", section(ARCHITECTURE, "Map"), flags=re.MULTILINE)
+    promised = {room for row in rows if "to come" in row for room in re.findall(r"`(\w+)`", row)}
+    package = ROOT / "pyspark_rocketmq"
+
+    built = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+
+    assert promised & built == set()
+
+
+def test_the_failure_table_names_real_errors() -> None:
+    """Each error in the table is a class of the tree."""
+    middle = re.findall(r"^\|[^|]*\|([^|]*)\|[^|]*\|$", section(ARCHITECTURE, "Failures"), flags=re.MULTILINE)
+    named = {name for cell in middle for name in re.findall(r"`(\w+)`", cell)}
+
+    assert named
+    assert [name for name in named if not hasattr(errors, name)] == []

@@ -1,0 +1,43 @@
+"""What a user may import is listed, documented and light."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark_rocketmq
+
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
+HEAVY = {"grpc", "google.protobuf", "numpy", "pandas", "pyarrow", "pyspark", "sortedcontainers", "ssl", "asyncio"}
+
+
+def test_public_names_are_the_documented_ones() -> None:
+    """A name is public when it is in `__all__` and in the table of public names, or it is not public."""
+    section = ARCHITECTURE.read_text().split("## Public names")[1].split("\n## ")[0]
+
+    documented = re.findall(r"^\| `(\w+)` ", section, flags=re.MULTILINE)
+
+    assert sorted(documented) == sorted(pyspark_rocketmq.__all__)
+
+
+def test_every_public_name_is_there() -> None:
+    """`from pyspark_rocketmq import *` works."""
+    missing = [name for name in pyspark_rocketmq.__all__ if not hasattr(pyspark_rocketmq, name)]
+
+    assert missing == []
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    """Each Spark process pays for this import, also those that never read a message."""
+    code = "import sys, pyspark_rocketmq; print(*sys.modules)"
+
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert HEAVY & set(loaded.stdout.split()) == set()
+
+
+def test_the_version_is_a_semantic_one() -> None:
+    """Three numbers, as SemVer wants them."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pyspark_rocketmq.__version__)
