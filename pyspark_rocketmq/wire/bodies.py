@@ -536,7 +536,7 @@ def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
     try:
         decoded: B = _reader(cast(Any, cls))(fastjson.parse(data))
     except (MalformedFrame, ValueError, TypeError, KeyError, AttributeError) as cause:
-        raise MalformedFrame(f"unreadable {cls.__name__}: {cause}") from cause
+        raise MalformedFrame(f"unreadable {cls.__name__}: {getattr(cause, 'what', cause)}") from cause
     return decoded
 
 
