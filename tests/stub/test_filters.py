@@ -1,0 +1,92 @@
+"""Which messages does a subscription want?"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub.filters import FilterTable, make_filter, maybe_compile, wants
+from pyspark_rocketmq.wire.bodies import SubscriptionData, build_subscription
+from pyspark_rocketmq.wire.java import java_hash
+
+
+def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData:
+    """A SQL92 subscription."""
+    return build_subscription(topic, expression, expression_type="SQL92", sub_version=version)
+
+
+@pytest.mark.parametrize(
+    ("expression", "tag", "wanted"),
+    [
+        ("*", "TagA", True),
+        ("", "TagA", True),
+        ("TagA || TagB", "TagB", True),
+        ("TagA||TagB", "TagC", False),
+        ("TagA || *", "TagC", False),
+        ("TagA || *", "*", True),
+        (" || ", "TagA", False),
+        (" || ", "", False),
+        ("Aa", "BB", True),
+    ],
+)
+def test_tags_are_compared_by_hash(expression: str, tag: str, wanted: bool) -> None:
+    """A star alone takes all, a list takes its tags and whatever shares their hash, blanks alone take nothing."""
+    tag_filter = make_filter(build_subscription("T", expression))
+    assert wants(tag_filter, java_hash(tag), {}) is wanted
+
+
+def test_the_lower_half_of_a_tag_code_decides() -> None:
+    """Delay queues keep due times in the tag code; only 32 bits of it are compared, as signed."""
+    tag_filter = make_filter(build_subscription("T", "order-created"))
+    assert wants(tag_filter, -392709271, None)
+    assert wants(tag_filter, (7 << 32) + 0xE897BB69, None)
+    assert not wants(tag_filter, 392709271, None)
+
+
+def test_what_is_not_known_speaks_for_the_message() -> None:
+    """A tick of the hold service knows neither tag code nor properties; it wakes every held pull."""
+    tag_filter = make_filter(build_subscription("T", "TagA"))
+    property_filter = make_filter(sql("a = 1"), maybe_compile("a = 1", "SQL92"))
+    assert wants(tag_filter, None, None) and wants(property_filter, None, None)
+
+
+def test_sql_reads_the_properties() -> None:
+    """The tag code passes, the properties decide."""
+    property_filter = make_filter(sql("a > 5"), maybe_compile("a > 5", "SQL92"))
+    assert property_filter is not None and property_filter.reads_properties
+    assert wants(property_filter, java_hash("any"), {"a": "6"})
+    assert not wants(property_filter, java_hash("any"), {"a": "5"})
+
+
+@pytest.mark.parametrize(("expression", "kind"), [("a > > 5", "SQL92"), ("a = 1", "SQL93")])
+def test_what_does_not_compile_takes_everything(expression: str, kind: str) -> None:
+    """A pull with a broken expression, or one of an unknown kind, gets every message, as from a real broker."""
+    assert maybe_compile(expression, kind) is None
+    subscription = build_subscription("T", expression, expression_type=kind)
+    assert make_filter(subscription, maybe_compile(expression, kind)) is None
+
+
+def test_a_heartbeats_expression_is_kept_by_version() -> None:
+    """A newer version replaces the expression, an older or equal one does not."""
+    table = FilterTable()
+    table.register("g", [sql("a = 1", version=5)])
+    table.register("g", [sql("a = 2", version=5), sql("a = 3", version=4)])
+    found = table.find("T", "g")
+    assert found and (found.expression, found.client_version) == ("a = 1", 5)
+    table.register("g", [sql("a = 4", version=6)])
+    found = table.find("T", "g")
+    assert found and (found.expression, found.client_version) == ("a = 4", 6)
+
+
+def test_a_newer_expression_with_a_fault_removes_the_old_one() -> None:
+    """The group's pulls are then told that there is no filter data."""
+    table = FilterTable()
+    table.register("g", [sql("a = 1", version=1)])
+    table.register("g", [sql("a = = 1", version=2)])
+    assert table.find("T", "g") is None
+
+
+def test_tag_subscriptions_need_no_filter_data() -> None:
+    """Only other kinds of expression are compiled, and only if there is one."""
+    table = FilterTable()
+    table.register("g", [build_subscription("T", "TagA"), sql("", topic="U")])
+    assert table.find("T", "g") is None and table.find("U", "g") is None
