@@ -11,17 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..errors import FrameTooLarge, MalformedFrame
+from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 PREFIX_BYTES = 4
 MIN_FRAME_BYTES = 8
+MAX_HEADER_BYTES = 2**24 - 1
+MAX_LENGTH = 2**31 - 1
 _CHUNK_BYTES = 64 * 1024
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
     """One frame from its parts."""
     length = 4 + len(header) + len(body)
+    if len(header) > MAX_HEADER_BYTES or length > MAX_LENGTH:
+        raise LocalProtocolError(
+            f"a header of {len(header)} and a body of {len(body)} bytes do not fit a frame", advice="send less at once"
+        )
     mark = header_type << 24 | len(header)
     return b"".join((length.to_bytes(4, "big"), mark.to_bytes(4, "big"), header, body))
 
@@ -62,12 +68,13 @@ class FrameBuffer:
 
     def feed(self, data: bytes | memoryview) -> None:
         """Copy bytes in, for callers that received them elsewhere."""
-        while data:
+        rest = memoryview(data)
+        while rest:
             room = self.space()
-            count = min(len(room), len(data))
-            room[:count] = data[:count]
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
             self.filled(count)
-            data = data[count:]
+            rest = rest[count:]
 
     def frames(self) -> Iterator[memoryview]:
         """Whole frames, in order of arrival."""
@@ -77,23 +84,29 @@ class FrameBuffer:
             yield frame
 
     def _frame_bytes(self) -> int:
-        """Size of the frame under way, 0 if not known yet."""
-        if len(self) < PREFIX_BYTES:
-            return 0
-        size = PREFIX_BYTES + int.from_bytes(self._chunk[self._start : self._start + PREFIX_BYTES], "big")
+        """Size of the next frame, 0 if not known yet."""
+        size = self._announced_bytes()
         if size > self._max_frame_bytes:
             raise FrameTooLarge(
                 f"a frame of {size} bytes, the limit is {self._max_frame_bytes}",
                 advice="raise maxFrameSize if the server really sends frames this large",
             )
-        if size < MIN_FRAME_BYTES:
+        if 0 < size < MIN_FRAME_BYTES:
             raise MalformedFrame(f"a frame of {size} bytes, the least is {MIN_FRAME_BYTES}")
         return size
 
+    def _announced_bytes(self) -> int:
+        """What the next frame's length field claims, true or not; 0 if it is not there yet."""
+        if len(self) < PREFIX_BYTES:
+            return 0
+        return PREFIX_BYTES + int.from_bytes(self._chunk[self._start : self._start + PREFIX_BYTES], "big")
+
     def _move_on(self) -> None:
-        """Carry the unfinished frame over into a new chunk, twice its size at least but no larger than it needs."""
+        """Carry what is not handed out into a new chunk of twice its size, or as much as one unfinished frame needs."""
         rest = self._chunk[self._start : self._end]
-        wanted = min(self._frame_bytes(), 2 * len(rest))
-        self._chunk = memoryview(bytearray(max(self._chunk_bytes, wanted, len(rest) + 1)))
+        wanted, announced = 2 * len(rest), self._announced_bytes()
+        if announced > len(rest):
+            wanted = min(wanted, announced)
+        self._chunk = memoryview(bytearray(max(self._chunk_bytes, wanted)))
         self._chunk[: len(rest)] = rest
         self._start, self._end = 0, len(rest)

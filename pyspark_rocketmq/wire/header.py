@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import LocalProtocolError, MalformedFrame
 from .codes import LanguageCode
 from .frame import join_frame, split_frame
+from .sized import read_sized, write_sized
 
 CLIENT_VERSION = 409
 """The release we say we are, 4.9.8: standard JSON routes, and no GO_AWAY on graceful shutdown."""
@@ -58,7 +59,13 @@ class Command:
 def encode_command(command: Command) -> bytes:
     """The whole frame of a command."""
     encode = _encode_json if command.header_type is HeaderType.JSON else _encode_binary
-    return join_frame(command.header_type, encode(command), command.body)
+    try:
+        header = encode(command)
+    except (UnicodeEncodeError, struct.error) as cause:
+        raise LocalProtocolError(
+            f"unwritable header of command {command.code}: {cause}", advice="send valid text and 32-bit numbers"
+        ) from cause
+    return join_frame(command.header_type, header, command.body)
 
 
 def decode_command(frame: memoryview) -> Command:
@@ -69,7 +76,7 @@ def decode_command(frame: memoryview) -> Command:
             return _decode_json(header, body)
         if header_type == HeaderType.ROCKETMQ:
             return _decode_binary(header, body)
-    except (ValueError, KeyError, TypeError, RecursionError, struct.error, IndexError) as cause:
+    except (ValueError, TypeError, RecursionError, struct.error) as cause:
         raise MalformedFrame(f"unreadable {HeaderType(header_type).name} header: {cause}") from cause
     raise MalformedFrame(f"unknown header type {header_type}")
 
@@ -90,29 +97,39 @@ def _encode_json(command: Command) -> bytes:
 
 
 def _decode_json(header: memoryview, body: memoryview) -> Command:
-    parsed = json.loads(str(header, "utf-8"))
-    fields = parsed.get("extFields")
+    parsed = _object("header", json.loads(str(header, "utf-8")))
+    fields, remark = parsed.get("extFields"), parsed.get("remark")
     return Command(
-        code=_integer(parsed["code"]),
-        opaque=_integer(parsed["opaque"]),
-        fields=None if fields is None else {key: _text(value) for key, value in fields.items() if value is not None},
+        code=_integer("code", parsed.get("code")),
+        opaque=_integer("opaque", parsed.get("opaque")),
+        fields=None if fields is None else _texts(_object("extFields", fields)),
         body=body,
-        remark=parsed.get("remark"),
-        flag=_integer(parsed.get("flag", 0)),
-        language=LanguageCode.__members__.get(parsed.get("language")),
-        version=_integer(parsed.get("version", 0)),
+        remark=None if remark is None else _text(remark),
+        flag=_integer("flag", parsed.get("flag", 0)),
+        language=LanguageCode.__members__.get(parsed.get("language", "")),
+        version=_integer("version", parsed.get("version", 0)),
         header_type=HeaderType.JSON,
     )
 
 
-def _integer(value: object) -> int:
-    if type(value) is not int or not -(2**31) <= value < 2**31:
-        raise ValueError(f"not a 32-bit integer: {value!r:.40}")
+def _object(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is no object: {value!r:.40}")
     return value
 
 
+def _integer(name: str, value: object) -> int:
+    if type(value) is not int or not -(2**31) <= value < 2**31:
+        raise ValueError(f"{name} is no 32-bit integer: {value!r:.40}")
+    return value
+
+
+def _texts(fields: dict[str, Any]) -> dict[str, str]:
+    return {name: _text(value) for name, value in fields.items() if value is not None}
+
+
 def _text(value: object) -> str:
-    """A header field; a bare number or boolean is read as its text, as the Java side reads it."""
+    """A text; a bare number or boolean is read as one, as the Java side reads it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -125,29 +142,21 @@ _FIXED = struct.Struct(">hbhii")  # code, language, version, opaque, flag
 def _encode_binary(command: Command) -> bytes:
     language = LanguageCode.OTHER if command.language is None else command.language
     if not -0x8000 <= command.code < 0x8000:
-        raise LocalProtocolError(f"code {command.code} does not fit a binary header", advice="use the JSON header for it")
-    remark = (command.remark or "").encode()
-    fields = b"".join(map(_encode_entry, (command.fields or {}).items()))
-    return b"".join(
-        (
-            _FIXED.pack(command.code, language, command.version, command.opaque, command.flag),
-            len(remark).to_bytes(4, "big"),
-            remark,
-            len(fields).to_bytes(4, "big"),
-            fields,
-        )
-    )
+        raise LocalProtocolError(f"code {command.code} does not fit a binary header", advice="use JSON for it")
+    remark = write_sized((command.remark or "").encode(), 4, "a remark")
+    fields = write_sized(b"".join(map(_encode_entry, (command.fields or {}).items())), 4, "header fields")
+    return _FIXED.pack(command.code, language, command.version, command.opaque, command.flag) + remark + fields
 
 
 def _encode_entry(entry: tuple[str, str]) -> bytes:
-    key, value = entry[0].encode(), entry[1].encode()
-    return b"".join((len(key).to_bytes(2, "big"), key, len(value).to_bytes(4, "big"), value))
+    name, value = entry
+    return write_sized(name.encode(), 2, "a field's name") + write_sized(value.encode(), 4, "a field's value")
 
 
 def _decode_binary(header: memoryview, body: memoryview) -> Command:
     code, language, version, opaque, flag = _FIXED.unpack_from(header)
-    remark, at = _sized(header, _FIXED.size, 4)
-    fields, at = _sized(header, at, 4)
+    remark, at = read_sized(header, _FIXED.size, 4)
+    fields, at = read_sized(header, at, 4)
     return Command(
         code=code,
         opaque=opaque,
@@ -165,17 +174,7 @@ def _decode_entries(entries: memoryview) -> dict[str, str]:
     """Later duplicates win, as on the Java side (which also reads an empty value as absent; here it stays visible)."""
     fields, at = {}, 0
     while at < len(entries):
-        key, at = _sized(entries, at, 2)
-        value, at = _sized(entries, at, 4)
+        key, at = read_sized(entries, at, 2)
+        value, at = read_sized(entries, at, 4)
         fields[str(key, "utf-8")] = str(value, "utf-8")
     return fields
-
-
-def _sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
-    """The bytes behind a length field of `width` bytes at `at`, and where they end."""
-    start = at + width
-    size = int.from_bytes(data[at:start], "big", signed=True)
-    end = start + size
-    if size < 0 or end > len(data):
-        raise ValueError(f"a field of {size} bytes at {at} in {len(data)}")
-    return data[start:end], end

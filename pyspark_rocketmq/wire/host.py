@@ -1,6 +1,8 @@
 """How is a host written in stored messages and message ids?
 
-address 4 (IPv4) or 16 (IPv6) | port 4
+    address 4 (IPv4) or 16 (IPv6) | port 4
+
+Nothing in these bytes says which of the two it is; a message's sysFlag does, or the length of an id.
 """
 
 from __future__ import annotations

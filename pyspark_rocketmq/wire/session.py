@@ -54,7 +54,8 @@ class Session:
 
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "open"
-        return f"<Session {state}, {len(self.pending)} pending, {self.dropped_replies} dropped, {len(self._buffer)} buffered>"
+        counts = f"{len(self.pending)} pending, {self.dropped_replies} dropped, {len(self._buffer)} buffered"
+        return f"<Session {state}, {counts}>"
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -67,7 +68,9 @@ class Session:
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Tell without wanting an answer; returns the bytes to send."""
-        return self._encode(Command(code, self._next_opaque(), fields, body, flag=ONEWAY_FLAG, header_type=self.header_type))
+        return self._encode(
+            Command(code, self._next_opaque(), fields, body, flag=ONEWAY_FLAG, header_type=self.header_type)
+        )
 
     def reply(self, request: Command, answer: Command) -> bytes:
         """Answer the peer's request, in the header form the answer names; returns the bytes to send."""
@@ -122,8 +125,9 @@ class Session:
         self.dropped_replies += 1
 
     def _break(self, error: RemoteProtocolError) -> RemoteProtocolError:
-        self.broken = error
-        return error
+        """Remember the first reason; what follows it is only its consequence."""
+        self.broken = self.broken or error
+        return self.broken
 
     def _encode(self, command: Command) -> bytes:
         if self.broken:
