@@ -1,0 +1,31 @@
+"""Who gets which queues, given the two sorted lists?
+
+RocketMQ has no coordinator: every member of a group divides the same queues among the same members by the same
+strategy and keeps its own share. The same six strategies deal a Spark batch's queues to its task slots.
+Strategies are values without state. They never sort; callers hand over lists in RocketMQ's order.
+"""
+
+from __future__ import annotations
+
+from .by_config import ByConfig
+from .by_position import AVERAGELY, AVERAGELY_BY_CIRCLE, ByPosition
+from .choice import AllocationSettings, StrategyName, build_strategy, parse_strategy, room_in_name
+from .consistent_hash import ConsistentHash
+from .machine_room import MachineRoom, MachineRoomNearby
+from .strategy import AllocateStrategy
+
+__all__ = [
+    "AVERAGELY",
+    "AVERAGELY_BY_CIRCLE",
+    "AllocateStrategy",
+    "AllocationSettings",
+    "ByConfig",
+    "ByPosition",
+    "ConsistentHash",
+    "MachineRoom",
+    "MachineRoomNearby",
+    "StrategyName",
+    "build_strategy",
+    "parse_strategy",
+    "room_in_name",
+]

@@ -1,0 +1,119 @@
+"""Which strategy did the user name, and what does it need?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..errors import OptionError
+from ..model import MessageQueue
+from .by_config import ByConfig
+from .by_position import AVERAGELY, AVERAGELY_BY_CIRCLE
+from .consistent_hash import ConsistentHash
+from .machine_room import MachineRoom, MachineRoomNearby, RoomOf
+from .strategy import AllocateStrategy
+
+__all__ = ["AllocationSettings", "StrategyName", "build_strategy", "parse_strategy", "room_in_name"]
+
+_PACKAGE = "org.apache.rocketmq.client.consumer.rebalance."
+_LONG_NAMES = {
+    "AllocateMessageQueueAveragely": "AVG",
+    "AllocateMessageQueueAveragelyByCircle": "AVG_BY_CIRCLE",
+    "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
+    "AllocateMessageQueueByConfig": "CONFIG",
+    "AllocateMessageQueueByMachineRoom": "MACHINE_ROOM",
+    "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
+}
+_INNER_NAMES = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
+
+
+class StrategyName(NamedTuple):
+    """A strategy as users write it; `inner` is what MACHINE_ROOM_NEARBY uses inside a room."""
+
+    outer: str
+    inner: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.outer}-{self.inner}" if self.inner else self.outer
+
+
+def _spellings() -> dict[str, StrategyName]:
+    names = {short: StrategyName(short) for short in _LONG_NAMES.values()}
+    names["MACHINE_ROOM_NEARBY"] = StrategyName("MACHINE_ROOM_NEARBY", "AVG")
+    names |= {f"MACHINE_ROOM_NEARBY-{inner}": StrategyName("MACHINE_ROOM_NEARBY", inner) for inner in _INNER_NAMES}
+    names |= {prefix + long: names[short] for long, short in _LONG_NAMES.items() for prefix in ("", _PACKAGE)}
+    return {spelling.casefold(): name for spelling, name in names.items()}
+
+
+_SPELLINGS = _spellings()
+_DEFAULT = StrategyName("AVG")
+
+
+def parse_strategy(text: str, option: str = "allocateMessageQueueStrategy") -> StrategyName:
+    """Read a strategy's short or Java class name."""
+    name = _SPELLINGS.get(text.strip().casefold())
+    if name is None:
+        accepted = ", ".join([*_LONG_NAMES.values(), *(f"MACHINE_ROOM_NEARBY-{inner}" for inner in _INNER_NAMES)])
+        raise OptionError(option, text, "no such strategy", advice=f"give one of {accepted}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSettings:
+    """The strategy and everything any strategy asks for."""
+
+    strategy: StrategyName = _DEFAULT
+    virtual_node_count: int = 10
+    queue_lists: tuple[tuple[MessageQueue, ...], ...] = ()
+    """For CONFIG: the queues of each slot; a group member has one list."""
+    machine_rooms: tuple[str, ...] = ()
+    """MACHINE_ROOM: which rooms are read. MACHINE_ROOM_NEARBY in Spark: which rooms the slots stand for."""
+    broker_rooms: Mapping[str, str] = field(default_factory=dict)
+
+    def room_of_broker(self, broker_name: str) -> str | None:
+        """The configured room of a broker, else the one its name tells."""
+        return self.broker_rooms.get(broker_name) or room_in_name(broker_name)
+
+
+def room_in_name(broker_name: str) -> str | None:
+    """The room in a broker name of the form `room@name`."""
+    return broker_name.partition("@")[0] if broker_name.count("@") == 1 else None
+
+
+def build_strategy(settings: AllocationSettings, room_of_member: RoomOf | None = None) -> AllocateStrategy:
+    """The strategy these settings describe; rooms of members matter to MACHINE_ROOM_NEARBY alone."""
+    return _BUILDERS[settings.strategy.outer](settings, room_of_member)
+
+
+def _build_config(settings: AllocationSettings, _: RoomOf | None) -> AllocateStrategy:
+    if not settings.queue_lists:
+        raise _missing("messageQueueList", settings, "list the queues")
+    return ByConfig(settings.queue_lists[0])
+
+
+def _build_machine_room(settings: AllocationSettings, _: RoomOf | None) -> AllocateStrategy:
+    if not settings.machine_rooms:
+        raise _missing("machineRooms", settings, "list the rooms to read")
+    return MachineRoom(frozenset(settings.machine_rooms))
+
+
+def _build_nearby(settings: AllocationSettings, room_of_member: RoomOf | None) -> AllocateStrategy:
+    if room_of_member is None:
+        raise _missing("consumerRooms", settings, "say in which room each member runs")
+    inner = _BUILDERS[settings.strategy.inner](settings, None)
+    return MachineRoomNearby(inner, settings.room_of_broker, room_of_member)
+
+
+def _missing(option: str, settings: AllocationSettings, advice: str) -> OptionError:
+    return OptionError(option, None, f"required by strategy {settings.strategy}", advice=advice, code="OPTION_MISSING")
+
+
+_BUILDERS: Mapping[str, Callable[[AllocationSettings, RoomOf | None], AllocateStrategy]] = {
+    "AVG": lambda settings, _: AVERAGELY,
+    "AVG_BY_CIRCLE": lambda settings, _: AVERAGELY_BY_CIRCLE,
+    "CONSISTENT_HASH": lambda settings, _: ConsistentHash(settings.virtual_node_count),
+    "CONFIG": _build_config,
+    "MACHINE_ROOM": _build_machine_room,
+    "MACHINE_ROOM_NEARBY": _build_nearby,
+}

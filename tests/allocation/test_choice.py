@@ -1,0 +1,86 @@
+"""From the names users write to strategies."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.allocation import (
+    AVERAGELY,
+    AllocationSettings,
+    ByConfig,
+    ConsistentHash,
+    MachineRoom,
+    build_strategy,
+    parse_strategy,
+    room_in_name,
+)
+from pyspark_rocketmq.errors import OptionError
+from tests.allocation.fixtures import make_queues
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("AVG", "AVG"),
+        (" avg_by_circle ", "AVG_BY_CIRCLE"),
+        ("AllocateMessageQueueAveragely", "AVG"),
+        ("org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle", "AVG_BY_CIRCLE"),
+        ("AllocateMessageQueueConsistentHash", "CONSISTENT_HASH"),
+        ("allocatemessagequeuebyconfig", "CONFIG"),
+        ("AllocateMessageQueueByMachineRoom", "MACHINE_ROOM"),
+        ("AllocateMachineRoomNearby", "MACHINE_ROOM_NEARBY-AVG"),
+        ("MACHINE_ROOM_NEARBY", "MACHINE_ROOM_NEARBY-AVG"),
+        ("machine_room_nearby-consistent_hash", "MACHINE_ROOM_NEARBY-CONSISTENT_HASH"),
+    ],
+)
+def test_spellings(text: str, name: str) -> None:
+    """Short names, class names and full class names mean the same, in any case."""
+    assert str(parse_strategy(text)) == name
+
+
+@pytest.mark.parametrize("text", ["", "AVERAGE", "MACHINE_ROOM_NEARBY-CONFIG", "com.example.AllocateMachineRoomNearby"])
+def test_unknown_names_list_the_known_ones(text: str) -> None:
+    """A wrong name is an option error that names every accepted one."""
+    with pytest.raises(
+        OptionError, match=r"\[OPTION_VALUE\] allocateMessageQueueStrategy = .*AVG_BY_CIRCLE.*NEARBY-AVG"
+    ):
+        parse_strategy(text)
+
+
+def test_settings_reach_the_strategy() -> None:
+    """Each strategy takes its own settings and ignores the others'."""
+    queues = tuple(make_queues(2))
+    settings = {
+        name: AllocationSettings(parse_strategy(name), 7, (queues,), ("room1",))
+        for name in ("AVG", "CONSISTENT_HASH", "CONFIG", "MACHINE_ROOM")
+    }
+
+    built = [build_strategy(each) for each in settings.values()]
+
+    assert built == [AVERAGELY, ConsistentHash(7), ByConfig(queues), MachineRoom(frozenset({"room1"}))]
+
+
+def test_nearby_knows_rooms_by_setting_and_by_name() -> None:
+    """A configured room outranks the one in the broker's name."""
+    settings = AllocationSettings(parse_strategy("MACHINE_ROOM_NEARBY"), broker_rooms={"room1@b": "room0"})
+    strategy = build_strategy(settings, room_of_member=lambda member: member)
+    queues = make_queues(4, brokers=2)
+
+    assert strategy.name == "MACHINE_ROOM_NEARBY-AVG"
+    assert strategy.allocate("room0", queues, ["room0", "room1"]) == queues
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("CONFIG", "messageQueueList"), ("MACHINE_ROOM", "machineRooms"), ("MACHINE_ROOM_NEARBY", "consumerRooms")],
+)
+def test_missing_settings_are_named(name: str, option: str) -> None:
+    """A strategy without what it needs says which option gives it."""
+    with pytest.raises(OptionError, match=rf"\[OPTION_MISSING\] {option}: required by strategy {name}"):
+        build_strategy(AllocationSettings(parse_strategy(name)))
+
+
+@pytest.mark.parametrize(("name", "room"), [("r@b", "r"), ("b", None), ("r@b@c", None), ("@b", "")])
+def test_room_in_name(name: str, room: str | None) -> None:
+    """A broker's name tells its room if it holds exactly one at-sign."""
+    assert room_in_name(name) == room

@@ -1,0 +1,99 @@
+"""What holds for every strategy, whatever the lists are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.allocation import (
+    AVERAGELY,
+    AVERAGELY_BY_CIRCLE,
+    AllocateStrategy,
+    ByConfig,
+    ConsistentHash,
+    MachineRoom,
+    MachineRoomNearby,
+    room_in_name,
+)
+from pyspark_rocketmq.errors import GroupError
+from pyspark_rocketmq.model import MessageQueue
+from tests.allocation.fixtures import make_queues
+
+NEARBY = [
+    MachineRoomNearby(inner, room_in_name, lambda member: f"room{len(member) % 4}")
+    for inner in (AVERAGELY, AVERAGELY_BY_CIRCLE, ConsistentHash(3))
+]
+COMPLETE: list[AllocateStrategy] = [AVERAGELY, AVERAGELY_BY_CIRCLE, ConsistentHash(), *NEARBY]
+PARTIAL: list[AllocateStrategy] = [MachineRoom(frozenset({"room0", "room2"})), ConsistentHash(0), ByConfig(())]
+
+queue_lists = st.builds(make_queues, st.integers(1, 60), st.integers(1, 4))
+distinct_members = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=12, unique=True)
+any_members = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=12)
+
+
+@given(st.sampled_from([*COMPLETE, *PARTIAL]), queue_lists, any_members)
+def test_all_at_once_equals_one_by_one(
+    strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
+) -> None:
+    """Dealing to everybody gives what each member would have computed alone, listed twice or not."""
+    one_by_one = [strategy.allocate(member, queues, members) for member in members]
+
+    assert strategy.allocate_all(queues, members) == one_by_one
+
+
+@given(st.sampled_from(COMPLETE), queue_lists, distinct_members)
+def test_every_queue_goes_to_exactly_one_member(
+    strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
+) -> None:
+    """Shares are disjoint and complete."""
+    dealt = [queue for share in strategy.allocate_all(queues, members) for queue in share]
+
+    assert sorted(dealt) == sorted(queues)
+
+
+@given(st.sampled_from([AVERAGELY, AVERAGELY_BY_CIRCLE]), queue_lists, distinct_members)
+def test_averages_differ_by_one_at_most(
+    strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
+) -> None:
+    """The averaging strategies leave no member with two queues more than another."""
+    sizes = [len(share) for share in strategy.allocate_all(queues, members)]
+
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@given(queue_lists, distinct_members)
+def test_only_queues_of_listed_rooms_are_dealt(queues: list[MessageQueue], members: list[str]) -> None:
+    """MACHINE_ROOM deals all eligible queues once and no other."""
+    strategy = MachineRoom(frozenset({"room1"}))
+    dealt = [queue for share in strategy.allocate_all(queues, members) for queue in share]
+
+    assert sorted(dealt) == sorted(queue for queue in queues if queue.broker_name == "room1@b")
+    assert strategy.eligible(queues) == [queue for queue in queues if queue.broker_name == "room1@b"]
+
+
+@given(queue_lists, distinct_members.filter(lambda members: len(members) > 1))
+def test_a_leaving_member_moves_only_its_own_queues(queues: list[MessageQueue], members: list[str]) -> None:
+    """CONSISTENT_HASH keeps every queue whose owner stays."""
+    strategy = ConsistentHash()
+    before = dict(zip(members, strategy.allocate_all(queues, members), strict=True))
+    stay = members[1:]
+    after = dict(zip(stay, strategy.allocate_all(queues, stay), strict=True))
+
+    assert all(set(before[member]) <= set(after[member]) for member in stay)
+
+
+@pytest.mark.parametrize("strategy", [*COMPLETE, *PARTIAL[:2]], ids=lambda strategy: strategy.name)
+def test_dealing_nothing_or_to_nobody_is_refused(strategy: AllocateStrategy) -> None:
+    """Empty lists raise for all members as they do for one."""
+    with pytest.raises(GroupError, match="no queues"):
+        strategy.allocate_all([], ["a"])
+    with pytest.raises(GroupError, match="no members"):
+        strategy.allocate_all(make_queues(1), [])
+
+
+def test_a_member_unknown_to_the_broker_owns_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A client id that is not listed gets no queue, and the log says so."""
+    assert AVERAGELY.allocate("stranger", make_queues(3), ["a", "b"]) == []
+    assert "stranger" in caplog.text

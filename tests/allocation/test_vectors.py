@@ -1,0 +1,102 @@
+"""The strategies against results of RocketMQ's own classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.allocation.consistent_hash import ring_position, virtual_nodes
+from pyspark_rocketmq.errors import GroupError, OptionError, RocketMQError
+from pyspark_rocketmq.model import java_order, sort_queues
+from pyspark_rocketmq.wire.java import java_hash
+from tests.allocation.fixtures import VECTORS, as_queues, strategy_of
+
+OUR_ERRORS: dict[str, tuple[type[RocketMQError], str]] = {
+    "currentCID is empty": (GroupError, "no client id"),
+    "mqAll is null or mqAll empty": (GroupError, "no queues"),
+    "cidAll is null or cidAll empty": (GroupError, "no members"),
+    "illegal virtualNodeCnt :-1": (OptionError, "virtualNodeCnt = '-1'"),
+    "Machine room is null for mq MessageQueue [topic=T, brokerName=brokera, queueId=0]": (
+        OptionError,
+        "broker brokera",
+    ),
+    "Machine room is null for consumer id c1": (OptionError, "member c1"),
+}
+RAISED_BY_ALLOCATING = [case for case in VECTORS["errors"] if case["message"]]
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["id"])
+def test_share_of_each_member(case: dict[str, Any]) -> None:
+    """Each member's share equals what the Java class returned, in the same order."""
+    strategy = strategy_of(case)
+    queues, members = as_queues(case["mq_all"]), case["cid_all"]
+
+    for current, expected in case["expected"].items():
+        assert strategy.allocate(current, queues, members) == as_queues(expected or [])
+
+
+@pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if case["cid_all"]], ids=lambda case: case["id"])
+def test_all_shares_at_once(case: dict[str, Any]) -> None:
+    """Dealing to all members at once gives each of them the recorded share."""
+    members = case["cid_all"]
+    shares = dict(zip(members, strategy_of(case).allocate_all(as_queues(case["mq_all"]), members), strict=True))
+
+    for current in set(members) & case["expected"].keys():
+        assert shares[current] == as_queues(case["expected"][current] or [])
+
+
+@pytest.mark.parametrize("case", RAISED_BY_ALLOCATING, ids=lambda case: case["id"])
+def test_refusals(case: dict[str, Any]) -> None:
+    """Where the Java class throws, an error of our tree names the culprit."""
+    error, words = OUR_ERRORS[case["message"]]
+
+    with pytest.raises(error) as raised:
+        strategy_of(case).allocate(case["current"], as_queues(case["mq_all"]), case["cid_all"])
+
+    assert words in str(raised.value)
+
+
+def test_every_recorded_refusal_is_covered() -> None:
+    """Only the never-set rooms, which fail at building, are missing from the list of refusals above."""
+    assert {case["id"] for case in VECTORS["errors"]} - {case["id"] for case in RAISED_BY_ALLOCATING} == {
+        "ERR-MR-nullset"
+    }
+    assert (len(VECTORS["cases"]), len(VECTORS["errors"])) == (54, 19)
+
+
+def test_queues_and_client_ids_sort_as_in_java() -> None:
+    """Both lists of a division are ordered by UTF-16 code units, queue ids by number."""
+    queues, ids = VECTORS["sorting"]["message_queues"], VECTORS["sorting"]["client_ids"]
+
+    assert sort_queues(as_queues(queues["input"])) == as_queues(queues["sorted"])
+    assert sorted(ids["input"], key=java_order) == ids["sorted"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["consistent_hash"]["key_hashes"], ids=lambda vector: vector["key"])
+def test_ring_position(vector: dict[str, Any]) -> None:
+    """Keys fall on the ring where RocketMQ's router puts them."""
+    assert ring_position(vector["key"]) == vector["hash"]
+
+
+@pytest.mark.parametrize(
+    ("members", "per_member", "ring"),
+    [
+        (["c0", "c1", "c2"], 3, "ring_c0_c1_c2_3_virtual_nodes"),
+        (["c0", "c0", "c1"], 2, "ring_c0_c0_c1_2_virtual_nodes"),
+    ],
+)
+def test_ring(members: list[str], per_member: int, ring: str) -> None:
+    """The whole ring is as recorded, also when a client id is listed twice."""
+    nodes = sorted([ring_position(key), key] for key, _ in virtual_nodes(members, per_member))
+
+    assert nodes == VECTORS["consistent_hash"][ring]
+
+
+@pytest.mark.parametrize("vector", VECTORS["java_string_hash"], ids=lambda vector: repr(vector["string"]))
+def test_java_hash(vector: dict[str, Any]) -> None:
+    """String hashes, and the eight bytes in which brokers store them, are Java's."""
+    value = java_hash(vector["string"])
+
+    assert value == vector["hash"]
+    assert value.to_bytes(8, "big", signed=True).hex() == vector["tags_code_8_bytes_hex"]
