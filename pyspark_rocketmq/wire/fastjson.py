@@ -87,7 +87,7 @@ def _follow(path: str, root: Any) -> Any:
             name = re.sub(r"\\(.)", r"\1", step[1] or step[2] or step[4])
             value = value[int(name) if isinstance(value, list) else name]
             at = step.end()
-    except (LookupError, TypeError) as cause:
+    except (LookupError, TypeError, ValueError) as cause:
         raise ValueError(f"reference {path:.100} points at nothing") from cause
     if not path.startswith("$") or at != len(path):
         raise ValueError(f"reference {path:.100} cannot be followed")

@@ -1,0 +1,64 @@
+"""Every response code has an error that keeps code and remark and says what to do."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyspark_rocketmq import broker_errors
+from pyspark_rocketmq.broker_errors import LEAVES, error_for
+from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.wire.codes import ResponseCode
+from tests.wire.exchanges import exchanges
+
+CODES = [code for code in ResponseCode if code is not ResponseCode.SUCCESS]
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_every_response_code_has_its_own_error(code: ResponseCode) -> None:
+    """Type, code and remark are kept, also across processes."""
+    error = error_for(code, "because", topic="T", address="h:1")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(error) is LEAVES[code] and type(copy) is type(error) and str(copy) == str(error)
+    assert (error.response_code, error.remark, error.code) == (code, "because", f"BROKER_{code.name}")
+    assert str(error).startswith(f"[BROKER_{code.name}] response code {code.value}: because (address h:1, topic T)")
+
+
+def test_an_unknown_code_is_kept() -> None:
+    """Newer servers may answer codes nobody here has heard of."""
+    error = error_for(4711, None, group="g")
+    assert type(error) is BrokerError and not error.retriable
+    assert str(error) == "[BROKER] response code 4711: no remark (group g)"
+
+
+def test_the_flags_say_what_to_do() -> None:
+    """Busy servers are asked again, moved queues after a new route, refusals not at all."""
+
+    def flags(code: ResponseCode) -> tuple[bool, bool]:
+        error = error_for(code, "")
+        return error.retriable, error.refresh_routes
+
+    assert flags(ResponseCode.SYSTEM_BUSY) == (True, False)
+    assert flags(ResponseCode.TOPIC_NOT_EXIST) == (True, True)
+    assert flags(ResponseCode.NO_PERMISSION) == (False, False)
+    assert flags(ResponseCode.INVALID_PARAMETER) == (False, True)
+
+
+def test_recorded_refusals_with_code_1_are_told_from_failures() -> None:
+    """Servers put refusals for good under code 1, too; the remark of each recorded one says so."""
+    recorded = {exchange.answer.remark for exchange in exchanges() if exchange.answer and exchange.answer.code == 1}
+    retried = {remark for remark in recorded if error_for(1, remark).retriable}
+    assert all("not found" in remark or "not online" in remark for remark in retried)
+    assert error_for(1, "store is shut down").retriable
+
+
+def test_a_refused_key_names_the_options() -> None:
+    """Access control of either generation points at the two options."""
+    for error in (error_for(1, "org.apache.rocketmq.acl.common.AclException: no"), error_for(16, "no")):
+        assert "accessKey and secretKey" in str(error) and not error.retriable
+
+
+def test_a_group_without_members_is_told_by_its_remark() -> None:
+    """The empty consumer list comes as code 1."""
+    assert isinstance(error_for(1, "no consumer for this group, g"), broker_errors.GroupWithoutMembers)

@@ -1,0 +1,49 @@
+"""The recorded requests and their answers, as far as headers and bodies are concerned."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FRAMES = Path(__file__).parents[1] / "golden" / "frames"
+UNKNOWN_CODE = 9999
+
+
+class Side(NamedTuple):
+    """One request or one answer."""
+
+    code: int
+    fields: dict[str, str]
+    body: bytes
+    remark: str
+
+
+class Exchange(NamedTuple):
+    """A request and its answer, if it had one."""
+
+    file: str
+    request: Side
+    answer: Side | None
+
+
+@cache
+def exchanges() -> tuple[Exchange, ...]:
+    """All recorded exchanges of known requests."""
+    return tuple(exchange for exchange in _read() if exchange.request.code != UNKNOWN_CODE)
+
+
+def _read() -> Iterator[Exchange]:
+    for path in sorted(FRAMES.rglob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            answer = row["response"]
+            yield Exchange(str(path.relative_to(FRAMES)), _side(row["request"]), answer and _side(answer))
+
+
+def _side(row: dict[str, Any]) -> Side:
+    body = base64.b64decode(row["body_b64"] or "")
+    return Side(row["code"], row["header"] or {}, body, row["remark"] or "")

@@ -1,0 +1,131 @@
+"""Header classes say what real clients and servers say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import pytest
+
+from pyspark_rocketmq.errors import MalformedFrame
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    REQUEST_HEADERS,
+    GetMaxOffsetRequestHeader,
+    HeartbeatResponseHeader,
+    OffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    RequestHeader,
+    SearchOffsetRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    from_fields,
+    to_fields,
+)
+from tests.wire.exchanges import exchanges
+
+RECORDED = sorted({exchange.request.code for exchange in exchanges()})
+HOOK_FIELDS = {"ReqT", "AccessKey", "Signature"}
+"""Fields that hooks of the Java client add to any request: a request type, and the signature."""
+WHOLE_ANSWERS = {
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+}
+"""Codes whose answers carry their header; refusals carry parts of it at most."""
+
+
+def read_again(cls: type, fields: Mapping[str, str]) -> dict[str, str]:
+    """What is left of the fields when the class has read and written them."""
+    return to_fields(from_fields(cls, fields))
+
+
+@pytest.mark.parametrize("code", RECORDED, ids=lambda code: RequestCode(code).name)
+def test_recorded_requests_come_back_whole(code: int) -> None:
+    """Each recorded request header is read by its class and written again field for field."""
+    for exchange in exchanges():
+        if exchange.request.code == code:
+            fields = {name: text for name, text in exchange.request.fields.items() if name not in HOOK_FIELDS}
+            assert read_again(REQUEST_HEADERS[RequestCode(code)], fields) == fields, exchange.file
+
+
+@pytest.mark.parametrize("code", RECORDED, ids=lambda code: RequestCode(code).name)
+def test_recorded_answers_come_back_whole(code: int) -> None:
+    """Each recorded answer header is read by the class its request names; requests without one get none."""
+    response = REQUEST_HEADERS[RequestCode(code)].response
+    for exchange in exchanges():
+        answer = exchange.answer
+        if exchange.request.code == code and answer and answer.code in WHOLE_ANSWERS:
+            assert (read_again(response, answer.fields) if response else {}) == answer.fields, exchange.file
+
+
+def test_every_request_knows_its_code() -> None:
+    """The table of requests and the classes agree, and every class is documented."""
+    for code, cls in REQUEST_HEADERS.items():
+        assert cls.code is code and issubclass(cls, RequestHeader) and cls.__doc__
+
+
+def test_a_missing_required_field_is_named() -> None:
+    """An answer without its offset is malformed, and the text says which class and which field."""
+    with pytest.raises(MalformedFrame, match=r"GetMaxOffsetRequestHeader without queueId, topic"):
+        from_fields(GetMaxOffsetRequestHeader, {"committed": "true"})
+    with pytest.raises(MalformedFrame, match="OffsetResponseHeader without offset"):
+        from_fields(OffsetResponseHeader, None)
+
+
+@pytest.mark.parametrize("text", ["x", "1.0", "1_000", " 7", "0x7", "٣", "-", "+-1", "9223372036854775808", "9" * 5000])
+def test_what_is_no_java_integer_is_malformed(text: str) -> None:
+    """Python's wider notion of an integer is not the protocol's."""
+    with pytest.raises(MalformedFrame, match=r"OffsetResponseHeader\.offset is '"):
+        from_fields(OffsetResponseHeader, {"offset": text})
+
+
+@pytest.mark.parametrize(("text", "value"), [("-9223372036854775808", -(2**63)), ("+7", 7), ("007", 7)])
+def test_integers_span_64_bits(text: str, value: int) -> None:
+    """The whole range of a Java long is read."""
+    assert from_fields(OffsetResponseHeader, {"offset": text}).offset == value
+
+
+def test_only_true_is_true() -> None:
+    """Booleans are read without regard to case; anything but true is false."""
+    names = {"IS_SUPPORT_HEART_BEAT_V2": "TRUE", "IS_SUB_CHANGE": "yes"}
+    header = from_fields(HeartbeatResponseHeader, names)
+    assert (header.is_support_heart_beat_v2, header.is_sub_change) == (True, False)
+
+
+def test_unknown_fields_are_ignored_and_absent_ones_not_written() -> None:
+    """Newer peers may say more; None is never sent."""
+    fields = {"topic": "T", "queueId": "3", "timestamp": "9", "fromTheFuture": "1"}
+    header = from_fields(SearchOffsetRequestHeader, fields)
+    assert header == SearchOffsetRequestHeader(topic="T", queue_id=3, timestamp=9)
+    assert to_fields(header) == {"topic": "T", "queueId": "3", "timestamp": "9"}
+
+
+def test_an_empty_number_counts_as_absent_but_an_empty_text_does_not() -> None:
+    """The binary form cannot tell an empty value from none; texts keep what was sent."""
+    required = {"suggestWhichBrokerId": "0", "nextBeginOffset": "1", "minOffset": "0", "maxOffset": "2"}
+    assert from_fields(PullMessageResponseHeader, {**required, "forbiddenType": ""}).forbidden_type is None
+    assert from_fields(SearchOffsetRequestHeader, {**SEARCH, "boundaryType": ""}).boundary_type == ""
+
+
+SEARCH = {"topic": "T", "queueId": "0", "timestamp": "0"}
+
+
+def test_both_send_forms_carry_the_same_header() -> None:
+    """One-letter names are another spelling, not another content."""
+    letters = dict(zip("abcdefghn", ["p", "T", "TBW102", "4", "1", "0", "5", "7", "broker-a"], strict=True))
+    short = from_fields(SendMessageRequestHeaderV2, letters)
+    long = SendMessageRequestHeader(**{field.name: getattr(short, field.name) for field in dataclasses.fields(short)})
+    assert to_fields(short) == letters
+    assert to_fields(long)["defaultTopicQueueNums"] == "4" and to_fields(long)["bname"] == "broker-a"
+
+
+def test_headers_are_values() -> None:
+    """Headers compare by content and cannot be changed."""
+    fields = next(exchange.request.fields for exchange in exchanges() if exchange.request.code == 11)
+    header = from_fields(PullMessageRequestHeader, fields)
+    assert header == from_fields(PullMessageRequestHeader, fields)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        header.queue_id = 3  # type: ignore[misc]  # the point of the test

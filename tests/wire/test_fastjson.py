@@ -1,0 +1,126 @@
+"""Java's JSON is read with all its keys, and written so that Java reads it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.errors import MalformedFrame
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.wire import fastjson
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()
+QUEUES = st.builds(MessageQueue, st.text(), st.text(), st.integers(-1, 2**31 - 1))
+PLAIN = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@given(PLAIN)
+def test_plain_json_is_read_as_it_is(value: object) -> None:
+    """Whatever is JSON keeps its meaning."""
+    assert fastjson.parse(json.dumps(value)) == value
+    assert fastjson.parse(fastjson.write(value)) == value
+
+
+@given(st.dictionaries(QUEUES, SCALARS))
+def test_maps_keyed_by_a_queue_come_back(table: dict[MessageQueue, object]) -> None:
+    """Objects as keys survive any topic and broker name, quotes and braces included."""
+    parsed = fastjson.parse(fastjson.write({"offsetTable": table}))["offsetTable"]
+    assert {fastjson.parse_queue(key): value for key, value in parsed.items()} == table
+
+
+@given(st.dictionaries(st.integers(-(2**31), 2**31), st.text()), st.booleans())
+def test_maps_keyed_by_a_number_come_back(table: dict[int, str], bare: bool) -> None:
+    """Bare and quoted numbers mean the same, whatever the values look like."""
+    text = fastjson.write(table, bare_integer_keys=bare)
+    assert fastjson.parse(text) == {str(key): value for key, value in table.items()}
+
+
+def test_bare_numbers_stay_bare_on_request() -> None:
+    """Cluster information is written with bare keys, routes with quoted ones."""
+    assert fastjson.write({"brokerAddrs": {0: "h:1"}}, bare_integer_keys=True) == b'{"brokerAddrs":{0:"h:1"}}'
+    assert fastjson.write({"brokerAddrs": {0: "h:1"}}) == b'{"brokerAddrs":{"0":"h:1"}}'
+
+
+def test_text_that_looks_like_keys_is_left_alone() -> None:
+    """Only keys are quoted, never the inside of a string."""
+    text = '{0:"{1:2,3:4}",7:",5:{\\"a\\":1}:",{"queueId":1}:"x"}'
+    assert fastjson.parse(text) == {"0": "{1:2,3:4}", "7": ',5:{"a":1}:', '{"queueId":1}': "x"}
+
+
+def test_files_of_the_broker_with_their_line_breaks_are_read() -> None:
+    """Spaces around bare keys do no harm."""
+    assert fastjson.parse('{\n\t"offsetTable":{\n\t\t"T@g":{ 0 : 5,\n1:3\n}\n}}') == {
+        "offsetTable": {"T@g": {"0": 5, "1": 3}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("$", None), ("$.a.b", 1), ("$.list[1]", 3), (r"$.\%RETRY\%g", 4), ('$["x.y"]', 5)]
+)
+def test_references_are_followed(path: str, value: object) -> None:
+    """A repeated object is found where it stood first."""
+    first = {"a": {"b": 1}, "list": [2, 3], "%RETRY%g": 4, "x.y": 5}
+    parsed = fastjson.parse(json.dumps({**first, "again": {"$ref": path}}))
+    assert parsed["again"] == (value if value is not None else {**first, "again": {"$ref": "$"}})
+
+
+@pytest.mark.parametrize("path", ["..", "@", "$.a.none", "$.a[0]", "$.list[9]", "$.list.b", "$x", ""])
+def test_references_to_nothing_are_malformed(path: str) -> None:
+    """What cannot be followed is not guessed."""
+    with pytest.raises(MalformedFrame, match="reference"):
+        fastjson.parse(json.dumps({"a": {}, "list": [], "again": {"$ref": path}}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b'{"a"}',
+        b"{1:}",
+        b"{{:1}",
+        b"\xff",
+        b'{"a":1}x',
+        b"[" * 100_000,
+        b"{0:" * 100_000,
+        b'{"' * 9,
+        b"9" * 5000,
+    ],
+)
+def test_what_is_no_json_is_malformed(data: bytes) -> None:
+    """Broken, endless and deep texts give our error and nothing else."""
+    with pytest.raises(MalformedFrame, match="unreadable JSON"):
+        fastjson.parse(data)
+
+
+@given(st.text(alphabet='{}[]",:0129-\\ a$ref\n') | st.binary().map(lambda data: data.decode("latin-1")))
+def test_no_text_gives_a_foreign_error(text: str) -> None:
+    """Anything is either read or malformed."""
+    try:
+        fastjson.parse(text)
+    except MalformedFrame as error:
+        assert error.what.startswith("unreadable JSON")
+
+
+@pytest.mark.parametrize("piece", ['{"\\"', ',{"a":', '{"', "{0", "{{", '\\"', "{-"])
+def test_hostile_text_takes_linear_time(piece: str) -> None:
+    """Ten times the text takes far less than a hundred times as long."""
+
+    def seconds(count: int) -> float:
+        start = time.perf_counter()
+        with pytest.raises(MalformedFrame):
+            fastjson.parse(piece * count)
+        return time.perf_counter() - start
+
+    assert seconds(200_000) < 40 * seconds(20_000) + 0.5
+
+
+@pytest.mark.parametrize("text", ["{}", "7", '"x"', "[]", '{"topic":"T","brokerName":"b","queueId":"x"}'])
+def test_a_key_that_is_no_queue_is_malformed(text: str) -> None:
+    """A queue has a topic, a broker name and a number."""
+    with pytest.raises(MalformedFrame, match="not a queue"):
+        fastjson.parse_queue(text)
