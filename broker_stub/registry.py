@@ -112,9 +112,7 @@ class Registry(Generic[S]):
         self.role = role
         self.handlers: dict[int, Callable[[S, Call], Answer]] = {}
 
-    def handles(
-        self, *codes: RequestCode
-    ) -> Callable[[Callable[[S, Call], Answer]], Callable[[S, Call], Answer]]:
+    def handles(self, *codes: RequestCode) -> Callable[[Callable[[S, Call], Answer]], Callable[[S, Call], Answer]]:
         """Register a function for these request codes; a code has one handler."""
 
         def register(handler: Callable[[S, Call], Answer]) -> Callable[[S, Call], Answer]:

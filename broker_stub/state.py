@@ -4,25 +4,36 @@
 its topics, its store, its groups, and the tables that go with them. Both live in one thread, the server's; whoever
 calls from outside is brought there first, so nothing here is locked.
 
-A broker is handed to every handler. What its parts are for:
+A broker is handed to every handler. Its parts:
 
-    topics        topic configurations, and the rules by which topics come into being
-    store         the messages                      offsets       where groups stand
-    held          pulls that wait for a message     groups        members, subscriptions, configurations
-    locks         who holds which queue             delays        messages that are not due yet
-    transactions  half messages                     acl           who may ask at all
+    topics            topic configurations, and how topics come into being
+    store, keys       the messages; who asks for them by key
+    held              pulls that wait for a message
+    offsets           where groups stand
+    group_configs     how groups are configured        filters          the groups' SQL92 expressions
+    consumer_groups   members and subscriptions        producer_groups  who produces
+    locks             who consumes which queue in order
+    delays            messages not due yet             transactions     messages not committed yet
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Address
 
 from .clock import Clock
+from .filters import FilterTable
+from .groups import ConsumerGroups, GroupConfigs, ProducerGroups
+from .holding import HeldPulls
+from .keys import KeyIndex
+from .locks import LockTable
+from .offsets import ConsumerOffsets
 from .registry import Channel
 from .releases import Release, find_release
-from .store import InnerMessage, PullLimits, Store, Stored
+from .store import InnerMessage, PullLimits, Replica, Store, Stored, tag_code_of
+from .topics import READ_WRITE, Topics
 
 MASTER_ID = 0
 
@@ -61,31 +72,85 @@ class Cluster:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
+        self.release = settings.release
         self.clock = clock
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
         """Key-value configuration by namespace."""
 
+    def __repr__(self) -> str:
+        return f"<Cluster {self.settings.cluster_name}, {self.brokers}>"
+
+    def up(self) -> list[Broker]:
+        """The brokers that can be reached."""
+        return [broker for broker in self.brokers if broker.is_up]
+
+    def masters(self) -> list[Broker]:
+        """All masters, reachable or not."""
+        return [broker for broker in self.brokers if broker.is_master]
+
+    def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
+        """One broker by name."""
+        for broker in self.brokers:
+            if (broker.name, broker.broker_id) == (name, broker_id):
+                return broker
+        known = ", ".join(sorted({broker.name for broker in self.brokers}))
+        raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
+
+    def master_of(self, name: str) -> Broker | None:
+        """The master of this name, if it can be reached."""
+        return next((broker for broker in self.up() if broker.name == name and broker.is_master), None)
+
 
 class Broker:
     """One broker, master or slave."""
 
-    def __init__(self, cluster: Cluster, name: str, broker_id: int, address: Address) -> None:
-        self.cluster = cluster
-        self.settings = cluster.settings
-        self.release = cluster.settings.release
-        self.clock = cluster.clock
-        self.name = name
-        self.broker_id = broker_id
-        self.address = address
+    def __init__(
+        self, cluster: Cluster, name: str, broker_id: int, address: Address, master: Broker | None = None
+    ) -> None:
+        settings = cluster.settings
+        self.cluster, self.settings, self.release, self.clock = cluster, settings, settings.release, cluster.clock
+        self.name, self.broker_id, self.address = name, broker_id, address
         self.is_up = True
-        self.store = Store(self.clock, address, self.settings.limits)
+        self.permission = READ_WRITE
         self.channels: set[Channel] = set()
+        if master is None:
+            self.store = Store(self.clock, address, settings.limits, ends_properties=self.release.is_5x)
+            self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
+            self.offsets = ConsumerOffsets()
+        else:
+            self.store = Replica(master.store, address)
+            self.topics, self.offsets = master.topics, master.offsets
+        self.keys = KeyIndex(self.store)
+        self.held = HeldPulls(self.clock, self.store.max_offset)
+        self.filters = FilterTable()
+        self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
+        self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
+        self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
+        self.locks = LockTable(self.clock, settings.lock_lease_ms)
+
+    def __repr__(self) -> str:
+        state = "up" if self.is_up else "down"
+        return f"<Broker {self.name}:{self.broker_id} at {self.address} {state}, {len(self.channels)} clients>"
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this broker takes messages."""
+        return self.broker_id == MASTER_ID
+
+    def accept(self, message: InnerMessage) -> Stored:
+        """Store a message where it belongs: one to be delivered later is put aside till then."""
+        return self.put(message)
 
     def put(self, message: InnerMessage) -> Stored:
-        """Store a message as a broker does: delayed ones aside, waiting pulls woken."""
-        raise NotImplementedError
+        """Store a message as it is, and wake the pulls that wait for it."""
+        stored = self.store.put(message)
+        self.held.arrived((message.topic, message.queue_id), tag_code_of(message), message.properties)
+        return stored
 
     def channel_closed(self, channel: Channel) -> None:
         """A client has gone: forget what hung on its connection."""
-        raise NotImplementedError
+        self.channels.discard(channel)
+        self.held.drop(channel)
+        self.consumer_groups.channel_closed(channel)
+        self.producer_groups.channel_closed(channel)

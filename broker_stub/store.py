@@ -21,10 +21,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.host import is_ipv6
 from pyspark_rocketmq.wire.java import java_hash
-from pyspark_rocketmq.wire.message_id import encode_message_id
+from pyspark_rocketmq.wire.message_id import encode_offset_message_id
 from pyspark_rocketmq.wire.properties import join_properties
 from pyspark_rocketmq.wire.record import Record, decode_record, encode_record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .clock import Clock
 
@@ -32,6 +34,10 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 _PLACE = struct.Struct(">qq")
 _PLACE_AT = 20
 """Where a record holds its queue offset and, behind it, its physical offset."""
+ENTRY_END = "\x02"
+"""What stands behind each property."""
+_INDEX_ENTRY_BYTES = 20
+"""Size of a consume queue's entry in a real broker, whose scan limit counts bytes."""
 
 QueueKey = tuple[str, int]
 """Topic and queue number."""
@@ -49,6 +55,15 @@ class GetStatus(Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
     OFFSET_RESET = "OFFSET_RESET"
+
+
+class Boundary(Enum):
+    """Which message a search by time means: the first at or after it, the last at or before it, or the nearest."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+    NEAREST = "nearest"
+    """The rule of the releases before 5.1.1."""
 
 
 class MessageFilter(Protocol):
@@ -81,8 +96,10 @@ class InnerMessage:
     prepared_transaction_offset: int = 0
     tag_code: int | None = None
     """What the consume queue says instead of the hash of the tag; delay queues keep due times there."""
-    appended_properties: str = ""
-    """Text stored behind the properties as it is: brokers do so to each message of a batch."""
+    unstored: frozenset[str] = frozenset()
+    """Properties that are known but not written."""
+    raw_properties: bytes | None = None
+    """Property text to be written as it is instead of `properties`: a batch brings its own."""
 
 
 class Stored(NamedTuple):
@@ -209,7 +226,7 @@ class ConsumeQueue:
             yield self.base + index, self.physical[index], self.sizes[index]
 
 
-_EMPTY_QUEUE = ConsumeQueue()
+_UNUSED = ConsumeQueue()
 
 
 class Store:
@@ -220,12 +237,16 @@ class Store:
         clock: Clock,
         host: Address,
         limits: PullLimits = PullLimits(),
-        open_segment: Callable[[int], memoryview] = anonymous_segment,
+        log: CommitLog | None = None,
+        *,
+        ends_properties: bool = True,
     ) -> None:
         self.clock = clock
         self.host = host
         self.limits = limits
-        self.log = CommitLog(open_segment)
+        self.ends_properties = ends_properties
+        """Whether a separator is written behind the last property, too."""
+        self.log = log or CommitLog()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
 
     def __repr__(self) -> str:
@@ -235,16 +256,34 @@ class Store:
 
     def put(self, message: InnerMessage) -> Stored:
         """Append a message to the log and to its queue."""
-        queue = self.queues.setdefault((message.topic, message.queue_id), ConsumeQueue())
-        now, offset = self.clock.now_ms(), queue.max_offset
-        data = encode_record(_record(message, now, self.host))
+        queue, now = self.open_queue(message.topic, message.queue_id), self.clock.now_ms()
+        data = encode_record(self._record(message, now))
         physical, room = self.log.reserve(len(data))
         room[:] = data
+        offset = queue.max_offset
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
-        queue.append(physical, len(data), _tag_code(message), now)
-        return Stored(encode_message_id(self.host, physical), offset, physical, now)
+        queue.append(physical, len(data), tag_code_of(message), now)
+        return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
+
+    def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The columns of a queue to write to; made at first use."""
+        return self.queues.setdefault((topic, queue_id), ConsumeQueue())
+
+    def expire(self, topic: str, queue_id: int, offset: int) -> None:
+        """Delete the messages of a queue before an offset, as retention does."""
+        queue = self.open_queue(topic, queue_id)
+        queue.min_offset = max(queue.min_offset, min(offset, queue.max_offset))
+
+    def remove_topic(self, topic: str) -> None:
+        """Drop all queues of a topic; should it come again, it starts at 0."""
+        for key in [key for key in self.queues if key[0] == topic]:
+            del self.queues[key]
 
     # --- reading -----------------------------------------------------------------------------------------------------
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The columns of a queue to read; those of an empty one if it was never used."""
+        return self.queues.get((topic, queue_id), _UNUSED)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first offset still there; 0 for a queue never used."""
@@ -254,9 +293,23 @@ class Store:
         """The offset of the next message; 0 for a queue never used."""
         return self.queue(topic, queue_id).max_offset
 
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The columns of a queue; those of an empty one if it was never used."""
-        return self.queues.get((topic, queue_id), _EMPTY_QUEUE)
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at an offset was stored; -1 if there is none."""
+        queue = self.queue(topic, queue_id)
+        is_there = queue.min_offset <= offset < queue.max_offset
+        return queue.store_times[offset - queue.base] if is_there else -1
+
+    def search(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """The offset that belongs to a store time."""
+        queue = self.queue(topic, queue_id)
+        first = queue.min_offset - queue.base
+        if boundary is Boundary.UPPER:
+            index = bisect_right(queue.store_times, time_ms, first) - 1
+        else:
+            index = bisect_left(queue.store_times, time_ms, first)
+        if boundary is Boundary.NEAREST:
+            index = _nearest(queue.store_times, index, first, time_ms)
+        return min(queue.base + max(index, first), self.max_offset(topic, queue_id))
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int, wanted: MessageFilter | None = None
@@ -264,12 +317,170 @@ class Store:
         """Messages of a queue from an offset on, within the limits; `wanted` None takes all."""
         queue = self.queue(topic, queue_id)
         low, high = queue.min_offset, self.max_offset(topic, queue_id)
-        if high == 0:
-            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
-        if offset < low:
-            return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-        if offset == high:
-            return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
-        if offset > high:
-            return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        return _Scan(self, queue, offset, max_count, wanted).run(low, high)
+        status, right_offset = _place(offset, low, high)
+        if status is not GetStatus.FOUND:
+            return Got(status, self.correct(offset, right_offset), low, high)
+        found = _Scan(self, queue, offset, high, max_count, wanted)
+        cold = self.is_cold(queue.physical[offset - queue.base])
+        return Got(found.status, found.next_offset, low, high, tuple(found.records), cold)
+
+    def correct(self, offset: int, right_offset: int) -> int:
+        """Where a reader who asked at a wrong offset is sent."""
+        return right_offset
+
+    def is_cold(self, physical: int) -> bool:
+        """Whether an address counts as being on disk only."""
+        return self.limits.warm_bytes is not None and self.log.end - physical > self.limits.warm_bytes
+
+    def message_at(self, physical: int) -> Record | None:
+        """The message at an address of the log."""
+        data = self.log.record_at(physical)
+        return None if data is None else decode_record(data)[0]
+
+    def _record(self, message: InnerMessage, now: int) -> Record:
+        sys_flag = message.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+        sys_flag |= SysFlag.BORN_HOST_V6 * is_ipv6(message.born_host) | SysFlag.STORE_HOST_V6 * is_ipv6(self.host)
+        return Record(
+            topic=message.topic,
+            queue_id=message.queue_id,
+            queue_offset=0,
+            physical_offset=0,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_timestamp=now,
+            store_host=self.host,
+            body=message.body,
+            properties_text=self._properties_text(message),
+            flag=message.flag,
+            sys_flag=sys_flag,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+        )
+
+    def _properties_text(self, message: InnerMessage) -> bytes:
+        if message.raw_properties is not None:
+            return message.raw_properties
+        kept = {name: value for name, value in message.properties.items() if name not in message.unstored}
+        text = join_properties(kept)
+        return (text if self.ends_properties else text.removesuffix(ENTRY_END)).encode()
+
+
+class Replica(Store):
+    """A slave's view of its master's messages, some messages behind in each queue."""
+
+    def __init__(self, master: Store, host: Address) -> None:
+        super().__init__(master.clock, host, master.limits, master.log)
+        self.queues = master.queues
+        self.lag = 0
+        """How many messages of each queue have not been copied yet."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset of the next message to be copied."""
+        queue = self.queue(topic, queue_id)
+        return max(queue.min_offset, queue.max_offset - self.lag)
+
+    def correct(self, offset: int, right_offset: int) -> int:
+        """A slave may be behind, so it does not judge offsets."""
+        return offset
+
+
+class _Scan:
+    """One walk through a queue's columns by the broker's rules."""
+
+    def __init__(
+        self, store: Store, queue: ConsumeQueue, offset: int, end: int, max_count: int, wanted: MessageFilter | None
+    ) -> None:
+        limits = store.limits
+        scanned = -(-max(limits.filter_bytes, max_count * _INDEX_ENTRY_BYTES) // _INDEX_ENTRY_BYTES)
+        file_end = (offset // limits.index_file_entries + 1) * limits.index_file_entries
+        self.status = GetStatus.NO_MATCHED_MESSAGE
+        self.next_offset = offset
+        self.records: list[memoryview] = []
+        self._store, self._queue, self._max_count = store, queue, max_count
+        self._bytes = 0
+        end = min(end, offset + scanned, file_end)
+        if wanted is None and self._take_stretch(offset, end):
+            self.status = GetStatus.FOUND
+        else:
+            self._walk(offset, end, wanted)
+
+    def _take_stretch(self, offset: int, end: int) -> bool:
+        """Take all that one answer may hold in one slice, where nothing is filtered, cold, deleted or scattered."""
+        store, queue = self._store, self._queue
+        first = offset - queue.base
+        count = min(end - offset, max(self._max_count, 1), store.limits.memory_count)
+        sizes = queue.sizes[first : first + count]
+        start, last = queue.physical[first], queue.physical[first + count - 1]
+        size = sum(sizes)
+        is_dense = last + sizes[-1] - start == size and start // SEGMENT_BYTES == last // SEGMENT_BYTES
+        if store.limits.warm_bytes is not None or start < store.log.min_offset or not is_dense:
+            return False
+        if size > store.limits.memory_bytes:
+            return False
+        self.records.append(store.log.read(start, size))
+        self.next_offset = offset + count
+        return True
+
+    def _walk(self, offset: int, end: int, wanted: MessageFilter | None) -> None:
+        queue, log = self._queue, self._store.log
+        for index in range(offset - queue.base, end - queue.base):
+            physical, size = queue.physical[index], queue.sizes[index]
+            if self.records and self._is_full(physical, size):
+                return
+            self.next_offset = queue.base + index + 1
+            if wanted is not None and not wanted.matches_code(queue.codes[index]):
+                self._skip(GetStatus.NO_MATCHED_MESSAGE)
+            elif physical < log.min_offset:
+                self._skip(GetStatus.MESSAGE_WAS_REMOVING)
+            else:
+                self._offer(log.read(physical, size), wanted)
+
+    def _offer(self, data: memoryview, wanted: MessageFilter | None) -> None:
+        if wanted is not None and wanted.reads_properties:
+            if not wanted.matches_properties(decode_record(data)[0].properties):
+                self._skip(GetStatus.NO_MATCHED_MESSAGE)
+                return
+        self.records.append(data)
+        self._bytes += len(data)
+        self.status = GetStatus.FOUND
+
+    def _skip(self, status: GetStatus) -> None:
+        if not self.records:
+            self.status = status
+
+    def _is_full(self, physical: int, size: int) -> bool:
+        limits, count = self._store.limits, len(self.records)
+        if count >= self._max_count or self._bytes + size > limits.total_bytes:
+            return True
+        if self._store.is_cold(physical):
+            return self._bytes + size > limits.disk_bytes or count >= limits.disk_count
+        return self._bytes + size > limits.memory_bytes or count >= limits.memory_count
+
+
+def _place(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
+    """How an offset lies to a queue's bounds, and where to go on; FOUND if it lies within."""
+    if high == 0:
+        return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return GetStatus.OFFSET_TOO_SMALL, low
+    if offset == high:
+        return GetStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > high:
+        return GetStatus.OFFSET_OVERFLOW_BADLY, high
+    return GetStatus.FOUND, offset
+
+
+def _nearest(times: array[int], index: int, first: int, time_ms: int) -> int:
+    """Of the entries around an insertion point the one whose time is nearer; a tie goes to the earlier."""
+    if index == first or (index < len(times) and times[index] == time_ms):
+        return index
+    is_later_nearer = index < len(times) and times[index] - time_ms < time_ms - times[index - 1]
+    return index if is_later_nearer else index - 1
+
+
+def tag_code_of(message: InnerMessage) -> int:
+    """What the consume queue notes of a message besides its place."""
+    if message.tag_code is not None:
+        return message.tag_code
+    tag = message.properties.get("TAGS")
+    return java_hash(tag) if tag else 0

@@ -1,0 +1,44 @@
+"""Which messages bear a key?
+
+Nobody asks for keys until somebody does: the log is read then, from where the last question left off.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from pyspark_rocketmq.wire.record import Record, decode_record
+
+from .store import Store
+
+
+class KeyIndex:
+    """Addresses of messages by topic and key; unique ids are keys, too."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read_to = 0
+        self._addresses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[Record]:
+        """The messages of a topic with a key that were stored between two times, the latest first."""
+        self._catch_up()
+        for physical in reversed(self._addresses.get((topic, key), ())):
+            record = self._store.message_at(physical)
+            if record and begin_ms <= record.store_timestamp <= end_ms and self._is_there(record):
+                yield record
+
+    def _is_there(self, record: Record) -> bool:
+        """Whether the record is still in its queue, rather than in one that was since deleted."""
+        queue = self._store.queue(record.topic, record.queue_id)
+        index = record.queue_offset - queue.base
+        return 0 <= index < len(queue.physical) and queue.physical[index] == record.physical_offset
+
+    def _catch_up(self) -> None:
+        for physical, data in self._store.log.records(self._read_to):
+            record = decode_record(data)[0]
+            properties = record.properties
+            for key in {*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")} - {""}:
+                self._addresses[record.topic, key].append(physical)
+        self._read_to = self._store.log.end

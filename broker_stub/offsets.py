@@ -1,0 +1,94 @@
+"""Where does each group stand in each queue, as the broker knows it?
+
+Three tables by `topic@group`: what was committed; what was pulled last, for statistics; and the resets an
+administrator ordered, each of which holds until the group's next pull of the queue: till then queries answer the reset
+offset and commits are ignored.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+SEPARATOR = "@"
+
+Table = dict[str, dict[int, int]]
+
+
+def table_key(topic: str, group: str) -> str:
+    """How the tables name a group's place in a topic."""
+    return f"{topic}{SEPARATOR}{group}"
+
+
+class ConsumerOffsets:
+    """The offset tables of one broker."""
+
+    def __init__(self) -> None:
+        self.committed: Table = defaultdict(dict)
+        self.pulled: Table = defaultdict(dict)
+        self.resets: Table = defaultdict(dict)
+        self.changes = 0
+        """Grows with each commit."""
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store where a group stands, forth or back; ignored while a reset is pending."""
+        key = table_key(topic, group)
+        if queue_id not in self.resets.get(key, {}):
+            self.committed[key][queue_id] = offset
+            self.changes += 1
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a group stands; None if nothing was ever stored."""
+        key = table_key(topic, group)
+        reset = self.resets.get(key, {}).get(queue_id)
+        return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Remember where the group's next pull will begin."""
+        self.pulled[table_key(topic, group)][queue_id] = offset
+
+    def pulled_to(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group's next pull will begin; None if it never pulled."""
+        return self.pulled.get(table_key(topic, group), {}).get(queue_id)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Order a group to another offset."""
+        key = table_key(topic, group)
+        self.committed[key][queue_id] = self.resets[key][queue_id] = offset
+        self.changes += 1
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The pending reset of a queue, which is thereby carried out; None if there is none."""
+        return self.resets.get(table_key(topic, group), {}).pop(queue_id, None)
+
+    def topics(self, group: str) -> set[str]:
+        """The topics a group has offsets in."""
+        return {topic for topic, other in self._keys() if other == group}
+
+    def groups(self, topic: str) -> set[str]:
+        """The groups that have offsets in a topic."""
+        return {group for other, group in self._keys() if other == topic}
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """A group's offsets in a topic."""
+        return self.committed.get(table_key(topic, group), {})
+
+    def forget_group(self, group: str) -> None:
+        """Drop all a group ever stored."""
+        for topic in self.topics(group):
+            self._forget(table_key(topic, group))
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop what all groups stored for a topic."""
+        for group in self.groups(topic):
+            self._forget(table_key(topic, group))
+
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        for key in self.committed:
+            topic, _, group = key.partition(SEPARATOR)
+            yield topic, group
+
+    def _forget(self, key: str) -> None:
+        for table in (self.committed, self.pulled, self.resets):
+            table.pop(key, None)
+        self.changes += 1
