@@ -56,8 +56,9 @@ class RocketMQError(Exception):
         return self
 
     def __str__(self) -> str:
-        places = ", ".join(f"{name} {self.where[name]}" for name in Where.__annotations__ if name in self.where)
-        where = f" ({places.replace('queue_id', 'queue')})" if places else ""
+        named: dict[str, object] = {**self.where}
+        places = [f"{name.removesuffix('_id')} {named[name]}" for name in Where.__annotations__ if name in named]
+        where = f" ({', '.join(places)})" if places else ""
         advice = f"; {self.advice}" if self.advice else ""
         return f"[{self.code}] {self.what}{where}{advice}"
 
@@ -78,7 +79,9 @@ class OptionError(RocketMQError, ValueError):
 
     code = "OPTION_VALUE"
 
-    def __init__(self, option: str, value: str | None, what: str, *, advice: str = "", code: str = "OPTION_VALUE") -> None:
+    def __init__(
+        self, option: str, value: str | None, what: str, *, advice: str = "", code: str = "OPTION_VALUE"
+    ) -> None:
         shown = option if value is None else f"{option} = '{value}'"
         super().__init__(f"{shown}: {what}", advice=advice)
         self.option = option
@@ -190,7 +193,9 @@ class BrokerError(RocketMQError):
     code = "BROKER"
     response_code: int = -1
 
-    def __init__(self, remark: str | None, *, response_code: int | None = None, advice: str = "", **where: Unpack[Where]) -> None:
+    def __init__(
+        self, remark: str | None, *, response_code: int | None = None, advice: str = "", **where: Unpack[Where]
+    ) -> None:
         if response_code is not None:
             self.response_code = response_code
         super().__init__(f"response code {self.response_code}: {remark or 'no remark'}", advice=advice, **where)

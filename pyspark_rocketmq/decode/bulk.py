@@ -1,0 +1,266 @@
+"""What does each column hold for thousands of plain messages at once?
+
+A record is *plain* if its fields lie where those of most records lie: first layout version, IPv4 hosts, body
+not packed, no inner batch, property text with separators in turn. Then every field of the head sits at a fixed
+distance from the record's start, and body, topic and properties follow from three length fields. All
+steps are whole-array steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..model import Address, MessageQueue
+from ..wire.record import MAGIC_V1
+from ..wire.sys_flag import SysFlag
+from .entries import Entries, PropertyTexts
+from .rows import Content, json_string
+from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
+
+__all__ = ["Bulk", "bulk_column"]
+
+_HEAD = np.dtype(
+    [
+        ("store_size", ">i4"),
+        ("magic", ">u4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+        ("born_host", ">u8"),
+        ("store_timestamp", ">i8"),
+        ("store_host", ">u8"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_size", ">i4"),
+    ]
+)
+_ODD_FLAGS = (
+    SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
+)
+_HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
+
+
+class Bulk:
+    """Records in one buffer, each with the index of the block it came in.
+
+    `plain` says which rows can be decoded here; the columns speak of such rows only.
+    """
+
+    def __init__(self, data: Bytes, starts: Integers, blocks: Integers, queues: Sequence[MessageQueue]) -> None:
+        self.data = data
+        self.starts = starts
+        self.blocks = blocks
+        self._queues = queues
+        self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
+
+    def field(self, name: str) -> npt.NDArray[Any]:
+        """One fixed field of every record, in the machine's byte order."""
+        values = self.head[name]
+        return values.astype(values.dtype.newbyteorder("="))
+
+    @cached_property
+    def queue_offsets(self) -> Integers:
+        """Position of each message in its queue."""
+        return self.field("queue_offset")
+
+    def only(self, rows: npt.NDArray[np.bool_] | Integers) -> Bulk:
+        """The same view of some of the rows."""
+        return Bulk(self.data, self.starts[rows], self.blocks[rows], self._queues)
+
+    def plain(self) -> npt.NDArray[np.bool_]:
+        """Rows whose fields lie at the usual places and add up."""
+        sizes, body_sizes = self.field("store_size"), self.field("body_size")
+        plain: npt.NDArray[np.bool_] = (self.head["magic"] == MAGIC_V1) & (self.field("sys_flag") & _ODD_FLAGS == 0)
+        plain &= (body_sizes >= 0) & (body_sizes <= sizes - _HEAD.itemsize - 3)
+        at = np.where(plain, self.starts + _HEAD.itemsize + body_sizes, 0)
+        topic_sizes = self.data[at].astype(np.int64)
+        after_topic = np.minimum(at + 1 + topic_sizes, len(self.data) - 2)
+        plain &= at + topic_sizes + 3 + self._property_sizes(after_topic) == self.starts + sizes
+        return plain
+
+    def _property_sizes(self, at: Integers) -> Integers:
+        return self.data[at].astype(np.int64) << 8 | self.data[at + 1]
+
+    @cached_property
+    def bodies(self) -> Spans:
+        """Where the bodies lie."""
+        starts = self.starts + _HEAD.itemsize
+        return Spans(starts, starts + self.field("body_size"))
+
+    @cached_property
+    def property_texts(self) -> pa.Array:
+        """The property text of each message, as bytes."""
+        topic_starts = self.bodies.ends + 1
+        starts = topic_starts + self.data[self.bodies.ends] + 2
+        return cut_spans(self.data, Spans(starts, starts + self._property_sizes(starts - 2)))
+
+    def unreadable_properties(self) -> Integers:
+        """Rows whose property text is no UTF-8 or irregular: plain in layout, but to be read with care."""
+        return np.union1d(_not_utf8(self.property_texts), PropertyTexts(self.property_texts).irregular_rows())
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Names and values of all properties."""
+        return Entries(PropertyTexts(self.property_texts))
+
+    def of_queue(self, value: Callable[[MessageQueue], object], type_: pa.DataType) -> pa.Array:
+        """A column that depends on the queue alone."""
+        return pa.array(map(value, self._queues), type_).take(pa.array(self.blocks))
+
+    @cached_property
+    def offset_message_ids(self) -> pa.Array:
+        """Store host and commit-log offset in upper-case hexadecimal."""
+        raw = np.empty((len(self.head), 16), np.uint8)
+        raw[:, :8] = np.ascontiguousarray(self.head["store_host"]).view(np.uint8).reshape(-1, 8)
+        raw[:, 8:] = np.ascontiguousarray(self.head["physical_offset"]).view(np.uint8).reshape(-1, 8)
+        offsets = np.arange(0, 32 * (len(raw) + 1), 32, dtype=np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_HEX[raw].reshape(-1))]
+        return pa.Array.from_buffers(pa.string(), len(raw), buffers)
+
+    def hosts(self, name: str) -> pa.Array:
+        """A host column as `ip:port`; formatted once per distinct host."""
+        distinct, inverse = np.unique(self.field(name), return_inverse=True)
+        texts = [_host_text(int(value)) for value in distinct]
+        return pa.array(texts, pa.string()).take(pa.array(inverse))
+
+
+def _not_utf8(texts: pa.Array) -> Integers:
+    try:
+        texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([row for row, text in enumerate(texts.to_pylist()) if not _is_utf8(text)], np.int64)
+    return np.zeros(0, np.int64)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _host_text(value: int) -> str:
+    ip = ".".join(str(value >> shift & 0xFF) for shift in (56, 48, 40, 32))
+    port = (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+    return str(Address(ip, port))
+
+
+def _map(bulk: Bulk, content: Content) -> pa.Array:
+    limits, names, values = bulk.entries.select(content.wants)
+    return pa.MapArray.from_arrays(limits, names, values)
+
+
+def _json(bulk: Bulk, content: Content) -> pa.Array:
+    """The text of each row's JSON object; every distinct name or value is written once."""
+    limits, names, values = bulk.entries.select(content.wants)
+    quoted = pc.binary_join_element_wise(_quoted(names), _quoted(values), ":")
+    joined = pc.binary_join(pa.ListArray.from_arrays(limits, quoted), ",")
+    return pc.binary_join_element_wise("{", joined, "}", "")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    encoded = texts.dictionary_encode()
+    distinct = pa.array([json_string(text) for text in encoded.dictionary.to_pylist()], pa.string())
+    return distinct.take(encoded.indices)
+
+
+def _headers(bulk: Bulk, content: Content) -> pa.Array:
+    limits, names, values = bulk.entries.select(content.wants)
+    pairs = pa.StructArray.from_arrays([names, values.cast(pa.binary())], names=["key", "value"])
+    return pa.ListArray.from_arrays(limits, pairs)
+
+
+def _property(name: str) -> Callable[[Bulk, Content], pa.Array]:
+    return lambda bulk, _: bulk.entries.values_of(name)
+
+
+def _integer(name: str) -> Callable[[Bulk, Content], pa.Array]:
+    return lambda bulk, _: pa.array(bulk.field(name))
+
+
+def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
+    return lambda bulk, _: pa.array(bulk.field(name) * 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _body(bulk: Bulk, _: Content) -> pa.Array:
+    return cut_spans(bulk.data, bulk.bodies)
+
+
+def _topic(bulk: Bulk, _: Content) -> pa.Array:
+    return bulk.of_queue(lambda queue: queue.topic, pa.string())
+
+
+def _broker_name(bulk: Bulk, _: Content) -> pa.Array:
+    return bulk.of_queue(lambda queue: queue.broker_name, pa.string())
+
+
+def _queue_id(bulk: Bulk, _: Content) -> pa.Array:
+    return bulk.of_queue(lambda queue: queue.queue_id, pa.int32())
+
+
+def _message_id(bulk: Bulk, _: Content) -> pa.Array:
+    unique = bulk.entries.values_of("UNIQ_KEY")
+    return pc.coalesce(unique, bulk.offset_message_ids) if unique.null_count else unique
+
+
+def _origin_topic(bulk: Bulk, content: Content) -> pa.Array:
+    values_of = bulk.entries.values_of
+    return pc.coalesce(values_of("RETRY_TOPIC"), values_of("DLQ_ORIGIN_TOPIC"), _topic(bulk, content))
+
+
+def _origin_message_id(bulk: Bulk, _: Content) -> pa.Array:
+    return pc.coalesce(bulk.entries.values_of("ORIGIN_MESSAGE_ID"), bulk.entries.values_of("DLQ_ORIGIN_MESSAGE_ID"))
+
+
+_COLUMNS: dict[str, Callable[[Bulk, Content], pa.Array]] = {
+    "topic": _topic,
+    "brokerName": _broker_name,
+    "queueId": _queue_id,
+    "queueOffset": _integer("queue_offset"),
+    "tags": _property("TAGS"),
+    "keys": _property("KEYS"),
+    "body": _body,
+    "properties": lambda bulk, content: (_json if content.properties_as_json else _map)(bulk, content),
+    "msgId": _message_id,
+    "bornTimestamp": _timestamp("born_timestamp"),
+    "storeTimestamp": _timestamp("store_timestamp"),
+    "reconsumeTimes": _integer("reconsume_times"),
+    "flag": _integer("flag"),
+    "commitLogOffset": _integer("physical_offset"),
+    "offsetMsgId": lambda bulk, _: bulk.offset_message_ids,
+    "originTopic": _origin_topic,
+    "originMsgId": _origin_message_id,
+    "shardingKey": _property("__SHARDINGKEY"),
+    "bornHost": lambda bulk, _: bulk.hosts("born_host"),
+    "storeHost": lambda bulk, _: bulk.hosts("store_host"),
+    "sysFlag": _integer("sys_flag"),
+    "storeSize": _integer("store_size"),
+    "bodyCrc": _integer("body_crc"),
+    "key": lambda bulk, _: bulk.entries.values_of("KEYS").cast(pa.binary()),
+    "value": _body,
+    "partition": _queue_id,
+    "offset": _integer("queue_offset"),
+    "timestamp": _timestamp("store_timestamp"),
+    "timestampType": lambda bulk, _: pa.repeat(pa.scalar(1, pa.int32()), len(bulk.head)),
+    "headers": _headers,
+}
+
+READS_PROPERTIES = frozenset("tags keys properties msgId originTopic originMsgId shardingKey key headers".split())
+"""Columns for which the property text must be split."""
+
+
+def bulk_column(name: str, bulk: Bulk, content: Content) -> pa.Array:
+    """One column of plain records."""
+    return _COLUMNS[name](bulk, content)

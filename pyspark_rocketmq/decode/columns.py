@@ -1,0 +1,133 @@
+"""How do the answers of many pulls become one record batch?
+
+Blocks (one per pull answer) are joined; plain records are decoded in bulk and odd ones row by row, and the two
+are merged back into the order in which they came. Offsets outside a block's range, which a broker may send
+around an inner batch or beyond the wanted end, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..model import QueueRange
+from ..wire.record import decode_record
+from .bulk import READS_PROPERTIES, Bulk, bulk_column
+from .rows import Content, Mode, Row, read_rows, row_value
+from .schema import arrow_schema
+from .spans import Integers
+
+__all__ = ["Block", "ColumnDecoder", "Decoded"]
+
+_BODY_COLUMNS = frozenset(("body", "value"))
+
+
+class Block(NamedTuple):
+    """The records of one pull answer, and which offsets are wanted of it."""
+
+    data: memoryview
+    starts: Sequence[int] | Integers
+    wanted: QueueRange
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record batch, and how it came about."""
+
+    batch: pa.RecordBatch
+    handed_over: int
+    """Records that were read one by one."""
+    dropped: int
+    """Messages left out because they cannot be read."""
+
+
+class ColumnDecoder:
+    """Decodes blocks into a fixed choice of columns."""
+
+    def __init__(self, columns: Sequence[str], content: Content | None = None) -> None:
+        self.columns = tuple(columns)
+        self.content = content or Content()
+        self.schema = arrow_schema(self.columns, self.content.properties_as_json)
+        self._reads_properties = bool(self.content.tags) or not READS_PROPERTIES.isdisjoint(self.columns)
+        self._reads_bodies = not _BODY_COLUMNS.isdisjoint(self.columns)
+
+    def decode(self, blocks: Sequence[Block]) -> Decoded:
+        """One record batch of all messages wanted, in the order of the blocks."""
+        if not any(len(block.starts) for block in blocks):
+            return Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
+        bulk = _join(blocks)
+        odd = self._odd(bulk)
+        plain = np.flatnonzero(~odd)
+        plain = plain[self._is_wanted(bulk.only(plain), blocks)]
+        arrays = self._bulk_arrays(bulk.only(plain))
+        if not odd.any():
+            return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
+        rows = list(self._odd_rows(bulk, np.flatnonzero(odd), blocks))
+        kept = [(index, row) for index, row in rows if self._is_whole(row)]
+        arrays = self._merge(arrays, plain, kept)
+        return Decoded(
+            pa.RecordBatch.from_arrays(arrays, schema=self.schema), int(np.count_nonzero(odd)), len(rows) - len(kept)
+        )
+
+    def _odd(self, bulk: Bulk) -> npt.NDArray[np.bool_]:
+        plain = bulk.plain()
+        if self._reads_properties:
+            careful = bulk.only(plain).unreadable_properties()
+            plain[np.flatnonzero(plain)[careful]] = False
+        return ~plain
+
+    def _is_wanted(self, bulk: Bulk, blocks: Sequence[Block]) -> npt.NDArray[np.bool_]:
+        starts = np.array([block.wanted.start for block in blocks])[bulk.blocks]
+        ends = np.array([block.wanted.end for block in blocks])[bulk.blocks]
+        wanted = (bulk.queue_offsets >= starts) & (bulk.queue_offsets < ends)
+        if self.content.tags:
+            wanted &= pc.is_in(bulk.entries.values_of("TAGS"), pa.array(sorted(self.content.tags))).to_numpy(False)
+        return wanted
+
+    def _bulk_arrays(self, bulk: Bulk) -> list[pa.Array]:
+        return [bulk_column(name, bulk, self.content) for name in self.columns]
+
+    def _odd_rows(self, bulk: Bulk, indexes: Integers, blocks: Sequence[Block]) -> Iterator[tuple[int, Row]]:
+        """The wanted messages of odd records, each with the index of its record."""
+        view = bulk.data.data
+        for index in indexes.tolist():
+            queue, start, end = blocks[bulk.blocks[index]].wanted
+            at = int(bulk.starts[index])
+            record, _ = decode_record(view, at)
+            for row in read_rows(record, queue, self.content):
+                if start <= row.record.queue_offset < end and row.passes_tags():
+                    yield index, row
+
+    def _is_whole(self, row: Row) -> bool:
+        """Whether the row stays; asked only of what the columns show."""
+        if self.content.mode is not Mode.DROPMALFORMED:
+            return True
+        return not (
+            (self._reads_properties and row.all_properties is None) or (self._reads_bodies and row.body is None)
+        )
+
+    def _merge(self, arrays: list[pa.Array], plain: Integers, rows: list[tuple[int, Row]]) -> list[pa.Array]:
+        """Bulk arrays and rows in the order of their records."""
+        order = pa.array(np.argsort(np.concatenate((plain, [index for index, _ in rows])), kind="stable"))
+        merged = []
+        for name, array in zip(self.columns, arrays, strict=True):
+            odd = pa.array([row_value(name, row) for _, row in rows], self.schema.field(name).type)
+            merged.append(pa.concat_arrays([array, odd]).take(order))
+        return merged
+
+
+def _join(blocks: Sequence[Block]) -> Bulk:
+    """All records of the blocks over one buffer."""
+    data = [np.frombuffer(block.data, np.uint8) for block in blocks]
+    bases = np.cumsum([0, *map(len, data)])[:-1]
+    shifted = zip(blocks, bases, strict=True)
+    starts = np.concatenate([np.asarray(block.starts, np.int64) + base for block, base in shifted])
+    indexes = np.repeat(np.arange(len(blocks)), [len(block.starts) for block in blocks])
+    queues = [block.wanted.queue for block in blocks]
+    return Bulk(data[0] if len(data) == 1 else np.concatenate(data), starts, indexes, queues)

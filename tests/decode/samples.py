@@ -1,0 +1,87 @@
+"""Stored messages, plain and odd, for decoders to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.decode.columns import Block
+from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
+from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.compression import Compression, compress
+from pyspark_rocketmq.wire.record import Record, encode_record
+from pyspark_rocketmq.wire.scan import scan
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+
+QUEUE = MessageQueue("orders", "broker-a", 3)
+V4, V6 = Address("10.0.0.9", 50000), Address("2001:db8::1", 10911)
+
+_names = st.sampled_from(
+    ["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "__SHARDINGKEY", "colour", "größe", "a b"]
+)
+_values = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
+_entries = st.lists(st.tuples(_names, _values), max_size=6)
+_times = st.integers(0, 2**41)
+
+
+def property_text(entries: Sequence[tuple[str, str]], terminated: bool = True) -> bytes:
+    """The text of properties in order, duplicates included."""
+    text = "\x02".join(f"{name}\x01{value}" for name, value in entries)
+    return (text + ("\x02" if terminated and entries else "")).encode()
+
+
+property_texts = st.builds(property_text, _entries, st.booleans())
+broken_texts = st.sampled_from(
+    [b"no separator", b"\x01", b"a\x01\x02", b"a\x01x\x01y\x02", b"\x02\x02", b"k\x01v\x02lost\x02"]
+)
+
+plain_records = st.builds(
+    Record,
+    topic=st.just("orders"),
+    queue_id=st.just(3),
+    queue_offset=st.just(0),
+    physical_offset=st.integers(0, 2**60),
+    born_timestamp=_times,
+    born_host=st.just(V4),
+    store_timestamp=_times,
+    store_host=st.just(V4),
+    body=st.binary(max_size=40),
+    properties_text=property_texts,
+    flag=st.integers(-(2**31), 2**31 - 1),
+    reconsume_times=st.integers(0, 20),
+    sys_flag=st.sampled_from([0, 8]),
+)
+
+
+def packed(record: Record, how: Compression) -> Record:
+    """The record with its body packed."""
+    return replace(record, body=compress(record.body, how), sys_flag=record.sys_flag | how.sys_flag)
+
+
+def inner_batch(record: Record, bodies: Sequence[bytes]) -> Record:
+    """Several messages in one record."""
+    body = encode_batch(BatchEntry(body, record.properties_text) for body in bodies)
+    return replace(record, body=body, sys_flag=record.sys_flag | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
+
+
+odd_records = st.one_of(
+    st.builds(packed, plain_records, st.sampled_from(Compression)),
+    st.builds(inner_batch, plain_records, st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=3)),
+    st.builds(
+        lambda record: replace(record, born_host=V6, sys_flag=record.sys_flag | SysFlag.BORN_HOST_V6), plain_records
+    ),
+    st.builds(
+        lambda record: replace(record, store_host=V6, sys_flag=record.sys_flag | SysFlag.STORE_HOST_V6), plain_records
+    ),
+    st.builds(lambda record: replace(record, topic="%RETRY%" + "g" * 130), plain_records),
+    st.builds(lambda record, text: replace(record, properties_text=text), plain_records, broken_texts),
+)
+
+
+def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: MessageQueue = QUEUE) -> Block:
+    """A pull's answer holding these records, at successive offsets unless they have their own."""
+    placed = [replace(r, queue_offset=r.queue_offset or at) for at, r in enumerate(records)]
+    data = b"".join(map(encode_record, placed))
+    return Block(memoryview(data), scan(data).starts, wanted or QueueRange(queue, 0, 2**62))
