@@ -1,0 +1,53 @@
+"""What does a server answer to one request on a fresh connection?
+
+The plainest client there is: our wire codec over one blocking socket, for readiness and preparation. Nothing here
+is under test.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.session import Reply, Session
+
+
+def ask(
+    address: Address,
+    code: int,
+    fields: dict[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = 5,
+) -> Command:
+    """Send one request and return its answer; raises `OSError` where there is none."""
+    with Caller(address, tls=tls, timeout_s=timeout_s) as caller:
+        return caller.ask(code, fields, body)
+
+
+class Caller:
+    """One connection that carries one request at a time."""
+
+    def __init__(self, address: Address, *, tls: ssl.SSLContext | None = None, timeout_s: float = 5) -> None:
+        plain = socket.create_connection(address, timeout_s)
+        self._socket = tls.wrap_socket(plain, server_hostname=address.host) if tls else plain
+        self._session = Session()
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
+        """Send one request and return its answer."""
+        opaque, data = self._session.request(code, fields, body)
+        self._socket.sendall(data)
+        while received := self._socket.recv_into(self._session.space()):
+            for event in self._session.received(received):
+                if isinstance(event, Reply) and event.opaque == opaque:
+                    return event.command
+        raise ConnectionResetError("the server closed the connection before it answered")

@@ -1,0 +1,104 @@
+"""How does a Java process of a test live and die?
+
+It runs in its own session and home, writes to a log that is kept, and never outlives its test run: a watchdog in
+front of it holds a pipe from us, and kills it when that pipe ends without a word, however we died.
+"""
+
+from __future__ import annotations
+
+import atexit
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .artefacts import java_home_tool
+
+_WATCHDOG = 'exec 3<&0; { read -r _ <&3 || kill -9 $$; } & exec 3<&-; exec "$@" </dev/null'
+OPENED_MODULES = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC")
+_STARTED: weakref.WeakSet[JavaProcess] = weakref.WeakSet()
+
+
+class ProcessFailed(AssertionError):
+    """A process ended, or did not become ready; carries the tail of its log."""
+
+
+class JavaProcess:
+    """One JVM with a name, a log, and an end."""
+
+    def __init__(self, name: str, arguments: Sequence[str], *, log: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        self.log = log
+        command = ["/bin/sh", "-c", _WATCHDOG, "sh", java_home_tool("java"), *QUICK_START, *OPENED_MODULES, *arguments]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=out, stderr=out, env=environment, start_new_session=True
+            )
+        _STARTED.add(self)
+
+    def __repr__(self) -> str:
+        return f"<JavaProcess {self.name}, pid {self.pid}, {'running' if self.running else 'ended'}>"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the JVM."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> None:
+        """Wait for a condition that this process is to bring about."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if not self.running:
+                raise ProcessFailed(f"{self.name} ended with {self._process.returncode}\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise ProcessFailed(f"{self.name} was not ready within {timeout_s} s\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def terminate(self, timeout_s: float = 30) -> None:
+        """End it in order, so that it saves what it has; kill it when that takes too long."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._dismiss_watchdog()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+        self._dismiss_watchdog()
+
+    def log_tail(self, count: int = 40) -> str:
+        """The last lines it wrote."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-count:])
+
+    def _dismiss_watchdog(self) -> None:
+        """A line tells the watchdog to leave; the process id may belong to somebody else by now."""
+        if self._process.stdin and not self._process.stdin.closed:
+            try:
+                self._process.stdin.write(b"ended\n")
+                self._process.stdin.close()
+            except BrokenPipeError:
+                self._process.stdin = None
+
+
+@atexit.register
+def _kill_leftovers() -> None:
+    for process in list(_STARTED):
+        if process.running:
+            process.kill()

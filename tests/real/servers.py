@@ -1,0 +1,503 @@
+"""Which official servers can a test start, and how does it ask them?
+
+    with RealCluster("5.3.3") as cluster:              # one name server, one broker, ready when this returns
+        cluster.name_server                            # "127.0.0.1:21234", several joined by ';'
+        cluster.create_topic("orders", queues=4)
+        cluster.admin("clusterList")                   # any mqadmin command; returns what it printed
+        cluster.broker.stop(); cluster.broker.start()  # keeps its port and its store
+        cluster.broker.expire("orders", 0)             # raises the minimum offset as retention does
+
+Shapes are keywords: `brokers=2`, `slaves=1` (one for each broker), `name_servers=2`, `acl=True` (the release's own generation; the
+user is `ACCESS_KEY` / `SECRET_KEY`), `tls=True` (servers refuse plain connections; the authority is `PKI / "ca.pem"`),
+`options={...}` (lines of broker.conf, such as DISK_ANSWERS), `properties={...}` (Java system properties of every server).
+
+Tests take fixtures instead (`tests/real/fixtures.py`): `real_cluster`, `real_master_slave`, `real_two_brokers`,
+`real_two_name_servers`, `real_acl`, `real_tls`. To experiment by hand, in the foreground until Ctrl-C:
+
+    python -m tests.real.servers --version 5.3.3 [--brokers 2] [--slaves 1] [--name-servers 2] [--acl] [--tls] [--option k=v]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.header import Command
+
+from .artefacts import CONF, DEFAULT_VERSION, Release, class_path, java_home_tool, releases
+from .probe import Caller, ask
+from .processes import JavaProcess
+
+HOST = "127.0.0.1"
+CLUSTER_NAME = "RealCluster"
+ACCESS_KEY, SECRET_KEY = "rocketmq", "12345678"
+PKI = Path(__file__).with_name("pki")
+READY_SECONDS = 60
+ADMIN_SECONDS = 60
+
+DISK_ANSWERS = {"accessMessageInMemoryMaxRatio": "0"}
+"""Broker option: every pull is answered as if it came from disk (8 messages or 64 KiB)."""
+
+_FILLER_BYTES = 200 * 1024
+_COMMIT_LOG_FILE_BYTES = 16 * 1024 * 1024
+
+
+class AdminFailed(AssertionError):
+    """An mqadmin command printed an exception."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all servers of one cluster share."""
+
+    release: Release
+    home: Path
+    acl: bool = False
+    tls: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def client_tls(self) -> ssl.SSLContext | None:
+        """How a client trusts these servers; None where they speak plainly."""
+        return ssl.create_default_context(cafile=str(PKI / "ca.pem")) if self.tls else None
+
+    def fill(self, template: str, target: Path, **words: object) -> Path:
+        """Write a template of `conf/brokers` with its words filled in."""
+        text = Template((CONF / template).read_text(encoding="utf-8"))
+        known = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "pki": PKI, **words}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text.substitute(known), encoding="utf-8")
+        return target
+
+    def java_arguments(self, home: Path, heap_mb: int) -> list[str]:
+        """JVM arguments of every process: its home, its memory, its logging, TLS."""
+        properties = {
+            "user.home": home,
+            "rmq.logback.configurationFile": home / "conf" / "logback.xml",
+            **self.properties,
+        }
+        if self.tls:
+            tls_conf = self.fill("tls.conf", home / "conf" / "tls.conf")
+            properties |= {"tls.enable": "true", "tls.server.mode": "enforcing", "tls.config.file": tls_conf}
+        else:  # else each server spends seconds on a certificate of its own
+            properties |= {"tls.server.mode": "disabled"}
+        memory = [f"-Xmx{heap_mb}m", f"-Xms{heap_mb // 4}m", f"-XX:MaxDirectMemorySize={heap_mb}m"]
+        return [
+            *memory,
+            *(f"-D{name}={value}" for name, value in properties.items()),
+            "-cp",
+            class_path(self.release.version),
+        ]
+
+
+class Server:
+    """One server process with its own home and port; it can be stopped and started again."""
+
+    heap_mb = 256
+
+    def __init__(self, site: Site, name: str, port: int) -> None:
+        self.site = site
+        self.name = name
+        self.address = Address(HOST, port)
+        self.home = site.home / name
+        self.process: JavaProcess | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {self.site.release.version} at {self.address}, {self._state}>"
+
+    @property
+    def _state(self) -> str:
+        return "running" if self.running else "stopped"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self.process is not None and self.process.running
+
+    @property
+    def log_tail(self) -> str:
+        """The last lines it wrote."""
+        return self.process.log_tail() if self.process else ""
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        for name in ("logback.xml", "logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml"):
+            self.site.fill("logback.xml", self.home / "conf" / name)
+        arguments = [*self.site.java_arguments(self.home, self.heap_mb), *self._main()]
+        environment = {**os.environ, "ROCKETMQ_HOME": str(self.home)}
+        self.process = JavaProcess(self.name, arguments, log=self.home / "out.log", environment=environment)
+
+    def wait_ready(self) -> None:
+        """Wait until it serves."""
+        assert self.process is not None, f"{self.name} was never launched"
+        self.process.wait_until(lambda: _answers(self._ready), READY_SECONDS)
+
+    def start(self) -> None:
+        """Start it and wait until it serves; nothing happens when it runs."""
+        if not self.running:
+            self.launch()
+            self.wait_ready()
+
+    def stop(self) -> None:
+        """Shut it down in order; its store stays for `start`."""
+        if self.process:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """End it at once, as a power cut does; its store stays for `start`."""
+        if self.process:
+            self.process.kill()
+
+    def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
+        """One request on a fresh connection."""
+        return ask(self.address, code, fields, body, tls=self.site.client_tls)
+
+    @abstractmethod
+    def _main(self) -> list[str]:
+        """Main class and its arguments; writes the configuration they name."""
+
+    @abstractmethod
+    def _ready(self) -> bool:
+        """Whether it serves now."""
+
+
+class NameServer(Server):
+    """An official name server."""
+
+    def _main(self) -> list[str]:
+        conf = self.site.fill("namesrv.conf", self.home / "conf" / "namesrv.conf", port=self.address.port)
+        return ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
+
+    def _ready(self) -> bool:
+        return self.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
+
+    def knows(self, address: Address) -> bool:
+        """Whether a broker is registered here under this address."""
+        return f'"{address}"'.encode() in bytes(self.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
+
+
+class Broker(Server):
+    """An official broker: the master of its name (id 0) or a slave."""
+
+    heap_mb = 512
+
+    def __init__(self, site: Site, name: str, broker_id: int, name_servers: Sequence[NameServer]) -> None:
+        super().__init__(site, f"{name}-{broker_id}", free_ports(-2, 0, 1))
+        self.broker_name = name
+        self.broker_id = broker_id
+        self.name_servers = name_servers
+
+    def _main(self) -> list[str]:
+        conf = self.home / "conf" / "broker.conf"
+        self.site.fill("broker.conf", conf, **self._words())
+        lines = [self.site.fill(name, self.home / "conf" / name).read_text("utf-8") for name in self._acl_parts()]
+        lines += [f"{option}={value}\n" for option, value in self._own_options().items()]
+        with conf.open("a", encoding="utf-8") as file:
+            file.writelines(["\n", *lines])
+        lease = "-Drocketmq.broker.rebalance.lockMaxLiveTime=5000"
+        return [lease, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
+
+    def _words(self) -> dict[str, object]:
+        return {
+            "name": self.broker_name,
+            "broker_id": self.broker_id,
+            "role": "SLAVE" if self.broker_id else "ASYNC_MASTER",
+            "port": self.address.port,
+            "name_server": ";".join(str(server.address) for server in self.name_servers),
+            "home": self.home,
+        }
+
+    def _acl_parts(self) -> list[str]:
+        if not self.site.acl:
+            return []
+        if self.site.release.acl == "2.0":
+            return ["acl2.conf"]
+        self.site.fill("plain_acl.yml", self.home / "conf" / "plain_acl.yml")
+        return ["acl1.conf"]
+
+    def _own_options(self) -> dict[str, str]:
+        bind = {"bindAddress": HOST} if self.site.release.can_bind else {}
+        return {**bind, **self.site.options}
+
+    def _ready(self) -> bool:
+        return all(server.knows(self.address) for server in self.name_servers if server.running)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The next offset that a message of this queue will get."""
+        return self._offset(RequestCode.GET_MAX_OFFSET, topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset that is still stored."""
+        return self._offset(RequestCode.GET_MIN_OFFSET, topic, queue_id)
+
+    def expire(self, topic: str, queue_id: int) -> int:
+        """Let retention take the oldest messages of a queue; returns the new minimum offset, above 0.
+
+        Large messages push the log into its third file, then the broker is told that nothing need be kept.
+        """
+        before = self.min_offset(topic, queue_id)
+        self._fill_log(topic, queue_id, 2 * _COMMIT_LOG_FILE_BYTES + _FILLER_BYTES)
+        self._update_config("fileReservedTime=0")
+        wait_until(lambda: self._expire_now() and self.min_offset(topic, queue_id) > before, "the minimum offset rises")
+        self._update_config("fileReservedTime=72")
+        return self.min_offset(topic, queue_id)
+
+    def _offset(self, code: RequestCode, topic: str, queue_id: int) -> int:
+        answer = self.ask(code, {"topic": topic, "queueId": str(queue_id)})
+        return int((answer.fields or {})["offset"])
+
+    def _fill_log(self, topic: str, queue_id: int, total_bytes: int) -> None:
+        fields = {
+            "a": "filler",
+            "b": topic,
+            "c": "TBW102",
+            "d": "4",
+            "e": str(queue_id),
+            "f": "0",
+            "g": "0",
+            "h": "0",
+            "i": "",
+        }
+        fields |= {"j": "0", "k": "false", "l": "0", "m": "false"}
+        body = random.randbytes(_FILLER_BYTES)
+        with Caller(self.address, tls=self.site.client_tls) as caller:
+            for _ in range(total_bytes // _FILLER_BYTES + 1):
+                _succeed(caller.ask(RequestCode.SEND_MESSAGE_V2, {**fields, "g": str(_now_ms())}, body), "fill the log")
+
+    def _update_config(self, line: str) -> None:
+        _succeed(self.ask(RequestCode.UPDATE_BROKER_CONFIG, body=line.encode()), f"set {line}")
+
+    def _expire_now(self) -> bool:
+        delete_expired_commit_log = 329
+        return self.ask(delete_expired_commit_log).code == ResponseCode.SUCCESS
+
+
+class RealCluster:
+    """Name servers and brokers of one release; started on entering, gone on leaving."""
+
+    def __init__(
+        self,
+        version: str = DEFAULT_VERSION,
+        *,
+        brokers: int = 1,
+        slaves: int = 0,
+        name_servers: int = 1,
+        acl: bool = False,
+        tls: bool = False,
+        options: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.version = version
+        home = Path(tempfile.mkdtemp(prefix=f"rocketmq-{version}-"))
+        self.site = Site(releases()[version], home, acl, tls, options or {}, properties or {})
+        self.name_servers = [NameServer(self.site, f"namesrv-{n}", free_ports(0)) for n in range(name_servers)]
+        names = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
+        self.brokers = [Broker(self.site, name, 0, self.name_servers) for name in names]
+        self.slaves = [Broker(self.site, name, 1 + n, self.name_servers) for name in names for n in range(slaves)]
+
+    def __repr__(self) -> str:
+        return f"<RealCluster {self.version}: {', '.join(map(repr, self.servers))}>"
+
+    def __enter__(self) -> RealCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def servers(self) -> list[Server]:
+        """Every server, in the order of starting."""
+        return [*self.name_servers, *self.brokers, *self.slaves]
+
+    @property
+    def name_server(self) -> str:
+        """What clients take as name server address."""
+        return ";".join(str(server.address) for server in self.name_servers)
+
+    @property
+    def broker(self) -> Broker:
+        """The first master."""
+        return self.brokers[0]
+
+    @property
+    def slave(self) -> Broker:
+        """The first slave."""
+        return self.slaves[0]
+
+    def start(self) -> None:
+        """Start whatever does not run, all at once, and wait until every broker is registered everywhere."""
+        for server in self.servers:
+            if not server.running:
+                server.launch()
+        for server in self.servers:
+            server.wait_ready()
+
+    def close(self) -> None:
+        """End every process and remove every file."""
+        for server in reversed(self.servers):
+            server.kill()
+        shutil.rmtree(self.site.home, ignore_errors=True)
+
+    def admin(self, *arguments: str) -> str:
+        """Run one mqadmin command against these name servers; returns what it printed."""
+        done = subprocess.run(
+            self._admin_command(arguments),
+            capture_output=True,
+            text=True,
+            timeout=ADMIN_SECONDS,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "ROCKETMQ_HOME": str(self.site.home / "admin")},
+        )
+        printed = done.stdout + done.stderr
+        if done.returncode or "Exception" in printed:
+            raise AdminFailed(f"mqadmin {' '.join(arguments)} ended with {done.returncode}\n{printed}")
+        return done.stdout
+
+    def create_topic(self, topic: str, *, queues: int = 4, permission: int = 6) -> None:
+        """Make or change a topic on every master, and wait until every name server knows it."""
+        if self.site.acl:
+            self.admin(
+                "updateTopic",
+                "-c",
+                CLUSTER_NAME,
+                "-t",
+                topic,
+                "-r",
+                f"{queues}",
+                "-w",
+                f"{queues}",
+                "-p",
+                f"{permission}",
+            )
+        else:
+            fields = _topic_fields(topic, queues, permission)
+            for broker in self.brokers:
+                _succeed(broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields), f"make topic {topic}")
+        wait_until(lambda: self._is_routed(topic), f"topic {topic} is routed")
+
+    def wait_replicated(self, topic: str, *, queues: int) -> None:
+        """Wait until every slave knows the topic and holds all that its master holds."""
+        pairs = [(m, s) for m in self.brokers for s in self.slaves if m.broker_name == s.broker_name]
+        known = f'"{topic}"'.encode()
+        for master, slave in pairs:
+            wait_until(
+                lambda s=slave: known in s.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body.tobytes(),
+                f"{slave.name} knows {topic}",
+            )  # type: ignore[misc]
+            for queue_id in range(queues):
+                wait_until(
+                    lambda m=master, s=slave, q=queue_id: m.max_offset(topic, q) == s.max_offset(topic, q),
+                    "replication",
+                )  # type: ignore[misc]
+
+    def _is_routed(self, topic: str) -> bool:
+        answers = [server.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}) for server in self.name_servers]
+        names = [f'"{broker.broker_name}"'.encode() for broker in self.brokers]
+        return all(name in bytes(answer.body) for answer in answers for name in names)
+
+    def _admin_command(self, arguments: Sequence[str]) -> list[str]:
+        home = self.site.home / "admin"
+        if not home.exists():
+            self.site.fill("logback.xml", home / "conf" / "logback.xml")
+            self.site.fill("logback.xml", home / "conf" / "logback_tools.xml")
+            if self.site.acl:
+                self.site.fill("tools.yml", home / "conf" / "tools.yml")
+        java = [java_home_tool("java"), "-XX:TieredStopAtLevel=1", "-Xshare:auto", *self.site.java_arguments(home, 256)]
+        return [*java, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments, "-n", self.name_server]
+
+
+def free_ports(*offsets: int) -> int:
+    """A port P with P + offset free on loopback for each offset; below the range that systems hand out themselves."""
+    while True:
+        port = random.randrange(20000, 32000)
+        if all(_is_free(port + offset) for offset in offsets):
+            return port
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    """Ask again and again until it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s: {what}")
+        time.sleep(0.05)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _answers(condition: Callable[[], bool]) -> bool:
+    """The condition, where a server that does not answer yet counts as no."""
+    try:
+        return condition()
+    except OSError:
+        return False
+
+
+def _succeed(answer: Command, what: str) -> None:
+    assert answer.code == ResponseCode.SUCCESS, f"could not {what}: {answer.code} {answer.remark}"
+
+
+def _topic_fields(topic: str, queues: int, permission: int) -> dict[str, str]:
+    counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": str(permission)}
+    rest = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+    return {"topic": topic, **counts, **rest}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one cluster in the foreground."""
+    parser = argparse.ArgumentParser(prog="python -m tests.real.servers", description="Run official RocketMQ servers.")
+    parser.add_argument("--version", default=DEFAULT_VERSION, choices=list(releases()))
+    for name in ("brokers", "slaves", "name-servers"):
+        parser.add_argument(f"--{name}", type=int, default=int(name != "slaves"))
+    parser.add_argument("--acl", action="store_true")
+    parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="a line of broker.conf")
+    wish = parser.parse_args(arguments)
+    options = dict(option.split("=", 1) for option in wish.option)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    shape = {name: getattr(wish, name) for name in ("brokers", "slaves", "name_servers", "acl", "tls")}
+    with RealCluster(wish.version, options=options, **shape) as cluster:
+        print(f"nameServer={cluster.name_server}", flush=True)
+        for server in cluster.servers:
+            print(f"{server!r} log {server.home / 'out.log'}", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Do the real servers of the suite start, stop, recover and vanish as the other tests rely on?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq.model import parse_address
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.real.artefacts import chosen_versions, releases
+from tests.real.probe import ask
+from tests.real.servers import ACCESS_KEY, RealCluster, free_ports, wait_until
+
+pytestmark = pytest.mark.real
+
+
+def test_one_broker_serves_its_topic(real_cluster: RealCluster) -> None:
+    """A topic made by a test is routed, and mqadmin sees the broker's version."""
+    real_cluster.create_topic("served", queues=2)
+
+    assert real_cluster.broker.max_offset("served", 1) == 0
+    assert f"V{real_cluster.version.replace('.', '_')}" in real_cluster.admin("clusterList")
+
+
+def test_a_killed_broker_comes_back_on_its_port(real_two_brokers: RealCluster) -> None:
+    """Stopping and starting keeps address and topics."""
+    real_two_brokers.create_topic("kept", queues=1)
+    broker = real_two_brokers.brokers[1]
+    address = broker.address
+
+    broker.kill()
+    assert not broker.running
+    broker.start()
+
+    assert broker.address == address
+    assert broker.max_offset("kept", 0) == 0
+
+
+def test_a_slave_follows_its_master(real_master_slave: RealCluster) -> None:
+    """The slave learns topics from its master and is registered under its own id."""
+    real_master_slave.create_topic("followed", queues=1)
+
+    real_master_slave.wait_replicated("followed", queues=1)
+
+    assert real_master_slave.slave.max_offset("followed", 0) == 0
+    assert str(real_master_slave.slave.address) in real_master_slave.admin("clusterList")
+
+
+def test_both_name_servers_know_the_broker(real_two_name_servers: RealCluster) -> None:
+    """The second name server answers while the first is down."""
+    first, second = real_two_name_servers.name_servers
+
+    first.kill()
+
+    assert second.knows(real_two_name_servers.broker.address)
+    assert real_two_name_servers.name_server == f"{first.address};{second.address}"
+
+
+def test_access_control_refuses_strangers(real_acl: RealCluster) -> None:
+    """An unsigned request is refused; mqadmin signs as the super user."""
+    real_acl.create_topic("guarded", queues=1)
+
+    answer = real_acl.broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+
+    refused = ResponseCode.NO_PERMISSION if releases()[real_acl.version].acl == "2.0" else ResponseCode.SYSTEM_ERROR
+    assert answer.code == refused
+    assert ACCESS_KEY not in (answer.remark or "")
+
+
+def test_tls_servers_refuse_plain_connections(real_tls: RealCluster) -> None:
+    """A trusting client is served, a plain one is cut off, and mqadmin gets through."""
+    real_tls.create_topic("secret", queues=1)
+
+    assert real_tls.broker.max_offset("secret", 0) == 0
+    with pytest.raises(OSError):
+        ask(real_tls.broker.address, RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert "broker-a" in real_tls.admin("clusterList")
+
+
+@pytest.mark.slow
+def test_retention_raises_the_minimum(real_cluster: RealCluster) -> None:
+    """Expiring takes the oldest messages of one queue only from its start."""
+    real_cluster.create_topic("ageing", queues=1)
+
+    minimum = real_cluster.broker.expire("ageing", 0)
+
+    assert 0 < minimum < real_cluster.broker.max_offset("ageing", 0)
+
+
+def test_servers_die_with_their_starter(official_jars: str, tmp_path: Path) -> None:
+    """A starter killed without warning leaves no server behind."""
+    command = [sys.executable, "-m", "tests.real.servers", "--version", official_jars]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as starter:
+        assert starter.stdout is not None
+        name_server = parse_address(starter.stdout.readline().removeprefix("nameServer="))
+        assert ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
+
+        starter.kill()
+
+    wait_until(lambda: not _listens(name_server.port), "the name server is gone", timeout_s=10)
+
+
+def test_versions_are_chosen_by_name() -> None:
+    """`REAL` names versions, `all`, or nothing; an unknown one is refused with those known."""
+    assert chosen_versions(None) == ["5.3.3"]
+    assert chosen_versions("4.9.7, 5.5.0") == ["4.9.7", "5.5.0"]
+    assert set(chosen_versions("all")) == {"4.9.7", "5.3.3", "5.5.0"}
+    with pytest.raises(ValueError, match=r"5\.3\.3"):
+        chosen_versions("6.0.0")
+
+
+def _listens(port: int) -> bool:
+    try:
+        ask(parse_address(f"127.0.0.1:{port}"), RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=1)
+    except OSError:
+        return False
+    return True
+
+
+def test_free_ports_keep_their_distance() -> None:
+    """A port is chosen with the neighbours a broker needs."""
+    assert 20000 <= free_ports(-2, 0, 1) < 32000
