@@ -1,0 +1,135 @@
+"""Tests of `wire.frame`."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.errors import FrameTooLarge, LocalProtocolError, MalformedFrame
+from pyspark_rocketmq.wire.frame import FrameBuffer, join_frame, split_frame
+
+parts = st.tuples(st.integers(0, 255), st.binary(max_size=300), st.binary(max_size=300))
+
+
+def length_field(length: int) -> bytes:
+    return length.to_bytes(4, "big")
+
+
+@given(parts)
+def test_split_undoes_join(parts: tuple[int, bytes, bytes]) -> None:
+    """A frame comes apart into what it was made of."""
+    frame = memoryview(join_frame(*parts))
+
+    header_type, header, body = split_frame(frame)
+
+    assert (header_type, bytes(header), bytes(body)) == parts
+
+
+@given(st.lists(parts, max_size=5), st.integers(1, 40), st.integers(1, 1000))
+def test_any_chunking_gives_the_same_frames(found: list[tuple[int, bytes, bytes]], piece: int, chunk: int) -> None:
+    """However the stream is cut, and however small the chunks are, the frames come out whole and in order."""
+    sent = [join_frame(*parts) for parts in found]
+    stream, buffer = b"".join(sent), FrameBuffer(chunk_bytes=chunk)
+
+    got: list[memoryview] = []
+    for at in range(0, len(stream), piece):
+        buffer.feed(stream[at : at + piece])
+        got += buffer.frames()
+
+    assert [bytes(frame) for frame in got] == sent
+    assert len(buffer) == 0
+
+
+def test_frames_held_are_never_written_again() -> None:
+    """A frame keeps its bytes for as long as somebody holds it, whatever arrives later."""
+    buffer = FrameBuffer(chunk_bytes=64)
+    frames = [join_frame(0, b"", bytes([n]) * 20) for n in range(50)]
+
+    held = []
+    for frame in frames:
+        buffer.feed(frame)
+        held += buffer.frames()
+
+    assert [bytes(frame) for frame in held] == frames
+
+
+def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
+    """Bytes may come faster than frames are taken out, without a copy for each of them."""
+    buffer = FrameBuffer(chunk_bytes=64)
+    frame = join_frame(0, b"", bytes(8))
+
+    buffer.feed(frame * 4)
+
+    assert len(buffer.space()) >= 64
+    assert [bytes(found) for found in buffer.frames()] == [frame] * 4
+
+
+def test_memory_grows_with_bytes_that_arrived() -> None:
+    """A length field alone reserves nothing, even if it is within the limit."""
+    tracemalloc.start()
+    try:
+        buffer = FrameBuffer()
+        buffer.feed(length_field(16_000_000) + bytes(200_000))
+        assert list(buffer.frames()) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_a_frame_without_a_header_length_is_malformed(length: int) -> None:
+    """The least frame holds a header type and length."""
+    buffer = FrameBuffer()
+    buffer.feed(length_field(length))
+
+    with pytest.raises(MalformedFrame, match="the least is 8"):
+        list(buffer.frames())
+
+
+@pytest.mark.parametrize("length", [997, 2**31, 2**32 - 1])
+def test_a_frame_above_the_limit_is_refused_at_its_length(length: int) -> None:
+    """Nothing of a frame that is too large needs to arrive; the limit counts the length field too."""
+    buffer = FrameBuffer(max_frame_bytes=1000)
+    buffer.feed(length_field(length))
+
+    with pytest.raises(FrameTooLarge, match="maxFrameSize"):
+        list(buffer.frames())
+
+
+def test_a_frame_of_the_limit_passes() -> None:
+    """The limit is the largest frame allowed."""
+    frame = join_frame(0, b"header", bytes(986))
+    buffer = FrameBuffer(max_frame_bytes=1000)
+    buffer.feed(frame)
+
+    assert len(frame) == 1000
+    assert [bytes(found) for found in buffer.frames()] == [frame]
+
+
+def test_making_room_judges_nothing() -> None:
+    """Room can be had whatever the buffer holds; only taking frames out says that they are wrong."""
+    buffer = FrameBuffer(max_frame_bytes=100, chunk_bytes=16)
+    buffer.feed(b"\xff" * 40)
+
+    assert len(buffer.space()) > 0
+    with pytest.raises(FrameTooLarge):
+        list(buffer.frames())
+
+
+def test_a_header_longer_than_its_frame_is_malformed() -> None:
+    """The header's own length is checked against the frame."""
+    frame = length_field(8) + b"\x00" + (5).to_bytes(3, "big") + b"1234"
+
+    with pytest.raises(MalformedFrame, match="header of 5 bytes in a frame of 12"):
+        split_frame(memoryview(frame))
+
+
+def test_a_header_that_its_length_field_cannot_count_is_refused() -> None:
+    """One byte more would be read as another header type."""
+    with pytest.raises(LocalProtocolError, match="do not fit a frame"):
+        join_frame(0, bytes(2**24), b"")
