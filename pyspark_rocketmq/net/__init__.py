@@ -1,0 +1,14 @@
+"""How do bytes reach one address, and how does that end?
+
+    settings        what a connection needs to know: time-outs, limits, TLS
+    deadline        until when?             backoff     how long until the next attempt?
+    transport       one TCP or TLS stream; the only module that knows sockets
+    outbox          what waits to be sent   failures    with which error does a request end?
+    channel         one stream and the conversation held over it; never waits
+    connection      the channel driven by its caller, in one thread
+    threaded        the channel driven by a thread of its own, for callers in any thread
+    pool            connections kept for the next caller, process by process
+
+A connection answers with the server's command whatever its response code says. It raises when there is no answer:
+`RequestTimeout` ends one request; every other error ends the connection and all its requests with it.
+"""

@@ -1,0 +1,137 @@
+"""What has been said over one stream, and what is still to be said?
+
+A `Channel` joins a transport, a session and an outbox. It never waits and starts no thread: `Connection` drives it
+from its caller's thread, `ThreadedConnection` from one of its own.
+
+A stream that breaks while we send may still hold answers. So a failed send is kept back until nothing is left to
+read, and `receive` is the only place where the end of the stream shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import ConnectionLost, MalformedFrame, ProtocolError
+from ..wire.codes import ResponseCode
+from ..wire.header import Command
+from ..wire.session import Event, Session
+from .failures import request_name
+from .outbox import Outbox
+from .settings import NetSettings
+from .transport import Transport
+
+_TLS_ALERT = b"\x15\x03"
+_TLS_ADVICE = "try again; if the server wants TLS, set useTLS=true"
+
+
+class Channel:
+    """One peer: the stream to it, the conversation, and the bytes that wait to be sent."""
+
+    def __init__(self, transport: Transport, settings: NetSettings) -> None:
+        self.transport = transport
+        self.session = Session(max_frame_bytes=settings.max_frame_bytes, header_type=settings.header_type)
+        self.outbox = Outbox()
+        self._send_failure: ConnectionLost | None = None
+        self._heard = False
+
+    # --- speaking: into the outbox -----------------------------------------------------------------------------------
+
+    def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
+        """Ask; returns the opaque by which the answer will come."""
+        try:
+            opaque, frame = self.session.request(code, fields, body)
+        except ProtocolError as error:
+            self._locate(error, code)
+            raise
+        self.outbox.put(frame)
+        return opaque
+
+    def tell(self, code: int, fields: dict[str, str] | None, body: bytes) -> None:
+        """Tell without wanting an answer."""
+        try:
+            self.outbox.put(self.session.oneway(code, fields, body))
+        except ProtocolError as error:
+            self._locate(error, code)
+            raise
+
+    def answer(self, request: Command, answer: Command) -> None:
+        """Answer the peer's own request, unless it wants no answer."""
+        if not request.is_oneway:
+            self.outbox.put(self.session.reply(request, answer))
+
+    def decline(self, request: Command) -> None:
+        """Say that we do not serve such requests."""
+        remark = f"request code {request.code} is not supported"
+        self.answer(request, Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+
+    # --- moving bytes: one attempt each ------------------------------------------------------------------------------
+
+    def send(self, data: memoryview) -> int:
+        """Send what the stream takes now of the outbox's head; how many bytes that was."""
+        try:
+            return self.transport.send(data)
+        except ConnectionLost as error:
+            self._send_failure = error
+            return len(data)
+
+    def receive(self) -> int | None:
+        """Receive into the session; None when nothing is there, else how many bytes for `events`."""
+        space = self.session.space()
+        try:
+            count = self.transport.receive_into(space)
+        except ConnectionLost as error:
+            self._explain(error)
+            raise
+        if count:
+            self._hear(space[:2])
+        elif self._send_failure:
+            raise self._explain(self._send_failure)
+        elif count == 0:
+            raise self._ended()
+        return count
+
+    def events(self, count: int) -> Iterator[Event]:
+        """What the received bytes complete."""
+        try:
+            yield from self.session.received(count)
+        except ProtocolError as error:
+            error.locate(address=str(self.transport.address))
+            raise
+
+    @property
+    def send_failed(self) -> bool:
+        """Whether the stream takes no more, which `receive` will tell in its time."""
+        return self._send_failure is not None
+
+    @property
+    def needs(self) -> int:
+        """What to wait for before another attempt is worth it."""
+        return self.transport.needs(write=bool(self.outbox))
+
+    # --- how it ends -------------------------------------------------------------------------------------------------
+
+    def _hear(self, first: memoryview) -> None:
+        if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
+            raise self._lost("the server answered with a TLS alert", "set useTLS=true")
+        self._heard = True
+
+    def _ended(self) -> ConnectionLost:
+        try:
+            self.session.end()
+        except MalformedFrame as cut:
+            error = self._lost(f"the server closed the connection: {cut.what}", "try again")
+            error.__cause__ = cut
+            return error
+        return self._explain(self._lost("the server closed the connection", "try again"))
+
+    def _explain(self, error: ConnectionLost) -> ConnectionLost:
+        """A server that ends a plain stream without having said anything may be one that wants TLS."""
+        if not self._heard and not self.transport.encrypted:
+            error.advice = _TLS_ADVICE
+        return error
+
+    def _lost(self, what: str, advice: str) -> ConnectionLost:
+        return ConnectionLost(what, advice=advice, address=str(self.transport.address))
+
+    def _locate(self, error: ProtocolError, code: int) -> None:
+        error.locate(address=str(self.transport.address), request=request_name(code))

@@ -1,0 +1,34 @@
+"""Until when may we wait?
+
+One deadline travels through all the steps of an operation, so that steps cannot add up to more than the whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment `at` on a monotonic clock; `seconds` is how far off it was in the beginning."""
+
+    at: float
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Self:
+        """The moment `seconds` from now."""
+        return cls(clock() + seconds, seconds, clock)
+
+    def remaining(self) -> float:
+        """Seconds left; 0 once it has passed."""
+        return max(0.0, self.at - self.clock())
+
+    @property
+    def expired(self) -> bool:
+        """Whether the moment has passed."""
+        return self.clock() >= self.at

@@ -1,0 +1,218 @@
+"""Which connection does the next caller get?
+
+`ConnectionPool` lends connections to one user at a time; `SharedPool` hands one connection per address to all threads.
+Neither hands out a connection that is known to be broken. Whether a request that failed on a connection may be
+repeated is for its caller to decide.
+
+A forked child starts with empty pools: its copies of the parent's descriptors are closed at once, which the
+servers do not notice, and the parent goes on undisturbed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import NamedTuple
+from weakref import WeakSet
+
+from ..errors import ConnectError, RocketMQError
+from ..model import Address
+from .connection import Connection
+from .deadline import Deadline
+from .settings import NetSettings
+from .threaded import Handler, ThreadedConnection
+
+
+class _Idle(NamedTuple):
+    connection: Connection
+    since: float
+
+
+class ConnectionPool:
+    """Lends connections driven by their user, and keeps what comes back clean."""
+
+    def __init__(self, settings: NetSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._idle: list[_Idle] = []
+        """In order of return: the oldest first."""
+        self._lent: set[Connection] = set()
+        _pools.add(self)
+
+    def __repr__(self) -> str:
+        return f"<ConnectionPool {len(self._idle)} idle, {len(self._lent)} lent>"
+
+    @contextmanager
+    def connection(self, address: Address, deadline: Deadline | None = None) -> Iterator[Connection]:
+        """Borrow a connection for a `with` block."""
+        connection = self.take(address, deadline)
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    def take(self, address: Address, deadline: Deadline | None = None) -> Connection:
+        """A connection for one user: one at hand that the server has not closed meanwhile, else a new one."""
+        while connection := self._take_idle(address):
+            connection.exchange()
+            if connection.is_settled:
+                return connection
+            self.give_back(connection)
+        connection = Connection.open(address, self.settings, deadline)
+        with self._lock:
+            self._lent.add(connection)
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Return what was taken. One that is not settled is closed: its answers would flood the next user."""
+        with self._lock:
+            keep = connection in self._lent and connection.is_settled
+            self._lent.discard(connection)
+            ended = self._take_stale()
+            if keep:
+                self._idle.append(_Idle(connection, self._clock()))
+            else:
+                ended.append(connection)
+        _close(ended)
+
+    def close_all(self) -> None:
+        """Close what is idle now, and what is lent when it comes back."""
+        with self._lock:
+            ended = [idle.connection for idle in self._idle]
+            self._idle = []
+            self._lent = set()
+        _close(ended)
+
+    def abandon(self) -> None:
+        """Leave everything to the parent process."""
+        self._lock = threading.Lock()
+        for connection in (*(idle.connection for idle in self._idle), *self._lent):
+            connection.abandon()
+        self._idle = []
+        self._lent = set()
+
+    def _take_idle(self, address: Address) -> Connection | None:
+        with self._lock:
+            ended = self._take_stale()
+            found = next((idle for idle in reversed(self._idle) if idle.connection.address == address), None)
+            if found:
+                self._idle.remove(found)
+                self._lent.add(found.connection)
+        _close(ended)
+        return found and found.connection
+
+    def _take_stale(self) -> list[Connection]:
+        """Take out what the servers will close soon, or have closed."""
+        oldest = self._clock() - self.settings.max_idle_s
+        stale = [idle.connection for idle in self._idle if idle.since < oldest]
+        self._idle = [idle for idle in self._idle if idle.since >= oldest]
+        return stale
+
+
+class SharedPool:
+    """Keeps one threaded connection per address, for all threads."""
+
+    def __init__(self, settings: NetSettings, handler: Handler | None = None) -> None:
+        self.settings = settings
+        self._handler = handler
+        self._lock = threading.Lock()
+        self._connections: dict[Address, ThreadedConnection] = {}
+        self._opening: dict[Address, Future[ThreadedConnection]] = {}
+        _pools.add(self)
+
+    def __repr__(self) -> str:
+        open_count = sum(connection.is_open for connection in tuple(self._connections.values()))
+        return f"<SharedPool {open_count} open, {len(self._opening)} opening>"
+
+    def connection(self, address: Address, deadline: Deadline | None = None) -> ThreadedConnection:
+        """The connection to an address; the first who asks opens it, the others wait for that."""
+        deadline = deadline or self.settings.connect_deadline()
+        with self._lock:
+            known = self._connections.get(address)
+            if known and known.is_open:
+                return known
+            opening = self._opening.get(address)
+            is_first = opening is None
+            if opening is None:
+                opening = self._opening[address] = Future()
+        if is_first:
+            self._open_into(opening, address, deadline)
+        return self._opened(opening, address, deadline)
+
+    def close_all(self) -> None:
+        """Close every connection, those under way included."""
+        with self._lock:
+            ended = list(self._connections.values())
+            self._connections = {}
+            self._opening = {}
+        _close(ended)
+
+    def abandon(self) -> None:
+        """Leave everything to the parent process."""
+        self._lock = threading.Lock()
+        for connection in self._connections.values():
+            connection.abandon()
+        self._connections = {}
+        self._opening = {}
+
+    def _open_into(self, opening: Future[ThreadedConnection], address: Address, deadline: Deadline) -> None:
+        try:
+            connection = ThreadedConnection.open(address, self.settings, deadline, self._handler)
+        except BaseException as error:
+            with self._lock:
+                self._finish(opening, address)
+            ours = isinstance(error, RocketMQError)
+            opening.set_exception(error if ours else ConnectError("connecting was broken off", address=str(address)))
+            if not ours:
+                raise
+            return
+        with self._lock:
+            wanted = self._finish(opening, address)
+            if wanted:
+                self._connections[address] = connection
+        if not wanted:
+            connection.close()
+        opening.set_result(connection)
+
+    def _finish(self, opening: Future[ThreadedConnection], address: Address) -> bool:
+        """Whether anybody still wants what was opened; `close_all` may have come between."""
+        wanted = self._opening.get(address) is opening
+        if wanted:
+            del self._opening[address]
+        return wanted
+
+    def _opened(self, opening: Future[ThreadedConnection], address: Address, deadline: Deadline) -> ThreadedConnection:
+        try:
+            return opening.result(deadline.remaining())
+        except TimeoutError as cause:
+            what = f"no connection within {deadline.seconds:g} s"
+            raise ConnectError(what, advice="another thread is still connecting", address=str(address)) from cause
+
+
+_pools: WeakSet[ConnectionPool | SharedPool] = WeakSet()
+_by_settings: dict[NetSettings, ConnectionPool] = {}
+
+
+def pool_for(settings: NetSettings) -> ConnectionPool:
+    """This process's pool for these settings."""
+    return _by_settings.get(settings) or _by_settings.setdefault(settings, ConnectionPool(settings))
+
+
+def _close(ended: list[Connection] | list[ThreadedConnection]) -> None:
+    """Outside of any lock, because closing may wait."""
+    for connection in ended:
+        connection.close()
+
+
+def _leave_to_parent() -> None:
+    for pool in tuple(_pools):
+        pool.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
