@@ -1,0 +1,45 @@
+"""How does a stored message become a new one?
+
+Nothing is ever changed in the log: a delayed, retried or committed message is stored again. On its way through a topic
+of the broker's own, its properties REAL_TOPIC and REAL_QID remember where it belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark_rocketmq.wire.record import Record
+
+from .store import InnerMessage
+
+REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+
+
+def message_of(record: Record) -> InnerMessage:
+    """A stored message, as a new one."""
+    return InnerMessage(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        body=record.body,
+        properties=record.properties,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        reconsume_times=record.reconsume_times,
+    )
+
+
+def set_aside(message: InnerMessage, topic: str, queue_id: int) -> InnerMessage:
+    """The message in a topic of the broker; its properties, which both share, remember its own."""
+    message.properties.update({REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)})
+    return replace(message, topic=topic, queue_id=queue_id, unstored=frozenset())
+
+
+def release(record: Record, more: Mapping[str, str]) -> InnerMessage:
+    """A message that was set aside, where it belongs, with more properties."""
+    message = message_of(record)
+    message.topic, message.queue_id = message.properties[REAL_TOPIC], int(message.properties[REAL_QUEUE_ID])
+    message.properties.update(more)
+    return message
