@@ -7,7 +7,7 @@ a group must divide the same list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +39,15 @@ class QueueRange(NamedTuple):
     def offset_count(self) -> int:
         """How many offsets the range spans; holes included."""
         return self.end - self.start
+
+
+class Block(NamedTuple):
+    """Records of one pull's answer, still encoded, and which of their offsets are wanted."""
+
+    data: memoryview
+    starts: Sequence[int]
+    """Where each record begins in `data`."""
+    wanted: QueueRange
 
 
 class Address(NamedTuple):

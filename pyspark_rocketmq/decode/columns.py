@@ -9,31 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import QueueRange
+from ..model import Block
 from ..wire.record import decode_record
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
 from .rows import Content, Mode, Row, read_rows, row_value
 from .schema import arrow_schema
 from .spans import Integers
 
-__all__ = ["Block", "ColumnDecoder", "Decoded"]
+__all__ = ["ColumnDecoder", "Decoded"]
 
 _BODY_COLUMNS = frozenset(("body", "value"))
-
-
-class Block(NamedTuple):
-    """The records of one pull answer, and which offsets are wanted of it."""
-
-    data: memoryview
-    starts: Sequence[int] | Integers
-    wanted: QueueRange
 
 
 @dataclass(frozen=True, slots=True)

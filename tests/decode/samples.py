@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import Block
-from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
+from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.record import Record, encode_record

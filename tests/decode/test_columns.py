@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import Block, ColumnDecoder
+from pyspark_rocketmq.decode.columns import ColumnDecoder
 from pyspark_rocketmq.decode.layout import COLUMNS, Layout, default_columns
 from pyspark_rocketmq.decode.rows import Content, Mode, read_rows, row_value
 from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records
 from pyspark_rocketmq.wire.scan import scan
