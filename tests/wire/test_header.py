@@ -1,0 +1,186 @@
+"""Tests of `wire.header`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from pyspark_rocketmq.errors import LocalProtocolError, MalformedFrame
+from pyspark_rocketmq.wire.codes import LanguageCode
+from pyspark_rocketmq.wire.frame import join_frame
+from pyspark_rocketmq.wire.header import Command, HeaderType, decode_command, encode_command
+
+from .recorded import recorded_commands
+from .strategies import commands
+
+ROUTE_REQUEST = Command(105, 7, {"topic": "TopicTest"})
+
+
+def decode(header: bytes | str, header_type: int = HeaderType.JSON) -> Command:
+    data = header.encode() if isinstance(header, str) else header
+    return decode_command(memoryview(join_frame(header_type, data, b"")))
+
+
+def facts_of(command: Command) -> dict[str, Any]:
+    return {
+        "code": command.code,
+        "language": None if command.language is None else command.language.name,
+        "version": command.version,
+        "opaque": command.opaque,
+        "flag": command.flag,
+        "serialize": command.header_type.name,
+        "header": command.fields,
+        "remark": command.remark,
+    }
+
+
+def test_recorded_commands_decode_to_their_recorded_fields() -> None:
+    """What real servers and clients sent is read as it was recorded, in both header forms."""
+    for recorded in recorded_commands():
+        command = decode_command(memoryview(recorded.frame))
+        assert facts_of(command) == {name: recorded.facts[name] for name in facts_of(command)}, recorded.file
+        assert command.body == recorded.body, recorded.file
+
+
+def test_recorded_commands_encode_byte_for_byte() -> None:
+    """What was read is written again exactly as it came."""
+    counts: Counter[HeaderType] = Counter()
+    for recorded in recorded_commands():
+        command = decode_command(memoryview(recorded.frame))
+        assert encode_command(command) == recorded.frame, recorded.file
+        counts[command.header_type] += 1
+
+    assert counts.total() == 3021
+    assert counts[HeaderType.ROCKETMQ] > 300
+
+
+@given(commands())
+def test_decode_undoes_encode(command: Command) -> None:
+    """Any command that can be written is read as it was."""
+    assert decode_command(memoryview(encode_command(command))) == command
+
+
+def test_a_binary_header_as_documented() -> None:
+    """The worked example of the protocol's description, byte for byte."""
+    command = replace(ROUTE_REQUEST, header_type=HeaderType.ROCKETMQ)
+
+    assert encode_command(command).hex(" ", -4) == (
+        "0000002d 01000029 00690301 99000000 07000000 00000000 00000000 14000574 6f706963 00000009 546f7069 63546573 74"
+    )
+
+
+def test_a_json_header_as_documented() -> None:
+    """The worked example without the field that is only for information."""
+    header = '{"code":105,"extFields":{"topic":"TopicTest"},"flag":0,"language":"PYTHON","opaque":7,"version":409}'
+
+    assert decode(header) == ROUTE_REQUEST
+
+
+def test_json_is_read_as_leniently_as_java_reads_it() -> None:
+    """Bare numbers and booleans are text, nulls are absent, what is unknown is ignored."""
+    command = decode('{"code":0,"opaque":1,"language":"COBOL","new":[1],"extFields":{"a":5,"b":true,"c":null,"d":1.5}}')
+
+    assert command.fields == {"a": "5", "b": "true", "d": "1.5"}
+    assert command.language is None
+    assert command.version == 0
+
+
+def test_the_flag_tells_requests_answers_and_oneways() -> None:
+    """Bit 0 marks an answer, bit 1 a request that wants none; other bits mean nothing."""
+    assert [(command.is_response, command.is_oneway) for command in (Command(0, flag=flag) for flag in (0, 1, 2, 4))] == [
+        (False, False),
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ('{"code":1,"opaque":1} x', "Extra data"),
+        (b'{"code":1,"opaque":1,"remark":"\xff"}', "invalid start byte"),
+        ("[1]", "header is no object"),
+        ("7", "header is no object"),
+        ('{"opaque":1}', "code is no 32-bit integer: None"),
+        ('{"code":1}', "opaque is no 32-bit integer: None"),
+        ('{"code":"1","opaque":1}', "code is no 32-bit integer: '1'"),
+        ('{"code":1.0,"opaque":1}', "code is no 32-bit integer"),
+        ('{"code":true,"opaque":1}', "code is no 32-bit integer: True"),
+        ('{"code":1,"opaque":2147483648}', "opaque is no 32-bit integer: 2147483648"),
+        ('{"code":1,"opaque":1,"flag":null}', "flag is no 32-bit integer"),
+        ('{"code":1,"opaque":1,"version":{}}', "version is no 32-bit integer"),
+        ('{"code":1,"opaque":1,"language":[]}', "unhashable"),
+        ('{"code":1,"opaque":1,"extFields":[]}', r"extFields is no object: \[\]"),
+        pytest.param('{"code":1,"opaque":' + "9" * 5000 + "}", "Exceeds the limit", id="huge number"),
+        pytest.param("[" * 100_000, "recursion", id="deep lists"),
+        pytest.param('{"a":' * 100_000, "recursion", id="deep objects"),
+    ],
+)
+def test_broken_json_headers_are_malformed(header: bytes | str, reason: str) -> None:
+    """Whatever is wrong with the text, the error says that the header cannot be read, and why."""
+    with pytest.raises(MalformedFrame, match=f"unreadable JSON header: .*{reason}"):
+        decode(header)
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("", "requires a buffer of at least 13 bytes"),
+        ("0069 03 0199 00000007 000000", "requires a buffer"),
+        ("0069 03 0199 00000007 00000000", "a field of 0 bytes at 13 in 13"),
+        ("0069 03 0199 00000007 00000000 00000005 61", "a field of 5 bytes at 13"),
+        ("0069 03 0199 00000007 00000000 ffffffff 00000000", "a field of -1 bytes at 13"),
+        ("0069 03 0199 00000007 00000000 00000001 ff 00000000", "invalid start byte"),
+        ("0069 03 0199 00000007 00000000 00000000 7fffffff", "a field of 2147483647 bytes at 17"),
+        ("0069 03 0199 00000007 00000000 00000000 00000003 0001 61", "a field of 0 bytes at 3 in 3"),
+        ("0069 03 0199 00000007 00000000 00000000 00000007 8000 00000000 61", "a field of -32768 bytes at 0"),
+    ],
+)
+def test_broken_binary_headers_are_malformed(header: str, reason: str) -> None:
+    """Lengths are never believed, and text must be text."""
+    with pytest.raises(MalformedFrame, match=f"unreadable ROCKETMQ header: .*{reason}"):
+        decode(bytes.fromhex(header), HeaderType.ROCKETMQ)
+
+
+def test_an_unknown_header_type_is_malformed() -> None:
+    """Only two header forms exist."""
+    with pytest.raises(MalformedFrame, match="unknown header type 2"):
+        decode("{}", 2)
+
+
+def test_the_last_of_equal_binary_names_counts() -> None:
+    """The Java server writes some fields twice."""
+    entries = bytes.fromhex("0001 61 00000001 31 0001 61 00000001 32")
+    header = bytes.fromhex("0000 00 0000 00000001 00000001 00000000") + len(entries).to_bytes(4, "big") + entries
+
+    assert decode(header, HeaderType.ROCKETMQ).fields == {"a": "2"}
+
+
+def test_an_unknown_language_is_sent_as_other() -> None:
+    """The binary form has no way to leave the language out."""
+    command = decode_command(memoryview(encode_command(Command(1, language=None, header_type=HeaderType.ROCKETMQ))))
+
+    assert command.language is LanguageCode.OTHER
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (Command(200050, header_type=HeaderType.ROCKETMQ), "code 200050 does not fit"),
+        (Command(1, version=2**15, header_type=HeaderType.ROCKETMQ), "unwritable header of command 1"),
+        (Command(1, fields={"n" * 32_768: "v"}, header_type=HeaderType.ROCKETMQ), "a field's name of 32768 bytes"),
+        (Command(1, fields={"n": "\ud800"}, header_type=HeaderType.ROCKETMQ), "surrogates not allowed"),
+        (Command(1, remark="\ud800"), "surrogates not allowed"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(command: Command, reason: str) -> None:
+    """Our own mistakes are told apart from the peer's."""
+    with pytest.raises(LocalProtocolError, match=reason):
+        encode_command(command)

@@ -1,0 +1,244 @@
+"""Tests of `wire.session`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.errors import (
+    FrameTooLarge,
+    LocalProtocolError,
+    MalformedFrame,
+    RemoteProtocolError,
+    UnexpectedReply,
+)
+from pyspark_rocketmq.wire.frame import join_frame
+from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, encode_command
+from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
+
+from .recorded import RecordedCommand, recorded_commands
+from .strategies import commands
+
+
+def reply_to(opaque: int, code: int = 0) -> bytes:
+    return encode_command(Command(code, opaque, flag=RESPONSE_FLAG))
+
+
+def directions() -> list[list[RecordedCommand]]:
+    """What one side of one recorded connection said, for each side and connection."""
+    found = defaultdict(list)
+    for recorded in recorded_commands():
+        found[recorded.file, recorded.connection, recorded.to_server].append(recorded)
+    return list(found.values())
+
+
+def listener(said: Iterable[RecordedCommand]) -> Session:
+    """A session that awaits all answers among what the other side will say."""
+    session = Session()
+    session.pending.update((recorded.facts["opaque"], 0) for recorded in said if recorded.facts["flag"] & RESPONSE_FLAG)
+    return session
+
+
+def hear_whole(session: Session, stream: list[bytes]) -> list[Event]:
+    return [event for frame in stream for event in session.receive(frame)]
+
+
+def hear_glued(session: Session, stream: list[bytes]) -> list[Event]:
+    return list(session.receive(b"".join(stream)))
+
+
+def hear_byte_by_byte(session: Session, stream: list[bytes]) -> list[Event]:
+    events: list[Event] = []
+    for byte in b"".join(stream):
+        session.space()[0] = byte
+        events += session.received(1)
+    return events
+
+
+@pytest.mark.parametrize("hear", [hear_whole, hear_glued, hear_byte_by_byte])
+def test_recorded_conversations_are_understood(hear: Callable[[Session, list[bytes]], list[Event]]) -> None:
+    """Both sides of every recorded connection, however their bytes arrive."""
+    for said in directions():
+        events = hear(session := listener(said), [recorded.frame for recorded in said])
+
+        assert [encode_command(event.command) for event in events] == [recorded.frame for recorded in said]
+        assert [isinstance(event, Reply) for event in events] == [bool(r.facts["flag"] & RESPONSE_FLAG) for r in said]
+        assert not session.pending
+        session.end()
+
+
+def test_answers_are_matched_by_opaque_in_any_order() -> None:
+    """Two requests are answered the other way round."""
+    client = Session()
+    first, second = client.request(11)[0], client.request(12)[0]
+
+    events = list(client.receive(reply_to(second, 5) + reply_to(first, 6)))
+
+    assert [(event.command.opaque, event.command.code) for event in events] == [(second, 5), (first, 6)]
+    assert client.pending == {}
+
+
+@given(st.lists(commands().filter(lambda command: not command.flag & (RESPONSE_FLAG | ONEWAY_FLAG)), max_size=4))
+def test_two_sessions_understand_each_other(asked: list[Command]) -> None:
+    """A client's requests reach the server, and each answer the request it belongs to."""
+    client, server = Session(), Session()
+    said = [client.request(wish.code, wish.fields, bytes(wish.body)) for wish in asked]
+
+    heard = list(server.receive(b"".join(data for _, data in said)))
+    answered = [server.reply(event.command, Command(0, body=event.command.body)) for event in heard]
+
+    assert all(isinstance(event, Request) for event in heard)
+    replies = list(client.receive(b"".join(reversed(answered))))
+    assert [reply.command.body for reply in reversed(replies)] == [wish.body for wish in asked]
+    assert [reply.command.opaque for reply in reversed(replies)] == [opaque for opaque, _ in said]
+
+
+def test_the_peers_own_request_may_carry_our_opaque() -> None:
+    """The response flag is read before the opaque, because each side counts for itself."""
+    client = Session()
+    opaque, _ = client.request(34)
+
+    events = list(client.receive(encode_command(Command(40, opaque, flag=ONEWAY_FLAG)) + reply_to(opaque)))
+
+    assert [type(event) for event in events] == [Request, Reply]
+    assert events[0].command.is_oneway
+
+
+def test_a_oneway_awaits_nothing() -> None:
+    """What wants no answer is marked so and not remembered."""
+    client, server = Session(), Session()
+
+    (event,) = server.receive(client.oneway(35, {"group": "g"}))
+
+    assert event.command.is_oneway
+    assert client.pending == {}
+
+
+def test_answers_to_given_up_requests_are_dropped_and_counted() -> None:
+    """A late answer, and one to a one-way request, harm nobody."""
+    client = Session()
+    opaque, _ = client.request(11)
+    client.oneway(35)
+    client.forget(opaque)
+
+    assert list(client.receive(reply_to(opaque) + reply_to(opaque + 1))) == []
+    assert client.dropped_replies == 2
+    assert "0 pending, 2 dropped, 0 buffered" in repr(client)
+
+
+@pytest.mark.parametrize("opaque", [2, 0, -1, 2**31 - 1])
+def test_an_answer_to_nothing_breaks_the_session(opaque: int) -> None:
+    """An opaque that was never given out means that the stream cannot be trusted."""
+    client = Session()
+    client.request(11)
+
+    with pytest.raises(UnexpectedReply, match=f"request {opaque}, which was never made"):
+        list(client.receive(reply_to(opaque)))
+    assert isinstance(client.broken, UnexpectedReply)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n", FrameTooLarge, id="another protocol"),
+        pytest.param(b"\xff" * 200_000, FrameTooLarge, id="more than one chunk"),
+        pytest.param(bytes(8), MalformedFrame, id="no header length"),
+        pytest.param(join_frame(0, b"{}", b""), MalformedFrame, id="header without code"),
+        pytest.param(join_frame(0, b"[]", b""), MalformedFrame, id="header that is no object"),
+        pytest.param(join_frame(7, b"{}", b""), MalformedFrame, id="unknown header type"),
+    ],
+)
+def test_a_broken_session_stays_broken(data: bytes, error: type[RemoteProtocolError]) -> None:
+    """After bytes that are no frame nothing is heard and nothing is said any more."""
+    client = Session()
+    opaque, _ = client.request(11)
+
+    with pytest.raises(error) as first:
+        list(client.receive(data))
+
+    with pytest.raises(error) as again:
+        list(client.receive(reply_to(opaque)))
+    assert again.value is first.value is client.broken
+    with pytest.raises(LocalProtocolError, match="the session is broken: .*; open a new connection"):
+        client.request(11)
+    with pytest.raises(LocalProtocolError, match="the session is broken"):
+        client.oneway(11)
+    assert f"broken: [{error.code}]" in repr(client)
+
+
+def test_what_arrived_before_the_damage_is_heard() -> None:
+    """Events come out in order, and the error where the damage is."""
+    client = Session()
+    opaque, _ = client.request(11)
+    events = client.receive(reply_to(opaque) + bytes(8))
+
+    assert next(events).command.opaque == opaque
+    with pytest.raises(MalformedFrame):
+        next(events)
+
+
+def test_an_end_inside_a_frame_is_malformed() -> None:
+    """A stream may end between frames only."""
+    whole, cut = Session(), Session()
+    data = whole.request(11)[1]
+    list(cut.receive(data[:-1]))
+
+    whole.end()
+    with pytest.raises(MalformedFrame, match=f"ended inside a frame, after {len(data) - 1} bytes"):
+        cut.end()
+    assert isinstance(cut.broken, MalformedFrame)
+
+
+def test_the_first_reason_is_kept() -> None:
+    """That a broken stream also ends is no news."""
+    client = Session()
+    with pytest.raises(FrameTooLarge):
+        list(client.receive(b"\xff" * 10))
+
+    with pytest.raises(FrameTooLarge):
+        client.end()
+
+
+def test_a_frame_too_large_to_receive_breaks_the_session() -> None:
+    """The limit holds for what comes in."""
+    client = Session(max_frame_bytes=100)
+
+    with pytest.raises(FrameTooLarge, match="the limit is 100; raise maxFrameSize"):
+        list(client.receive(encode_command(Command(1, body=bytes(100)))))
+    assert client.broken
+
+
+def test_a_frame_too_large_to_send_is_refused_and_harms_nothing() -> None:
+    """The limit holds for what goes out; the session goes on, and awaits no answer to what was not sent."""
+    client = Session(max_frame_bytes=200)
+
+    with pytest.raises(FrameTooLarge, match="bytes to send, the limit is 200; send less"):
+        client.request(1, body=bytes(200))
+    assert client.pending == {}
+    opaque, _ = client.request(1)
+    assert [event.command.opaque for event in client.receive(reply_to(opaque))] == [opaque]
+
+
+def test_requests_go_out_in_the_sessions_header_form() -> None:
+    """Requests take the form that was chosen; answers take the form they name."""
+    client, server = Session(header_type=HeaderType.ROCKETMQ), Session()
+
+    (asked,) = server.receive(client.request(105, {"topic": "t"})[1])
+    (told,) = client.receive(server.reply(asked.command, Command(0)))
+
+    assert (asked.command.header_type, told.command.header_type) == (HeaderType.ROCKETMQ, HeaderType.JSON)
+    assert asked.command.fields == {"topic": "t"}
+
+
+def test_opaques_start_again_after_the_last() -> None:
+    """The counter is a positive 32-bit number; once around, any opaque may be an old request's."""
+    client = Session()
+    client._last_opaque = 2**31 - 2
+
+    assert [client.request(11)[0] for _ in range(3)] == [2**31 - 1, 1, 2]
+    assert list(client.receive(reply_to(12345))) == []
+    assert client.dropped_replies == 1
