@@ -21,7 +21,8 @@ __all__ = ["ConsistentHash", "queue_key", "ring_position", "virtual_nodes"]
 
 def ring_position(key: str) -> int:
     """First four bytes of the key's MD5, as RocketMQ's own router takes them."""
-    return int.from_bytes(md5(key.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()[:4], "big")
+    # Java, too, writes "?" for half of a surrogate pair.
+    return int.from_bytes(md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4], "big")
 
 
 def queue_key(queue: MessageQueue) -> str:

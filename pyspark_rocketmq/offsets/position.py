@@ -1,0 +1,148 @@
+"""Where does a query stand, and how is that written down?
+
+Spark keeps an offset per batch in its log and compares offsets as text, so the written form is canonical: keys sorted
+by code point at every level. Version 1, an object of
+
+    next     topic → broker → queue id → the next offset to read
+    begin    the same, for queues whose range does not start at the previous offset's `next`: queues that are new,
+             moved by a loss, or gained from another group member; left out when empty
+    group    where positions are published, if they are
+    version  1
+
+The object that holds a version alone is the sentinel: nothing is resolved yet. In Python it is `None`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import OptionError
+from ..model import MessageQueue, QueueRange
+from .strict_json import is_integer, is_queue_id, parse_json, shorten
+from .times import LAST_OFFSET
+
+__all__ = ["SENTINEL", "Position", "Positions", "advance", "batch_ranges", "parse_position", "position_json"]
+
+Positions = Mapping[MessageQueue, int]
+"""The next offset of each queue."""
+
+VERSION = 1
+SENTINEL: Mapping[str, Any] = {"version": VERSION}
+_KEYS = {"begin", "group", "next", "version"}
+_OPTION = "checkpointLocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One offset of a query."""
+
+    next: Positions
+    begin: Positions = field(default_factory=dict)
+    group: str | None = None
+
+    def __str__(self) -> str:
+        return json.dumps(position_json(self))
+
+
+def advance(previous: Position | None, starts: Positions, ends: Positions, group: str | None = None) -> Position:
+    """The offset that ends a batch over these ranges; with nothing new it is the previous one, whose text stays."""
+    begin = {queue: start for queue, start in starts.items() if previous is None or previous.next.get(queue) != start}
+    if previous is not None and not begin and ends == previous.next:
+        return previous
+    return Position(ends, begin, group)
+
+
+def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
+    """What the batch between two offsets reads, in the order of `end`; queues without new offsets are left out."""
+    known = {**(start.next if start else {}), **end.begin}
+    ranges = [QueueRange(queue, _start_of(queue, known), stop) for queue, stop in end.next.items()]
+    for queue, first, stop in ranges:
+        if stop < first:
+            raise _refuse(str(end), f"the end {stop} of {queue} lies below its start {first}")
+    return [each for each in ranges if each.offset_count]
+
+
+def _start_of(queue: MessageQueue, known: Positions) -> int:
+    if queue not in known:
+        raise _refuse(str(queue), "an end without a start")
+    return known[queue]
+
+
+# --- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def position_json(position: Position | None) -> dict[str, Any]:
+    """The canonical object; Spark writes it with `json.dumps`, which keeps the order of keys."""
+    if position is None:
+        return dict(SENTINEL)
+    value: dict[str, Any] = {}
+    if position.begin:
+        value["begin"] = _nest(position.begin)
+    if position.group is not None:
+        value["group"] = position.group
+    return {**value, "next": _nest(position.next), "version": VERSION}
+
+
+def parse_position(stored: str | Mapping[str, Any]) -> Position | None:
+    """Read an offset from Spark's log, given as text or as the object Spark has read from it."""
+    value = parse_json(stored, _OPTION) if isinstance(stored, str) else stored
+    text = stored if isinstance(stored, str) else json.dumps(stored)
+    try:
+        return _read_position(value)
+    except ValueError as error:
+        raise _refuse(text, str(error)) from error
+
+
+def _nest(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
+    tree: dict[str, dict[str, dict[str, int]]] = {}
+    rows = [(queue.topic, queue.broker_name, str(queue.queue_id), offset) for queue, offset in positions.items()]
+    for topic, broker_name, queue_id, offset in sorted(rows):
+        tree.setdefault(topic, {}).setdefault(broker_name, {})[queue_id] = offset
+    return tree
+
+
+def _read_position(value: Any) -> Position | None:
+    """Wrong shapes end in ValueError."""
+    value = _require_object(value, "the offset")
+    _require_version(value.get("version"))
+    if unknown := sorted(value.keys() - _KEYS):
+        raise ValueError(f"unknown key {unknown[0]!r}")
+    if value.keys() == {"version"}:
+        return None
+    if "next" not in value:
+        raise ValueError("'next' is missing")
+    if not isinstance(value.get("group", ""), str):
+        raise ValueError("'group' is no text")
+    return Position(_flatten(value["next"]), _flatten(value.get("begin", {})), value.get("group"))
+
+
+def _require_version(version: Any) -> None:
+    if not is_integer(version, 1, LAST_OFFSET):
+        raise ValueError("no version")
+    if version > VERSION:
+        raise ValueError(f"written by a newer release (version {version}, this release reads {VERSION})")
+
+
+def _flatten(tree: Any) -> dict[MessageQueue, int]:
+    positions = {}
+    for topic, brokers in _require_object(tree, "positions").items():
+        for broker_name, ids in _require_object(brokers, topic).items():
+            for key, offset in _require_object(ids, f"{topic}/{broker_name}").items():
+                if not is_queue_id(key) or not is_integer(offset, 0, LAST_OFFSET):
+                    raise ValueError(f"{topic}/{broker_name}/{key} is {json.dumps(offset)}, no position")
+                positions[MessageQueue(topic, broker_name, int(key))] = offset
+    return positions
+
+
+def _require_object(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{what} is no object")
+    return value
+
+
+def _refuse(text: str, what: str) -> OptionError:
+    advice = "use the release that wrote this checkpoint, or a new checkpoint with startingOffsets"
+    return OptionError(_OPTION, shorten(text), what, advice=advice)

@@ -1,0 +1,52 @@
+"""How do we read JSON that somebody typed or stored?
+
+Standard JSON only: no duplicate keys, no NaN. What is wrong is an `OptionError` that names the option.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from ..errors import OptionError
+
+__all__ = ["is_integer", "is_queue_id", "parse_json", "shorten"]
+
+_SHOWN_LENGTH = 200
+_LAST_QUEUE_ID = 2**31 - 1
+
+
+def parse_json(text: str, option: str) -> Any:
+    """Read one JSON value."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else f"not standard JSON ({error})"
+        raise OptionError(option, shorten(text), what, advice="give one JSON object") from error
+
+
+def shorten(text: str) -> str:
+    """Text for an error message; a topic of ten thousand queues must not fill the driver's log."""
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}… ({len(text)} characters)"
+
+
+def is_integer(value: Any, first: int, last: int) -> bool:
+    """Whether a JSON value is a whole number in a range; Python takes true and false for numbers, we do not."""
+    return isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
+
+
+def is_queue_id(key: str) -> bool:
+    """Whether a JSON key is a queue id as we write it: decimal, no sign, no leading zero."""
+    return key.isascii() and key.isdigit() and len(key) <= 10 and key == str(int(key)) and int(key) <= _LAST_QUEUE_ID
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")

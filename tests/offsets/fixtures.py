@@ -1,0 +1,44 @@
+"""A cluster of known offsets, times and committed positions, which counts what it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.loss import Bounds
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "offsets"
+
+A0, A1, B0 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0)
+U0 = MessageQueue("U", "a", 0)
+QUEUES = [A0, A1, B0, U0]
+
+
+@dataclass
+class KnownCluster:
+    """Message `o` of every queue is stored at `o * 10` ms; by default each queue holds offsets 10 to 99."""
+
+    bounds: Mapping[MessageQueue, Bounds] = field(default_factory=lambda: dict.fromkeys(QUEUES, Bounds(10, 100)))
+    committed: Mapping[MessageQueue, int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+        """Bounds as given."""
+        self.asked.append("bounds")
+        return {queue: self.bounds[queue] for queue in queues}
+
+    def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
+        """The rule of the class, clamped as brokers clamp it."""
+        self.asked.append("times")
+        limits = {queue: self.bounds[queue] for queue in times_ms}
+        return {
+            queue: max(limits[queue].min_offset, min(-(-time // 10), limits[queue].max_offset))
+            for queue, time in times_ms.items()
+        }
+
+    def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """Committed positions as given."""
+        self.asked.append("committed")
+        return {queue: self.committed[queue] for queue in queues if queue in self.committed}

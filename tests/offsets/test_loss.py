@@ -1,0 +1,105 @@
+"""Fail or warn."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import DataLossError, OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
+from pyspark_rocketmq.model import QueueRange
+from pyspark_rocketmq.offsets.loss import RULES, Bounds, Finding, LossWarning, judge, settle_ranges, settle_starts
+from tests.offsets.fixtures import A0, A1, B0, U0
+
+FATAL = {
+    Finding.BELOW_MIN: OffsetBeforeEarliest,
+    Finding.ABOVE_MAX: OffsetBeyondEnd,
+    Finding.WENT_BACK: OffsetWentBack,
+    Finding.VANISHED: QueueVanished,
+}
+HARMLESS = [Finding.NOT_IN_ROUTE, Finding.RESET_BY_ADMIN]
+
+
+@pytest.mark.parametrize(("finding", "error"), FATAL.items(), ids=lambda value: getattr(value, "name", ""))
+def test_losses_fail_with_everything_one_needs(finding: Finding, error: type[DataLossError]) -> None:
+    """A loss names topic, broker, queue, both offsets, and the option that relaxes it."""
+    with pytest.raises(error) as raised:
+        judge(finding, A1, 7, 31, fail_on_data_loss=True)
+
+    text = str(raised.value)
+    assert "topic T, broker a, queue 1, offset 7" in text and "31" in text and "failOnDataLoss=false" in text
+
+
+@pytest.mark.parametrize("finding", Finding, ids=lambda finding: finding.name)
+def test_findings_that_are_allowed_warn(finding: Finding) -> None:
+    """With failOnDataLoss=false every finding is a warning that names the queue and counts the offsets."""
+    warning = judge(finding, A1, 7, 31, fail_on_data_loss=False)
+
+    assert warning == LossWarning(finding, A1, 7, 31)
+    assert str(warning).startswith("T/a/1: ") and str(warning).endswith("(24 offsets)")
+
+
+@pytest.mark.parametrize("finding", HARMLESS, ids=lambda finding: finding.name)
+def test_what_is_no_loss_never_fails(finding: Finding) -> None:
+    """A queue that is out of the route for a while, and an admin's reset, only warn."""
+    assert judge(finding, A1, 7, 7, fail_on_data_loss=True).offset_count == 0
+
+
+def test_every_finding_has_its_rule() -> None:
+    """The table is complete, and four of its rules are fatal."""
+    assert RULES.keys() == set(Finding)
+    assert {finding: rule.error for finding, rule in RULES.items() if rule.error} == FATAL
+
+
+def test_starts_move_into_what_is_there() -> None:
+    """Positions below the smallest offset go up to it, positions above the end come down to it, others stay."""
+    bounds = {A0: Bounds(10, 20), A1: Bounds(10, 20), B0: Bounds(10, 20), U0: Bounds(10, 20)}
+
+    settled = settle_starts({A0: 9, A1: 21, B0: 10, U0: 20}, bounds, fail_on_data_loss=False)
+
+    assert settled.positions == {A0: 10, A1: 20, B0: 10, U0: 20}
+    assert [str(warning) for warning in settled.warnings] == [
+        "T/a/0: offset 9 is gone, the queue starts at 10 now (retention); continue at 10 (1 offsets)",
+        "T/a/1: offset 21 lies beyond the queue's end 20 (topic made anew, or broker restored); "
+        "continue at 20 (1 offsets)",
+    ]
+
+
+def test_a_queue_out_of_the_route_keeps_its_position() -> None:
+    """A missing queue is no loss, whatever the user wants of losses."""
+    settled = settle_starts({A0: 9}, {}, fail_on_data_loss=True)
+
+    assert settled.positions == {A0: 9}
+    assert [warning.finding for warning in settled.warnings] == [Finding.NOT_IN_ROUTE]
+
+
+def test_a_replica_is_never_believed() -> None:
+    """A replica may be behind its master, so its bounds move nothing."""
+    bounds = {A0: Bounds(10, 20, from_replica=True)}
+
+    assert settle_starts({A0: 21}, bounds, fail_on_data_loss=True) == ({A0: 21}, [])
+    assert settle_ranges([QueueRange(A0, 5, 25)], bounds, fail_on_data_loss=True) == ([QueueRange(A0, 5, 25)], [])
+
+
+def test_ranges_are_cut_to_what_is_there() -> None:
+    """A range ends where its queue ends now, and begins where it begins; one that lies outside is dropped."""
+    bounds = {A0: Bounds(10, 20), A1: Bounds(10, 20), B0: Bounds(10, 20)}
+    planned = [QueueRange(A0, 5, 25), QueueRange(A1, 20, 30), QueueRange(B0, 10, 20)]
+
+    kept, warnings = settle_ranges(planned, bounds, fail_on_data_loss=False)
+
+    assert kept == [QueueRange(A0, 10, 20), QueueRange(B0, 10, 20)]
+    assert [(each.queue, each.finding, each.offset_count) for each in warnings] == [
+        (A0, Finding.WENT_BACK, 5),
+        (A0, Finding.BELOW_MIN, 5),
+        (A1, Finding.WENT_BACK, 10),
+    ]
+
+
+def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
+    """A planned range without a queue is the one loss that a missing queue can be."""
+    planned = [QueueRange(A0, 5, 25)]
+
+    kept, warnings = settle_ranges(planned, {}, fail_on_data_loss=False)
+
+    assert (kept, [each.offset_count for each in warnings]) == ([], [20])
+    with pytest.raises(QueueVanished, match="offsets 5 to 25 unread"):
+        settle_ranges(planned, {}, fail_on_data_loss=True)

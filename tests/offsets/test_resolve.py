@@ -1,0 +1,173 @@
+"""From wishes to offsets on a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, OptionError
+from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.offsets.loss import Bounds, Finding
+from pyspark_rocketmq.offsets.resolve import resolve_batch, resolve_start
+from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, QueueTree, StartSettings, parse_offsets, parse_times
+from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownCluster
+
+EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
+
+
+def offsets(text: str, option: str = "startingOffsets") -> QueueTree:
+    """Offsets JSON that is known to be right."""
+    parsed = parse_offsets(text, option)
+    assert isinstance(parsed, QueueTree)
+    return parsed
+
+
+def start(settings: StartSettings, cluster: KnownCluster) -> dict[MessageQueue, int]:
+    """Positions of a new query, without loss."""
+    settled, _ = resolve_start(settings.wish, QUEUES, cluster, fail_on_data_loss=True)
+    return settled.positions
+
+
+@pytest.mark.parametrize(("keyword", "offset"), [(EARLIEST, 10), (LATEST, 100)])
+def test_keywords(keyword: Keyword, offset: int) -> None:
+    """Every queue starts at its bound; one question is enough."""
+    cluster = KnownCluster()
+
+    assert start(StartSettings(keyword), cluster) == dict.fromkeys(QUEUES, offset)
+    assert cluster.asked == ["bounds"]
+
+
+def test_json_then_default() -> None:
+    """Queues that the JSON leaves out take the default."""
+    tree = offsets('{"T":{"a":{"0":50,"1":-1}}}')
+
+    assert start(StartSettings(tree, EARLIEST), KnownCluster()) == {A0: 50, A1: 100, B0: 10, U0: 10}
+
+
+def test_left_out_without_default() -> None:
+    """Without a default the first queue left out is named."""
+    with pytest.raises(OptionError, match=r"T/b/0 \(2 such queues\); .*set startingOffsetsDefault"):
+        start(StartSettings(offsets('{"T":{"a":{"*":50}}}')), KnownCluster())
+
+
+def test_group_then_time_then_default() -> None:
+    """A committed position wins, 0 included; other queues go by time, as CONSUME_FROM_TIMESTAMP does."""
+    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, Bounds(0, 100)), committed={A0: 0, A1: 77})
+
+    assert start(StartSettings(GROUP, time_ms=205), cluster) == {A0: 0, A1: 77, B0: 21, U0: 21}
+    assert cluster.asked == ["bounds", "committed", "times"]
+
+
+def test_group_sentinel_falls_through_to_the_default() -> None:
+    """A queue that asks for the group's position by JSON takes the default if there is none."""
+    tree = offsets('{"T":{"*":{"*":-3}},"U":{"a":{"0":12}}}')
+    cluster = KnownCluster(committed={B0: 30})
+
+    assert start(StartSettings(tree, LATEST), cluster) == {A0: 100, A1: 100, B0: 30, U0: 12}
+
+
+def test_time_by_queue_outranks_offsets() -> None:
+    """A queue with a time ignores its offset; one without keeps it."""
+    times = parse_times('{"T":{"a":{"0":300}}}', "startingOffsetsByTimestamp", now_ms=0)
+    tree = offsets('{"T":{"*":{"*":50}},"U":{"*":{"*":51}}}')
+
+    assert start(StartSettings(tree, times=times), KnownCluster()) == {A0: 30, A1: 50, B0: 50, U0: 51}
+
+
+def test_time_before_the_first_message_means_the_first() -> None:
+    """A search is clamped to what the queue holds."""
+    assert start(StartSettings(time_ms=0), KnownCluster()) == dict.fromkeys(QUEUES, 10)
+
+
+@pytest.mark.parametrize("bounds", [Bounds(10, 100), Bounds(100, 100), Bounds(0, 0)])
+def test_no_message_that_young(bounds: Bounds) -> None:
+    """Past the last message, and in an empty queue, the strategy says latest or fails."""
+    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, bounds))
+
+    assert start(StartSettings(time_ms=5000, if_too_young=LATEST), cluster) == dict.fromkeys(QUEUES, bounds.max_offset)
+    with pytest.raises(
+        OptionError, match=r"startingTimestamp: no message of T/a/0 .* 5000 .*ByTimestampStrategy=latest"
+    ):
+        start(StartSettings(time_ms=5000), cluster)
+
+
+def test_options_that_have_no_say_are_told() -> None:
+    """An option whose every queue is decided above it is reported; a default that waits is not."""
+    settings = StartSettings(offsets('{"T":{"a":{"0":50}}}'), time_ms=300)
+    by_group = StartSettings(GROUP, EARLIEST)
+    cluster = KnownCluster(committed=dict.fromkeys(QUEUES, 20))
+
+    assert resolve_start(settings.wish, QUEUES, cluster, fail_on_data_loss=True)[1] == ("startingOffsets",)
+    assert resolve_start(by_group.wish, QUEUES, cluster, fail_on_data_loss=True)[1] == ()
+
+
+def test_unknown_queue() -> None:
+    """JSON that names a queue nobody has is refused before anything is asked of it."""
+    with pytest.raises(OptionError, match="there is no queue 9"):
+        start(StartSettings(offsets('{"T":{"a":{"9":1}}}'), EARLIEST), KnownCluster())
+
+
+def test_explicit_start_outside_what_is_there() -> None:
+    """Offsets outside the bounds are loss: fatal, or moved to the nearer bound with a warning."""
+    wish = StartSettings(offsets('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}')).wish
+
+    settled, _ = resolve_start(wish, QUEUES, KnownCluster(), fail_on_data_loss=False)
+
+    assert settled.positions == {A0: 10, A1: 100, B0: 10, U0: 100}
+    assert [warning.finding for warning in settled.warnings] == [Finding.BELOW_MIN, Finding.ABOVE_MAX]
+    with pytest.raises(OffsetBeforeEarliest):
+        resolve_start(wish, QUEUES, KnownCluster(), fail_on_data_loss=True)
+
+
+def test_batch_between_times() -> None:
+    """A batch reads from the first message at or after the start to the first at or after the end."""
+    plan = resolve_batch(
+        StartSettings(time_ms=200).wish, EndSettings(time_ms=299).wish, QUEUES, KnownCluster(), fail_on_data_loss=True
+    )
+
+    assert plan.ranges == [QueueRange(queue, 20, 30) for queue in QUEUES]
+
+
+def test_batch_end_by_queue() -> None:
+    """The end may be given per queue; the others, and times past the last message, mean latest."""
+    ends = EndSettings(offsets('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
+
+    plan = resolve_batch(StartSettings(EARLIEST).wish, ends.wish, QUEUES, KnownCluster(), fail_on_data_loss=True)
+    late = resolve_batch(
+        StartSettings(EARLIEST).wish, EndSettings(time_ms=9999).wish, [U0], KnownCluster(), fail_on_data_loss=True
+    )
+
+    assert plan.ranges == [QueueRange(A0, 10, 40), QueueRange(A1, 10, 100), QueueRange(U0, 10, 100)]
+    assert late.ranges == [QueueRange(U0, 10, 100)]
+
+
+def test_end_below_start() -> None:
+    """An end below the start is the user's mistake."""
+    ends = EndSettings(offsets('{"T":{"a":{"0":9}}}', "endingOffsets"))
+
+    with pytest.raises(OptionError, match="endingOffsets: the end 9 of T/a/0 lies below its start 10"):
+        resolve_batch(StartSettings(EARLIEST).wish, ends.wish, QUEUES, KnownCluster(), fail_on_data_loss=True)
+
+
+def test_end_below_a_start_that_retention_moved() -> None:
+    """If retention took the whole range there is nothing to read, and a warning instead of a mistake."""
+    starts, ends = offsets('{"T":{"a":{"0":0}}}'), offsets('{"T":{"a":{"0":5}}}', "endingOffsets")
+
+    plan = resolve_batch(
+        StartSettings(starts).wish, EndSettings(ends).wish, [A0], KnownCluster(), fail_on_data_loss=False
+    )
+
+    assert plan.ranges == []
+    assert [(each.finding, each.planned, each.found) for each in plan.warnings] == [(Finding.BELOW_MIN, 0, 10)]
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "end_offset", "error"),
+    [(500, -1, OffsetBeyondEnd), (50, 600, OffsetWentBack), (5, 50, OffsetBeforeEarliest)],
+)
+def test_batch_outside_what_is_there(start_offset: int, end_offset: int, error: type[Exception]) -> None:
+    """Each way to point outside a queue is its own error."""
+    starts = StartSettings(offsets(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).wish
+    ends = EndSettings(offsets(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).wish
+
+    with pytest.raises(error, match=f"{start_offset if error is not OffsetWentBack else end_offset}.*failOnDataLoss"):
+        resolve_batch(starts, ends, [A0], KnownCluster(), fail_on_data_loss=True)
