@@ -42,6 +42,10 @@ class LockTable:
             if queue in locks and locks[queue].client_id == client_id:
                 del locks[queue]
 
+    def clear(self) -> None:
+        """Free every queue, as a restart does."""
+        self._groups.clear()
+
     def owners(self, group: str) -> dict[MessageQueue, str]:
         """Who holds which queue of a group now."""
         return {queue: lock.client_id for queue, lock in self._groups[group].items() if not self._is_expired(lock)}

@@ -77,3 +77,10 @@ def test_the_lease_can_be_set(clock: Clock) -> None:
     locks.lock("g", [Q0], "c1")
     clock.advance(101)
     assert locks.lock("g", [Q0], "c2") == [Q0]
+
+
+def test_a_restart_frees_every_queue(locks: LockTable) -> None:
+    """Locks live in memory only."""
+    locks.lock("g", [Q0, Q1], "c1")
+    locks.clear()
+    assert locks.lock("g", [Q0, Q1], "c2") == [Q0, Q1]
