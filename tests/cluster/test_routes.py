@@ -1,0 +1,154 @@
+"""A route says which queues may be read and written and where their brokers listen."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from pyspark_rocketmq.cluster.routes import AddressMap, BrokerPlaces, Place, Route, make_route
+from pyspark_rocketmq.errors import MalformedFrame, NoBrokerAvailable, OptionError, QueueMoved, StaticTopicUnsupported
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.wire.bodies import TopicRouteData, decode_body
+from tests.wire.exchanges import exchanges
+
+RW, READ, WRITE = 6, 4, 2
+EMPTY_MAP = AddressMap()
+
+
+def route(
+    perms: dict[str, int],
+    addresses: dict[str, dict[str, str]],
+    counts: tuple[int, int] = (2, 2),
+    address_map: AddressMap = EMPTY_MAP,
+    **more: object,
+) -> Route:
+    """The route of topic T over these brokers, each with the same numbers of queues."""
+    read, write = counts
+    data = {
+        "queueDatas": [
+            {"brokerName": name, "perm": perm, "readQueueNums": read, "writeQueueNums": write}
+            for name, perm in perms.items()
+        ],
+        "brokerDatas": [{"brokerName": name, "cluster": "C", "brokerAddrs": at} for name, at in addresses.items()],
+        **more,
+    }
+    return make_route("T", decode_body(TopicRouteData, json.dumps(data)), address_map)
+
+
+def names(queues: tuple[MessageQueue, ...]) -> list[str]:
+    """Queues as `broker/number`."""
+    return [f"{queue.broker_name}/{queue.queue_id}" for queue in queues]
+
+
+A, B = {"0": "a:1", "1": "a:2"}, {"1": "b:2"}
+
+
+def test_a_recorded_route() -> None:
+    """A real name server's answer gives its two queues and its master."""
+    [answer] = {e.answer.body for e in exchanges() if e.file == "route_found.jsonl" and e.answer}
+    found = make_route("GoldPull", decode_body(TopicRouteData, answer), AddressMap())
+    assert names(found.readable) == names(found.writable) == ["broker-a/0", "broker-a/1"]
+    assert found.broker("broker-a").master() == Address("127.0.0.2", 20911)
+
+
+def test_queues_sort_as_in_java_whatever_the_order_of_the_answer() -> None:
+    """Broker names sort by code units, numbers as numbers."""
+    found = route(perms={"b-2": RW, "b-10": RW}, addresses={}, counts=(11, 1))
+    assert names(found.readable) == [f"{name}/{number}" for name in ("b-10", "b-2") for number in range(11)]
+
+
+def test_reading_counts_read_queues_and_asks_for_no_master() -> None:
+    """A shrunk topic is read to its end; a broker without master, or not there at all, is still read."""
+    found = route(perms={"a": READ, "b": RW, "gone": READ}, addresses={"a": A, "b": B}, counts=(3, 1))
+    assert names(found.readable) == [f"{name}/{number}" for name in ("a", "b", "gone") for number in range(3)]
+
+
+def test_writing_counts_write_queues_of_brokers_with_a_master() -> None:
+    """Without permission or without master nothing is written."""
+    perms = {"a": RW, "b": RW, "gone": RW, "ro": READ}
+    assert names(route(perms=perms, addresses={"a": A, "b": B, "ro": A}, counts=(3, 1)).writable) == ["a/0"]
+
+
+def test_a_write_only_broker_is_not_read() -> None:
+    """Queues without read permission are none of the reader's."""
+    found = route(perms={"a": WRITE, "none": 0}, addresses={"a": A, "none": A})
+    assert found.readable == () and names(found.writable) == ["a/0", "a/1"]
+
+
+def test_an_order_configuration_alone_says_what_is_written() -> None:
+    """Its queues are taken as they are, read queues do not change."""
+    found = route(perms={"a": RW}, addresses={"a": A}, orderTopicConf="b:1;a:3;")
+    assert names(found.writable) == ["a/0", "a/1", "a/2", "b/0"] and names(found.readable) == ["a/0", "a/1"]
+
+
+@pytest.mark.parametrize("text", ["a", "a:", "a:x", "a:-1", "a:1;b"])
+def test_a_broken_order_configuration_is_named(text: str) -> None:
+    """It is not guessed at."""
+    with pytest.raises(MalformedFrame, match=r"order configuration '.*topic T"):
+        route(perms={"a": RW}, addresses={"a": A}, orderTopicConf=text)
+
+
+def test_static_topics_are_refused_by_name() -> None:
+    """Their logical queues would be misread."""
+    with pytest.raises(StaticTopicUnsupported, match="topic T"):
+        route(perms={"a": RW}, addresses={"a": A}, topicQueueMappingByBroker={"a": {"bname": "a", "totalQueues": 8}})
+    assert route(perms={"a": RW}, addresses={"a": A}, topicQueueMappingByBroker={}).readable
+
+
+@pytest.mark.parametrize(
+    ("ids", "suggested", "chosen"),
+    [((0, 1), 0, 0), ((0, 1), 1, 1), ((0, 2), 1, 2), ((0, 3), 1, 0), ((1, 2), 0, 1), ((0,), 1, 0), ((2, 1), 0, 1)],
+)
+def test_reads_follow_the_suggestion_as_far_as_they_can(ids: tuple[int, ...], suggested: int, chosen: int) -> None:
+    """A missing replica gives way to the next number, a missing process to any other."""
+    places = tuple(sorted(Place(number, Address("h", 10 + number)) for number in ids))
+    place = BrokerPlaces("b", "C", places).to_read(suggested)
+    assert place == Place(chosen, Address("h", 10 + chosen)) and place.is_master == (chosen == 0)
+
+
+def test_a_broker_without_processes_is_not_available() -> None:
+    """Nothing to read from, nothing to write to."""
+    nobody = BrokerPlaces("b", "C", ())
+    for ask in (nobody.master, nobody.to_read):
+        with pytest.raises(NoBrokerAvailable, match="broker b"):
+            ask()
+
+
+def test_a_broker_that_left_the_route_has_moved() -> None:
+    """The error tells retry loops to fetch the route again."""
+    with pytest.raises(QueueMoved, match="broker x") as caught:
+        route(perms={"a": RW}, addresses={"a": A}).broker("x")
+    assert caught.value.retriable and caught.value.refresh_routes
+
+
+def test_advertised_addresses_are_mapped() -> None:
+    """Entries win over the star, which stands for all others."""
+    address_map = AddressMap.parse('{"a:1": "near:7", "*": "[::1]:9"}')
+    places = route(perms={"a": RW}, addresses={"a": A}, address_map=address_map).broker("a")
+    assert [place.address for place in places.places] == [Address("near", 7), Address("::1", 9)]
+    assert AddressMap.parse('{"a:1": "b:2"}').reach(Address("c", 3)) == Address("c", 3)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a:1": 7}', '{"a:1": "b"}', '{"a": "b:1"}', '{"a:1": "http://b:1"}'])
+def test_a_map_of_anything_else_is_an_option_error(text: str) -> None:
+    """The error names the option."""
+    with pytest.raises(OptionError, match="brokerAddressMap"):
+        AddressMap.parse(text)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "h:0", "h:x", ""])
+def test_a_broker_registered_without_a_real_address_is_named(address: str) -> None:
+    """What cannot be connected to is refused where it shows."""
+    with pytest.raises(MalformedFrame, match="broker a"):
+        route(perms={"a": RW}, addresses={"a": {"0": address}})
+
+
+def test_a_snapshot_cannot_be_changed() -> None:
+    """Neither its members nor the table of brokers."""
+    found = route(perms={"a": RW}, addresses={"a": A})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.topic = "U"  # type: ignore[misc]  # the point of the test
+    with pytest.raises(TypeError):
+        found.brokers["b"] = found.broker("a")  # type: ignore[index]  # the point of the test
