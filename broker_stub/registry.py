@@ -42,6 +42,20 @@ OnReply = Callable[[Command | None], None]
 """Takes a client's answer to the broker's own request; None if the client left or kept silent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an answer goes wrong on its way; the first that is set counts."""
+
+    drop: bool = False
+    delay_ms: int = 0
+    cut: bool = False
+    """Send only half of the answer and close the connection."""
+    half_close: bool = False
+    """Say nothing more on this connection, but go on listening."""
+    trickle: bool = False
+    """Send one byte at a time."""
+
+
 class Channel(Protocol):
     """One client's connection, as far as the state needs it."""
 
@@ -49,7 +63,7 @@ class Channel(Protocol):
     def remote(self) -> Address:
         """Where the client speaks from."""
 
-    def reply(self, request: Command, answer: Command) -> None:
+    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
         """Answer a request of the client, now or later."""
 
     def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
@@ -68,6 +82,7 @@ class Call:
 
     command: Command
     channel: Channel
+    manner: Manner | None = None
 
     def header(self, cls: type[H]) -> H:
         """The request's fields as a typed header."""
@@ -81,19 +96,19 @@ class Call:
     def reply(self, answer: Command) -> None:
         """Give the answer of a held request; one that wants none gets none."""
         if not self.command.is_oneway:
-            self.channel.reply(self.command, answer)
+            self.channel.reply(self.command, answer, self.manner)
 
 
 class Refusal(Exception):
     """An answer other than success, on its way to the caller."""
 
-    def __init__(self, code: ResponseCode, remark: str, fields: dict[str, str] | Header | None = None) -> None:
+    def __init__(self, code: int, remark: str, fields: dict[str, str] | Header | None = None) -> None:
         super().__init__(remark)
         self.answer = answer(code, fields, remark=remark)
 
 
 def answer(
-    code: ResponseCode = ResponseCode.SUCCESS,
+    code: int = ResponseCode.SUCCESS,
     fields: dict[str, str] | Header | None = None,
     body: bytes | memoryview = b"",
     *,

@@ -18,12 +18,16 @@ A broker is handed to every handler. Its parts:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.message_id import UniqueIdMaker
 
 from .clock import Clock
+from .delays import Delays
 from .filters import FilterTable
 from .groups import ConsumerGroups, GroupConfigs, ProducerGroups
 from .holding import HeldPulls
@@ -32,10 +36,13 @@ from .locks import LockTable
 from .offsets import ConsumerOffsets
 from .registry import Channel
 from .releases import Release, find_release
-from .store import InnerMessage, PullLimits, Replica, Store, Stored, tag_code_of
+from .store import DEFAULT_LIMITS, InnerMessage, PullLimits, Replica, Store, Stored, tag_code_of
 from .topics import READ_WRITE, Topics
 
 MASTER_ID = 0
+REGION = "DefaultRegion"
+MARKS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+"""Properties that a broker of 5.x gives every message, and header fields of every answer to a send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +69,14 @@ class Settings:
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     transaction_check_max: int = 15
+    order_topics: bool = False
+    """Whether routes carry the order configuration of topics."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     timer_max_delay_ms: int = 3 * 24 * 3600 * 1000
-    limits: PullLimits = PullLimits()
+    limits: PullLimits = DEFAULT_LIMITS
+
+
+DEFAULT_SETTINGS = Settings()
 
 
 class Cluster:
@@ -97,6 +109,14 @@ class Cluster:
         known = ", ".join(sorted({broker.name for broker in self.brokers}))
         raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
 
+    def named(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
+        """The brokers of a name, master and slaves; None stands for any name or number."""
+        if name is not None:
+            self.broker(name)
+        return [
+            broker for broker in self.brokers if name in (None, broker.name) and broker_id in (None, broker.broker_id)
+        ]
+
     def master_of(self, name: str) -> Broker | None:
         """The master of this name, if it can be reached."""
         return next((broker for broker in self.up() if broker.name == name and broker.is_master), None)
@@ -128,6 +148,14 @@ class Broker:
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
         self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
         self.locks = LockTable(self.clock, settings.lock_lease_ms)
+        self.delays = Delays(
+            self.clock,
+            self.store,
+            self.put,
+            settings.delay_levels,
+            settings.timer_max_delay_ms if self.release.is_5x else None,
+        )
+        self.unique_ids = UniqueIdMaker(address.host, os.getpid(), address.port, self.clock.now_ms)
 
     def __repr__(self) -> str:
         state = "up" if self.is_up else "down"
@@ -140,13 +168,52 @@ class Broker:
 
     def accept(self, message: InnerMessage) -> Stored:
         """Store a message where it belongs: one to be delivered later is put aside till then."""
-        return self.put(message)
+        return self.delays.accept(message)
 
     def put(self, message: InnerMessage) -> Stored:
         """Store a message as it is, and wake the pulls that wait for it."""
         stored = self.store.put(message)
         self.held.arrived((message.topic, message.queue_id), tag_code_of(message), message.properties)
         return stored
+
+    def complete(self, properties: dict[str, str]) -> dict[str, str]:
+        """The properties of a message with what the broker adds to them."""
+        if self.release.is_5x:
+            properties.update(MARKS)
+            properties.setdefault("UNIQ_KEY", self.unique_ids.make())
+            properties.pop("POP_CK", None)
+        properties["CLUSTER"] = self.settings.cluster_name
+        return properties
+
+    def woken_by_fill(self, topic: str, queue_ids: Iterable[int]) -> None:
+        """Wake the pulls that wait at queues which were filled."""
+        for queue_id in queue_ids:
+            self.held.arrived((topic, queue_id), None, None)
+
+    def remove_queue(self, topic: str) -> None:
+        """Take the last queue of a topic away, with its messages."""
+        if not self.is_master or (config := self.topics.find(topic)) is None:
+            return
+        queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
+        self.store.queues.pop((topic, queue_id), None)
+        self.topics.create(
+            replace(
+                config,
+                read_queue_nums=min(config.read_queue_nums, queue_id),
+                write_queue_nums=min(config.write_queue_nums, queue_id),
+            )
+        )
+
+    def set_lag(self, messages: int) -> None:
+        """Keep a slave so many messages behind in each queue; a master never is."""
+        if isinstance(self.store, Replica):
+            self.store.lag = messages
+
+    def forget_clients(self) -> None:
+        """Lose what a broker keeps in memory only."""
+        self.locks = LockTable(self.clock, self.settings.lock_lease_ms)
+        for channel in list(self.channels):
+            self.channel_closed(channel)
 
     def channel_closed(self, channel: Channel) -> None:
         """A client has gone: forget what hung on its connection."""

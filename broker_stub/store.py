@@ -14,11 +14,12 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.host import is_ipv6
@@ -38,6 +39,9 @@ ENTRY_END = "\x02"
 """What stands behind each property."""
 _INDEX_ENTRY_BYTES = 20
 """Size of a consume queue's entry in a real broker, whose scan limit counts bytes."""
+
+NOWHERE = Address("127.0.0.1", 0)
+"""Where a message comes from that the broker was given directly."""
 
 QueueKey = tuple[str, int]
 """Topic and queue number."""
@@ -91,9 +95,11 @@ class InnerMessage:
     flag: int = 0
     sys_flag: int = 0
     born_timestamp: int = 0
-    born_host: Address = Address("127.0.0.1", 0)
+    born_host: Address = NOWHERE
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    store_timestamp: int | None = None
+    """When it counts as stored; None: now."""
     tag_code: int | None = None
     """What the consume queue says instead of the hash of the tag; delay queues keep due times there."""
     unstored: frozenset[str] = frozenset()
@@ -126,6 +132,9 @@ class PullLimits:
     index_file_entries: int = 300_000
 
 
+DEFAULT_LIMITS = PullLimits()
+
+
 class Got(NamedTuple):
     """What a look into a queue found."""
 
@@ -140,7 +149,7 @@ class Got(NamedTuple):
 
 def anonymous_segment(index: int) -> memoryview:
     """Room for a segment in memory, taken from the system only as it is written to."""
-    return memoryview(np.zeros(SEGMENT_BYTES, np.uint8))
+    return np.zeros(SEGMENT_BYTES, np.uint8).data
 
 
 class CommitLog:
@@ -220,6 +229,14 @@ class ConsumeQueue:
         self.codes.append(code)
         self.store_times.append(store_time)
 
+    def extend(self, physical: NDArray[np.int64], size: int, code: int, store_time: int) -> None:
+        """Take note of many messages of one size."""
+        count = len(physical)
+        self.physical.frombytes(physical.astype(np.int64).tobytes())
+        self.sizes.extend(array("i", [size]) * count)
+        self.codes.extend(array("q", [code]) * count)
+        self.store_times.extend(array("q", [store_time]) * count)
+
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """Offset, address and size of each message still there."""
         for index in range(self.min_offset - self.base, len(self.physical)):
@@ -236,7 +253,7 @@ class Store:
         self,
         clock: Clock,
         host: Address,
-        limits: PullLimits = PullLimits(),
+        limits: PullLimits = DEFAULT_LIMITS,
         log: CommitLog | None = None,
         *,
         ends_properties: bool = True,
@@ -256,14 +273,23 @@ class Store:
 
     def put(self, message: InnerMessage) -> Stored:
         """Append a message to the log and to its queue."""
-        queue, now = self.open_queue(message.topic, message.queue_id), self.clock.now_ms()
-        data = encode_record(self._record(message, now))
+        queue = self.open_queue(message.topic, message.queue_id)
+        now = self.clock.now_ms() if message.store_timestamp is None else message.store_timestamp
+        data = encode_record(self.record(message, now))
         physical, room = self.log.reserve(len(data))
         room[:] = data
         offset = queue.max_offset
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
         queue.append(physical, len(data), tag_code_of(message), now)
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
+
+    def adopt(self, record: Record, queue_id: int) -> None:
+        """Append a record of another broker, which keeps everything but its place."""
+        queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
+        physical, room = self.log.reserve(record.total_size)
+        room[:] = encode_record(replace(record, queue_id=queue_id, physical_offset=physical))
+        code = java_hash(record.properties.get("TAGS", ""))
+        queue.append(physical, len(room), code, record.store_timestamp)
 
     def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The columns of a queue to write to; made at first use."""
@@ -332,12 +358,18 @@ class Store:
         """Whether an address counts as being on disk only."""
         return self.limits.warm_bytes is not None and self.log.end - physical > self.limits.warm_bytes
 
+    def messages(self, topic: str, queue_id: int) -> Iterator[Record]:
+        """All messages of a queue that are still there."""
+        for _, physical, size in self.queue(topic, queue_id):
+            yield decode_record(self.log.read(physical, size))[0]
+
     def message_at(self, physical: int) -> Record | None:
         """The message at an address of the log."""
         data = self.log.record_at(physical)
         return None if data is None else decode_record(data)[0]
 
-    def _record(self, message: InnerMessage, now: int) -> Record:
+    def record(self, message: InnerMessage, now: int) -> Record:
+        """A message as it would be stored now, but for its place."""
         sys_flag = message.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
         sys_flag |= SysFlag.BORN_HOST_V6 * is_ipv6(message.born_host) | SysFlag.STORE_HOST_V6 * is_ipv6(self.host)
         return Record(

@@ -1,0 +1,29 @@
+"""Which broker behaviour is modelled, and which is left out on purpose?
+
+`StubBroker` is an Apache RocketMQ name server and broker in this process, for demos, notebooks and tests; official
+clients cannot tell it from a real one. `StubCluster` has several brokers, with slaves. Both break on command
+(`faults`), and their time can be made to pass (`clock.advance`).
+
+Left out on purpose: popping, static and compaction topics, tiered storage, controllers, the protocols between servers
+(slaves share their master's messages directly), and disk: messages live in memory, or in a directory if one is given.
+"""
+
+from .faults import NAME_SERVER, FaultNotReached, Faults
+from .server import TlsFiles
+from .state import Settings
+from .store import PullLimits
+from .stub import Client, Put, StubBroker, StubClock, StubCluster
+
+__all__ = [
+    "NAME_SERVER",
+    "Client",
+    "FaultNotReached",
+    "Faults",
+    "PullLimits",
+    "Put",
+    "Settings",
+    "StubBroker",
+    "StubClock",
+    "StubCluster",
+    "TlsFiles",
+]

@@ -1,0 +1,160 @@
+"""How does the name server answer?"""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.wire.bodies import (
+    BrokerData,
+    ClusterInfo,
+    KVTable,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+    encode_body,
+)
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+)
+
+from ..registry import Answer, Call, Refusal, answer, handles_as_name_server
+from ..state import Broker, Cluster
+
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+_FIRST_STANDARD_JSON_VERSION = 401
+
+
+@handles_as_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+def get_route(cluster: Cluster, call: Call) -> Answer:
+    """Where the queues of a topic are; old clients get JSON with bare numbers for keys."""
+    header = call.header(GetRouteInfoRequestHeader)
+    route = find_route(cluster, header.topic)
+    if route is None:
+        raise Refusal(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"No topic route info in name server for the topic: {header.topic}\n"
+            f"See {cluster.release.help_page} for further details.",
+        )
+    is_standard = header.accept_standard_json_only or call.command.version >= _FIRST_STANDARD_JSON_VERSION
+    return answer(body=encode_body(route, bare_integer_keys=not is_standard))
+
+
+def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
+    """The route of a topic over the brokers that are up; None if none of them has it."""
+    configs = {broker.name: config for broker in cluster.up() if (config := broker.topics.find(topic))}
+    if not configs:
+        return None
+    return TopicRouteData(
+        order_topic_conf=cluster.values.get(ORDER_NAMESPACE, {}).get(topic) if cluster.settings.order_topics else None,
+        queue_datas=tuple(
+            QueueData(
+                broker_name=name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                topic_sys_flag=config.topic_sys_flag,
+            )
+            for name, config in configs.items()
+        ),
+        broker_datas=tuple(data for data in broker_table(cluster).values() if data.broker_name in configs),
+    )
+
+
+def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
+    """The brokers that are up, by name."""
+    names: dict[str, list[Broker]] = {}
+    for broker in cluster.up():
+        names.setdefault(broker.name, []).append(broker)
+    return {
+        name: BrokerData(
+            cluster=cluster.settings.cluster_name,
+            broker_name=name,
+            broker_addrs={broker.broker_id: str(broker.address) for broker in brokers},
+            enable_acting_master=False if cluster.release.is_5x else None,
+        )
+        for name, brokers in names.items()
+    }
+
+
+@handles_as_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+def get_cluster_info(cluster: Cluster, call: Call) -> Answer:
+    """Which brokers there are; real name servers always write bare numbers for keys here."""
+    brokers = broker_table(cluster)
+    info = ClusterInfo(
+        broker_addr_table=brokers, cluster_addr_table={cluster.settings.cluster_name: tuple(brokers)} if brokers else {}
+    )
+    return answer(body=encode_body(info, bare_integer_keys=True))
+
+
+@handles_as_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+def get_all_topics(cluster: Cluster, call: Call) -> Answer:
+    """Every topic of every broker."""
+    topics = dict.fromkeys(config.topic_name for broker in cluster.up() for config in broker.topics)
+    return answer(body=encode_body(TopicList(topic_list=tuple(topics))))
+
+
+@handles_as_name_server(RequestCode.GET_TOPICS_BY_CLUSTER)
+def get_topics_by_cluster(cluster: Cluster, call: Call) -> Answer:
+    """Every topic of one cluster; of another than ours there are none."""
+    if call.header(GetTopicsByClusterRequestHeader).cluster != cluster.settings.cluster_name:
+        return answer(body=encode_body(TopicList()))
+    return get_all_topics(cluster, call)
+
+
+@handles_as_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+def get_system_topics(cluster: Cluster, call: Call) -> Answer:
+    """The topics that bear the names of the cluster and of its brokers."""
+    brokers = broker_table(cluster)
+    address = next((str(broker.address) for broker in cluster.up()), None)
+    names = TopicList(broker_addr=address, topic_list=(cluster.settings.cluster_name, *brokers))
+    return answer(body=encode_body(names))
+
+
+@handles_as_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+def delete_topic(cluster: Cluster, call: Call) -> Answer:
+    """Nothing to do: the stub's name server knows only what its brokers have."""
+    return answer()
+
+
+# --- key-value configuration -----------------------------------------------------------------------------------------
+
+
+@handles_as_name_server(RequestCode.PUT_KV_CONFIG)
+def put_value(cluster: Cluster, call: Call) -> Answer:
+    """Store a value."""
+    header = call.header(PutKVConfigRequestHeader)
+    cluster.values.setdefault(header.namespace, {})[header.key] = header.value
+    return answer()
+
+
+@handles_as_name_server(RequestCode.GET_KV_CONFIG)
+def get_value(cluster: Cluster, call: Call) -> Answer:
+    """One value."""
+    header = call.header(GetKVConfigRequestHeader)
+    value = cluster.values.get(header.namespace, {}).get(header.key)
+    if value is None:
+        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark, {})
+    return answer(fields=GetKVConfigResponseHeader(value=value))
+
+
+@handles_as_name_server(RequestCode.DELETE_KV_CONFIG)
+def delete_value(cluster: Cluster, call: Call) -> Answer:
+    """Remove a value."""
+    header = call.header(DeleteKVConfigRequestHeader)
+    cluster.values.get(header.namespace, {}).pop(header.key, None)
+    return answer()
+
+
+@handles_as_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE)
+def get_values(cluster: Cluster, call: Call) -> Answer:
+    """All values of a namespace."""
+    namespace = call.header(GetKVListByNamespaceRequestHeader).namespace
+    if namespace not in cluster.values:
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+    return answer(body=encode_body(KVTable(table=cluster.values[namespace])))

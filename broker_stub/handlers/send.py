@@ -1,0 +1,179 @@
+"""How is a message, or a batch of them, taken in?"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark_rocketmq.model import RETRY_PREFIX
+from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    SendHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from pyspark_rocketmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties, parse_properties
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+
+from ..delays import maybe_recall_handle
+from ..registry import Answer, Call, Refusal, answer, handles
+from ..state import MARKS, REGION, Broker
+from ..store import ENTRY_END, InnerMessage, Stored
+from ..topics import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
+
+_LONGEST_BATCH_TOPIC = 127
+_READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
+
+Accept = Callable[[Broker, Call, SendHeader, TopicConfig], Answer]
+
+
+@handles(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+def send_message(broker: Broker, call: Call) -> Answer:
+    """Take in one message, or a batch if the header says so."""
+    header = read_send_header(call)
+    return checked_send(broker, call, header, _accept_batch if header.batch else _accept_one)
+
+
+def read_send_header(call: Call) -> SendHeader:
+    """The header of a send in its long or its one-letter form."""
+    is_v1 = call.command.code in _READ_BY_V1
+    return call.header(SendMessageRequestHeader if is_v1 else SendMessageRequestHeaderV2)
+
+
+def checked_send(broker: Broker, call: Call, header: SendHeader, accept: Accept) -> Answer:
+    """Check what every send is checked for, then take the message in; refusals carry the marks, too."""
+    if not call.command.body and broker.release.is_5x:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
+    try:
+        config = _check(broker, call, header)
+        _check_length(broker, header.properties or "", len(call.command.body))
+        return accept(broker, call, header, config)
+    except Refusal as refusal:
+        refusal.answer.fields = MARKS.copy()
+        raise
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def _check(broker: Broker, call: Call, header: SendHeader) -> TopicConfig:
+    """The broker's checks in its order; a topic may come into being by them."""
+    topic = header.topic
+    if not broker.permission & WRITABLE:
+        remark = f"the broker[{broker.address.host}] sending message is forbidden"
+        raise Refusal(ResponseCode.NO_PERMISSION, remark)
+    check_name(topic, broker.release)
+    if topic in FORBIDDEN_TO_SEND:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+    config = broker.topics.find(topic) or _create(broker, header)
+    if config is None:
+        help_text = f"See {broker.release.help_page} for further details."
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{help_text}")
+    if header.queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+        fault = f"request queueId[{header.queue_id}] is illegal, {_describe(broker, config)}"
+        raise Refusal(illegal_code(broker.release), f"{fault} Producer: {call.channel.remote}")
+    if not broker.is_master:
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now: messages are put to the slave")
+    return config
+
+
+def _create(broker: Broker, header: SendHeader) -> TopicConfig | None:
+    if broker.settings.auto_create_topics:
+        queues = header.default_topic_queue_nums
+        if made := broker.topics.create_from_template(header.topic, header.default_topic, queues):
+            return made
+    return broker.topics.create_plain(header.topic, 1) if header.topic.startswith(RETRY_PREFIX) else None
+
+
+def _check_length(broker: Broker, properties: str, body_bytes: int) -> None:
+    if len(properties.encode()) > MAX_PROPERTIES_BYTES or body_bytes > broker.settings.max_message_bytes:
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal, maybe msg body or properties length not matched. "
+            f"msg body length limit {broker.settings.max_message_bytes}B, msg properties length limit 32KB.",
+        )
+
+
+def _describe(broker: Broker, config: TopicConfig) -> str:
+    """A topic configuration as Java prints it."""
+    rights = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    attributes = f", attributes={config.attributes or {}}" if broker.release.is_5x else ""
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={rights}, topicFilterType={config.topic_filter_type}, "
+        f"topicSysFlag={config.topic_sys_flag}, order={str(config.order).lower()}{attributes}]"
+    )
+
+
+# --- one message -----------------------------------------------------------------------------------------------------
+
+
+def make_message(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> InnerMessage:
+    """The message of a send, with what the broker adds to its properties."""
+    is_multi_tag = config.topic_filter_type == "MULTI_TAG"
+    return InnerMessage(
+        topic=header.topic,
+        queue_id=header.queue_id if header.queue_id >= 0 else random.randrange(config.write_queue_nums),
+        body=call.body,
+        properties=broker.complete(parse_properties(header.properties or "")),
+        flag=header.flag,
+        sys_flag=header.sys_flag | SysFlag.MULTI_TAGS * is_multi_tag,
+        born_timestamp=header.born_timestamp,
+        born_host=call.channel.remote,
+        reconsume_times=header.reconsume_times or 0,
+        unstored=frozenset() if broker.release.is_5x else frozenset({"WAIT"}),
+    )
+
+
+def _accept_one(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
+    message = make_message(broker, call, header, config)
+    stored = broker.accept(message)
+    told = stored_header(broker, message, stored)
+    return answer(fields=replace(told, recall_handle=maybe_recall_handle(message, broker.name)))
+
+
+def stored_header(broker: Broker, message: InnerMessage, stored: Stored) -> SendMessageResponseHeader:
+    """What the sender is told."""
+    return SendMessageResponseHeader(
+        msg_id=stored.message_id,
+        queue_id=message.queue_id,
+        queue_offset=stored.queue_offset,
+        transaction_id=message.properties.get("UNIQ_KEY") if broker.release.is_5x else None,
+        msg_region=REGION,
+        trace_on=True,
+    )
+
+
+# --- a batch ---------------------------------------------------------------------------------------------------------
+
+
+def _accept_batch(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
+    if len(header.topic) > _LONGEST_BATCH_TOPIC:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
+    if header.topic.startswith(RETRY_PREFIX):
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
+    outer = make_message(broker, call, header, config)
+    outer_text = join_properties(outer.properties)
+    parts = [_inner(broker, outer, outer_text, entry) for entry in decode_batch(call.command.body)]
+    for part in parts:
+        _check_length(broker, (part.raw_properties or b"").decode(), len(part.body))
+    stored = [broker.put(part) for part in parts]
+    told = stored_header(broker, outer, stored[0])
+    return answer(fields=replace(told, msg_id=",".join(one.message_id for one in stored)))
+
+
+def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
+    """One message of a batch: its own properties, with the text of the batch's behind them."""
+    own_text = entry.properties_text.decode()
+    text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
+    return replace(
+        outer,
+        body=entry.body,
+        flag=entry.flag,
+        properties=parse_properties(own_text),
+        raw_properties=(text if broker.release.is_5x else text.removesuffix(ENTRY_END)).encode(),
+    )

@@ -1,0 +1,393 @@
+"""How do requests reach the stub's state, and answers their clients?
+
+One thread runs an event loop, and in it everything the stub does: sockets, handlers, the clock's calls. Other threads
+have their calls carried there (`Runtime.call`) and wait. That keeps the state free of locks, and lets a call that
+answers held requests write to their connections at once.
+
+Bytes are received straight into the session's buffer. Garbage closes the connection it came on and nothing else. A
+client that does not read its answers is not read from either, until it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError, RemoteProtocolError, RequestTimeout
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
+from pyspark_rocketmq.wire.commands import Header, to_fields
+from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, encode_command
+from pyspark_rocketmq.wire.session import Reply, Session
+
+from .clock import Clock
+from .dispatch import Desk
+from .registry import Manner, OnReply
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S = 120.0
+JOIN_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 120.0
+"""Both sides of a connection end it after so long without a byte either way."""
+_SEND_BUFFER_BYTES = 4 * 1024 * 1024
+_BACKLOG = 1024
+_TLS_HELLO = b"\x16"
+
+
+class TlsFiles(NamedTuple):
+    """The server's certificate and key, as paths of PEM files."""
+
+    certificate: str
+    key: str
+
+
+def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """How TLS is spoken with this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except OSError as cause:
+        raise OptionError("tls", ":".join(files), f"unusable: {cause}", advice="give PEM files") from cause
+    return context
+
+
+class Runtime:
+    """The stub's thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.loop = asyncio.new_event_loop()
+        self.listeners: list[Listener] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._thread = threading.Thread(target=self._run, name="broker-stub", daemon=True)
+        clock.on_schedule = self._set_alarm
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<Runtime {'running' if self._thread.is_alive() else 'ended'}, {self.listeners}>"
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Carry a call out in the stub's thread, and wait for its result."""
+        if threading.current_thread() is self._thread:
+            return function()
+        if self.loop.is_closed():
+            raise LocalProtocolError("the stub is closed", advice="use it inside its with block")
+        future: Future[T] = Future()
+        self.loop.call_soon_threadsafe(_settle, future, function)
+        try:
+            return future.result(CALL_TIMEOUT_S)
+        except TimeoutError as cause:
+            raise RequestTimeout(f"the stub was busy for {CALL_TIMEOUT_S} s", advice="ask for less at once") from cause
+
+    def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
+        """A port, taken but not served yet; port 0 stands for a free one."""
+        listener = Listener(self, address, tls)
+        self.listeners.append(listener)
+        return listener
+
+    def close(self) -> None:
+        """End all connections and the thread."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._shut_down()))
+            self._thread.join(JOIN_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.close()
+
+    async def _shut_down(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+        if self._alarm:
+            self._alarm.cancel()
+        while any(listener.connections or listener.tasks for listener in self.listeners):
+            await asyncio.sleep(0)
+        self.loop.stop()
+
+    def _set_alarm(self) -> None:
+        """Have the clock called when its next call is due; an alarm that comes too early only sets a new one."""
+        wait_ms = self.clock.wait_ms()
+        if wait_ms is None or self.loop.is_closed():
+            return
+        due = self.loop.time() + wait_ms / 1000
+        if self._alarm is None or self._alarm.when() > due:
+            if self._alarm:
+                self._alarm.cancel()
+            self._alarm = self.loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.clock.run_due()
+
+
+def _settle(future: Future[T], function: Callable[[], T]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+class Listener:
+    """One port and the connections that came in by it. All but the constructor runs in the stub's thread."""
+
+    def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
+        self.connections: set[Connection] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._runtime = runtime
+        self._loop = runtime.loop
+        self._tls = tls
+        self._desk: Desk[Any] | None = None
+        self._socket: socket.socket | None = _bind(address)
+        host, port = self._socket.getsockname()[:2]
+        self.address = Address(host, port)
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
+
+    def open(self, desk: Desk[Any]) -> None:
+        """Serve whoever connects."""
+        self._desk = desk
+        self._socket = self._socket or _bind(self.address)
+        self._loop.add_reader(self._socket, self._accept)
+
+    def refuse(self) -> None:
+        """Give the port up; connections stay."""
+        if self._socket:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        """Give the port up and end its connections."""
+        self.refuse()
+        for task in self.tasks:
+            task.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _accept(self) -> None:
+        assert self._socket
+        try:
+            peer, _ = self._socket.accept()
+        except OSError:  # it has gone again
+            return
+        peer.setblocking(False)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        task = self._loop.create_task(self._start(peer))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _start(self, peer: socket.socket) -> None:
+        """With a certificate, the first byte tells a TLS client from a plain one, as at a real broker."""
+        try:
+            tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
+            await self._loop.connect_accepted_socket(self._connect, peer, ssl=tls)
+        except (OSError, asyncio.CancelledError):
+            peer.close()
+
+    async def _first_byte(self, peer: socket.socket) -> bytes:
+        readable: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(peer, _resolve, readable)
+        try:
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
+                await readable
+            return peer.recv(1, socket.MSG_PEEK)
+        finally:
+            self._loop.remove_reader(peer)
+
+    def _connect(self) -> Connection:
+        assert self._desk
+        return Connection(self, self._desk, self._runtime.clock)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _bind(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        listening = socket.create_server(tuple(address), family=family, backlog=_BACKLOG, reuse_port=False)
+    except OSError as cause:
+        raise ConnectError(
+            f"cannot listen: {cause.strerror}", advice="choose another port, or 0 for a free one", address=str(address)
+        ) from cause
+    listening.setblocking(False)
+    return listening
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection: the `Channel` that handlers see."""
+
+    def __init__(self, listener: Listener, desk: Desk[Any], clock: Clock) -> None:
+        self.remote = Address("", 0)
+        self._listener = listener
+        self._desk = desk
+        self._clock = clock
+        self._session = Session()
+        self._transport: asyncio.Transport | None = None
+        self._on_reply: dict[int, OnReply] = {}
+        self._outbox: deque[bytes] | None = None
+        self._is_mute = False
+        self._loop = listener._loop
+        self._heard = self._loop.time()
+        self._idle_check: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Connection from {self.remote} to {self._listener.address}>"
+
+    # --- what handlers call ------------------------------------------------------------------------------------------
+
+    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
+        """Answer a request of the client."""
+        answer.version = self._desk.release.version
+        answer.header_type = self._desk.header_type(request)
+        data = self._session.reply(request, answer)
+        if manner is None:
+            self._write(data)
+        else:
+            self._deliver(data, manner)
+
+    def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """Send the client a request that wants no answer."""
+        command = Command(code, 0, to_fields(header) if header else None, body, flag=ONEWAY_FLAG)
+        command.version, command.language = self._desk.release.version, LanguageCode.JAVA
+        self._write(encode_command(command))
+
+    def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
+        """Send the client a request; its answer is handed to `on_reply`."""
+        opaque, data = self._session.request(code, to_fields(header) if header else None, body)
+        timer = self._clock.call_later(timeout_ms, lambda: self._give_up(opaque))
+
+        def settle(answer: Command | None) -> None:
+            timer.cancel()
+            on_reply(answer)
+
+        self._on_reply[opaque] = settle
+        self._write(data)
+
+    def close(self) -> None:
+        """End the connection when what was written has gone out."""
+        if self._transport:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport:
+            self._transport.abort()
+
+    # --- what the event loop calls -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.remote = Address(*transport.get_extra_info("peername")[:2])
+        self._listener.connections.add(self)
+        self._idle_check = self._loop.call_later(IDLE_TIMEOUT_S, self._check_idle)
+        self._desk.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._transport = None
+        self._listener.connections.discard(self)
+        if self._idle_check:
+            self._idle_check.cancel()
+        for opaque in list(self._on_reply):
+            self._give_up(opaque)
+        self._desk.closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to receive."""
+        return self._session.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come."""
+        self._heard = self._loop.time()
+        try:
+            for event in self._session.received(nbytes):
+                if isinstance(event, Reply):
+                    self._settle(event.opaque, event.command)
+                else:
+                    self._desk.serve(event.command, self)
+        except RemoteProtocolError as error:
+            _log.info("%r sent garbage: %s", self, error)
+            self.abort()
+
+    def pause_writing(self) -> None:
+        """The client does not read: do not read from it either."""
+        if self._transport:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        if self._transport:
+            self._transport.resume_reading()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        if self._outbox is not None:
+            self._outbox.append(data)
+        elif self._transport and not self._is_mute and not self._transport.is_closing():
+            self._heard = self._loop.time()
+            self._transport.write(data)
+
+    def _deliver(self, data: bytes, manner: Manner) -> None:
+        """Send an answer as a fault wants it."""
+        if manner.delay_ms:
+            self._clock.call_later(manner.delay_ms, lambda: self._write(data))
+        elif manner.cut:
+            self._write(data[: len(data) // 2])
+            self.close()
+        elif manner.half_close:
+            self._is_mute = True
+            self._close_half()
+        elif manner.trickle:
+            self._trickle(data)
+
+    def _close_half(self) -> None:
+        if self._transport and self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self.close()
+
+    def _trickle(self, data: bytes, at: int = 0) -> None:
+        """Send a byte per round of the loop; what is written meanwhile waits for its end."""
+        waiting, self._outbox = self._outbox or deque(), None
+        self._write(data[at : at + 1])
+        if at + 1 < len(data) and self._transport:
+            self._outbox = waiting
+            self._loop.call_soon(self._trickle, data, at + 1)
+        else:
+            for later in waiting:
+                self._write(later)
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, opaque: int, answer: Command | None) -> None:
+        if on_reply := self._on_reply.pop(opaque, None):
+            on_reply(answer)
+
+    def _give_up(self, opaque: int) -> None:
+        self._session.forget(opaque)
+        self._settle(opaque, None)
+
+    def _check_idle(self) -> None:
+        rest = self._heard + IDLE_TIMEOUT_S - self._loop.time()
+        if rest <= 0:
+            self.close()
+        else:
+            self._idle_check = self._loop.call_later(rest, self._check_idle)

@@ -1,0 +1,373 @@
+"""How does a test, a demo or a notebook get a cluster, and what may it do with it besides connecting?
+
+    with StubBroker(topics={"orders": 8}) as broker:
+        broker.put("orders", b"hello", tags="new")
+        client = Client(broker.name_server)
+
+Everything listens on free loopback ports, is ready when the constructor returns, and is gone when `close` does. All
+methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import count
+from string import ascii_lowercase
+from types import TracebackType
+from typing import NamedTuple, Self, TypedDict, TypeVar, Unpack
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.wire.record import Record
+
+from .clock import Clock
+from .dispatch import Desk
+from .faults import NAME_SERVER, Faults, Script
+from .filling import fill
+from .registry import Channel, load_handlers
+from .releases import find_release
+from .server import Listener, Runtime, TlsFiles, make_tls_context
+from .state import DEFAULT_SETTINGS, MASTER_ID, Broker, Cluster, Settings
+from .store import NOWHERE, InnerMessage
+from .topics import TEMPLATE_TOPIC, check_name
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_QUEUES = 4
+"""How many queues a topic gets that `put` or `fill` makes, as from a producer."""
+
+
+class Put(NamedTuple):
+    """Where a message was put."""
+
+    queue: MessageQueue
+    offset: int
+    message_id: str
+
+
+class Client(NamedTuple):
+    """One connection to a broker."""
+
+    broker_name: str
+    address: Address
+    client_ids: tuple[str, ...]
+    """As given in heartbeats; empty for a client that sent none."""
+
+
+class StubClock:
+    """The stub's time, for any thread."""
+
+    def __init__(self, clock: Clock, run: Callable[[Callable[[], None]], None]) -> None:
+        self._clock = clock
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._clock)
+
+    def now_ms(self) -> int:
+        """The wall time messages are stamped with."""
+        return self._clock.now_ms()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass at once; what is due on the way happens before this returns."""
+        self._run(lambda: self._clock.advance(ms))
+
+
+class Options(TypedDict, total=False):
+    """What may be chosen about a stub."""
+
+    emulate: str
+    """The release it behaves like: 5.3.3 or 4.9.7."""
+    settings: Settings
+    """How its brokers are configured."""
+    host: str
+    """Where it listens; loopback unless told otherwise."""
+    port: int
+    """The name server's port; 0, as usual, for a free one."""
+    tls: TlsFiles | None
+    """A certificate; with it, every port takes TLS clients beside plain ones."""
+    frozen_clock: bool
+    """Whether time passes by `clock.advance` only."""
+
+
+class StubCluster:
+    """A name server and brokers: `brokers` masters named broker-a, broker-b ..., each with so many `slaves`."""
+
+    def __init__(
+        self, brokers: int = 1, slaves: int = 0, *, topics: Mapping[str, int] | None = None, **options: Unpack[Options]
+    ) -> None:
+        settings = options.get("settings", DEFAULT_SETTINGS)
+        self._script = Script()
+        self._put_turns: defaultdict[str, count[int]] = defaultdict(count)
+        self._runtime = Runtime(Clock(frozen=options.get("frozen_clock", False)))
+        self._listeners: dict[Broker, Listener] = {}
+        self.state = Cluster(
+            replace(settings, release=find_release(options.get("emulate", "5.3.3"))), self._runtime.clock
+        )
+        """What lies behind the ports; for the stub's own thread only."""
+        self.clock = StubClock(self._runtime.clock, self._runtime.call)
+        self.faults = Faults(self.state, self._script, self)
+        try:
+            tls = options.get("tls")
+            self._tls = make_tls_context(tls) if tls else None
+            address = Address(options.get("host", LOOPBACK), options.get("port", 0))
+            self._build(address, brokers, slaves, topics or {})
+        except BaseException:
+            self._runtime.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name_server}, {len(self.state.brokers)} brokers>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None:
+            self._script.check_reached()
+
+    def close(self) -> None:
+        """End it all: ports, connections, thread."""
+        self._runtime.close()
+
+    @property
+    def name_server(self) -> str:
+        """Address of the name server, as clients want it."""
+        return str(self._name_listener.address)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str = "",
+        keys: str = "",
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+        broker: str | None = None,
+        store_timestamp: int | None = None,
+    ) -> Put:
+        """Send a message without a client; queues take turns unless one is named, and a missing topic is made."""
+        given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
+        kept = {name: value for name, value in given.items() if value}
+        return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
+
+    def fill(self, topic: str, count: int, size: int, *, tags: str = "", broker: str | None = None) -> None:
+        """Put many messages of one body size at once, spread evenly over the queues.
+
+        A body begins with the message's number in ten digits, as far as it is long enough.
+        """
+        self.run(lambda: self._fill(topic, count, size, tags, broker))
+
+    def messages(self, topic: str, queue_id: int | None = None, *, broker: str | None = None) -> list[Record]:
+        """What is stored, by broker, queue and offset."""
+        return self.run(lambda: self._messages(topic, queue_id, broker))
+
+    def expire(self, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
+        """Delete the messages of a queue before an offset, as retention does."""
+        self.run(lambda: self._masters(broker)[0].store.expire(topic, queue_id, offset))
+
+    def move_queue(self, topic: str, source: str, target: str) -> MessageQueue:
+        """Move the last queue of a topic from one broker to another, whose last it becomes."""
+        return self.run(lambda: self._move_queue(topic, self.state.broker(source), self.state.broker(target)))
+
+    def remove_queue(self, topic: str, *, broker: str | None = None) -> None:
+        """Take the last queue of a topic away, with its messages."""
+        self.faults.lose_queue(topic, broker)
+
+    # --- what clients left behind ------------------------------------------------------------------------------------
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The consumer groups that have members, and their client ids."""
+        return self.run(self._groups)
+
+    def offsets(self, group: str) -> dict[MessageQueue, int]:
+        """Where a group stands in each queue it stored an offset for."""
+        return self.run(lambda: self._offsets(group))
+
+    def locks(self, group: str) -> dict[MessageQueue, str]:
+        """Which client of a group holds which queue."""
+        return self.run(
+            lambda: {queue: owner for broker in self._masters() for queue, owner in broker.locks.owners(group).items()}
+        )
+
+    def connections(self) -> list[Client]:
+        """Who is connected to the brokers."""
+        return self.run(
+            lambda: [_client(broker, channel) for broker in self.state.brokers for channel in broker.channels]
+        )
+
+    # --- the thread and the ports (what `Faults` acts through) -------------------------------------------------------
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Carry a call out in the stub's thread, where `state` may be touched."""
+        return self._runtime.call(function)
+
+    def open(self, broker: Broker) -> None:
+        """Let clients connect to a broker."""
+        desk = Desk(broker.name, broker, self._brokers, self.state.release, self._script)
+        desk.opened, desk.closed = broker.channels.add, broker.channel_closed
+        self._listeners[broker].open(desk)
+
+    def refuse(self, broker: Broker) -> None:
+        """Refuse new connections to a broker."""
+        self._listeners[broker].refuse()
+
+    def shut(self, broker: Broker) -> None:
+        """Refuse new connections to a broker, and end the others."""
+        self._listeners[broker].close()
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def _build(self, address: Address, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
+        self._brokers, name_server = load_handlers()
+        self._name_listener = self._runtime.listen(address, self._tls)
+        desk = Desk(NAME_SERVER, self.state, name_server, self.state.release, self._script)
+        desk.is_silent_on_unknown = not self.state.release.is_5x
+
+        def build() -> None:
+            for index in range(brokers):
+                self._add_broker(f"broker-{_letters(index)}", slaves, address.host, topics)
+            self._name_listener.open(desk)
+
+        self.run(build)
+
+    def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
+        master = None
+        for broker_id in range(MASTER_ID, MASTER_ID + slaves + 1):
+            listener = self._runtime.listen(Address(host, 0), self._tls)
+            broker = Broker(self.state, name, broker_id, listener.address, master)
+            self._listeners[broker] = listener
+            self.state.brokers.append(broker)
+            self.open(broker)
+            master = master or broker
+        assert master
+        for topic, queues in topics.items():
+            check_name(topic, self.state.release)
+            master.topics.create_plain(topic, queues)
+
+    # --- in the stub's thread ----------------------------------------------------------------------------------------
+
+    def _masters(self, name: str | None = None) -> list[Broker]:
+        return [broker for broker in self.state.named(name) if broker.is_master]
+
+    def _queues(self, topic: str, broker: str | None, queue_id: int | None = None) -> list[tuple[Broker, int]]:
+        """The queues to be written to; the topic is made if nobody has it."""
+        masters = self._masters(broker)
+        if not any(master.topics.find(topic) for master in masters):
+            for master in masters:
+                master.topics.create_from_template(topic, TEMPLATE_TOPIC, DEFAULT_QUEUES)
+        queues = [
+            (master, number)
+            for master in masters
+            if (config := master.topics.find(topic))
+            for number in range(config.write_queue_nums)
+            if queue_id in (None, number)
+        ]
+        if not queues:
+            raise OptionError("queue_id", str(queue_id), f"no such queue of {topic}", advice="give a smaller number")
+        return queues
+
+    def _put(
+        self,
+        topic: str,
+        body: bytes,
+        properties: dict[str, str],
+        queue_id: int | None,
+        broker: str | None,
+        store_timestamp: int | None,
+    ) -> Put:
+        queues = self._queues(topic, broker, queue_id)
+        chosen, number = queues[next(self._put_turns[topic]) % len(queues)]
+        message = self._message(chosen, topic, number, body, properties)
+        stored = chosen.accept(replace(message, store_timestamp=store_timestamp))
+        return Put(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
+
+    def _message(
+        self, broker: Broker, topic: str, queue_id: int, body: bytes, properties: dict[str, str]
+    ) -> InnerMessage:
+        return InnerMessage(
+            topic, queue_id, body, broker.complete(properties), born_timestamp=broker.clock.now_ms(), born_host=NOWHERE
+        )
+
+    def _fill(self, topic: str, count: int, size: int, tags: str, broker: str | None) -> None:
+        by_broker: dict[Broker, list[int]] = defaultdict(list)
+        for owner, number in self._queues(topic, broker):
+            by_broker[owner].append(number)
+        body, given = (
+            b"." * size,
+            {"UNIQ_KEY": self.state.brokers[0].unique_ids.make(), **({"TAGS": tags} if tags else {})},
+        )
+        first, rest, left = 0, count, sum(map(len, by_broker.values()))
+        for owner, numbers in by_broker.items():
+            share = rest * len(numbers) // left
+            fill(owner.store, self._message(owner, topic, 0, body, dict(given)), len(numbers), share, first)
+            owner.woken_by_fill(topic, numbers)
+            first, rest, left = first + share, rest - share, left - len(numbers)
+
+    def _messages(self, topic: str, queue_id: int | None, broker: str | None) -> list[Record]:
+        return [
+            record
+            for master in self._masters(broker)
+            for name, number in sorted(master.store.queues)
+            if name == topic and queue_id in (None, number)
+            for record in master.store.messages(topic, number)
+        ]
+
+    def _move_queue(self, topic: str, source: Broker, target: Broker) -> MessageQueue:
+        config = source.topics.find(topic)
+        if config is None or not config.write_queue_nums:
+            raise OptionError("topic", topic, f"{source.name} has no queue of it", advice="name a topic it has")
+        last = config.write_queue_nums - 1
+        known = target.topics.create_plain(topic, 0, config.perm)
+        moved = MessageQueue(topic, target.name, known.write_queue_nums)
+        for record in source.store.messages(topic, last):
+            target.store.adopt(record, moved.queue_id)
+        source.remove_queue(topic)
+        target.topics.create(replace(known, read_queue_nums=moved.queue_id + 1, write_queue_nums=moved.queue_id + 1))
+        return moved
+
+    def _groups(self) -> dict[str, tuple[str, ...]]:
+        members: dict[str, dict[str, None]] = defaultdict(dict)
+        for broker in self.state.brokers:
+            for name, group in broker.consumer_groups.table.items():
+                members[name].update(dict.fromkeys(group.client_ids))
+        return {name: tuple(ids) for name, ids in members.items()}
+
+    def _offsets(self, group: str) -> dict[MessageQueue, int]:
+        return {
+            MessageQueue(topic, broker.name, queue_id): offset
+            for broker in self._masters()
+            for topic in broker.offsets.topics(group)
+            for queue_id, offset in broker.offsets.queues(group, topic).items()
+        }
+
+
+class StubBroker(StubCluster):
+    """A name server and one broker."""
+
+    def __init__(self, topics: Mapping[str, int] | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(topics=topics, **options)
+
+
+def _letters(index: int) -> str:
+    """a, b, ... z, then ba, bb ..."""
+    more, last = divmod(index, len(ascii_lowercase))
+    return (_letters(more) if more else "") + ascii_lowercase[last]
+
+
+def _client(broker: Broker, channel: Channel) -> Client:
+    members = [
+        *(group.members for group in broker.consumer_groups.table.values()),
+        *broker.producer_groups.table.values(),
+    ]
+    ids = dict.fromkeys(table[channel].client_id for table in members if channel in table)
+    return Client(broker.name, channel.remote, tuple(ids))
