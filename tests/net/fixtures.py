@@ -1,0 +1,214 @@
+"""A server that plays a script: real sockets on loopback, one thread per connection."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
+from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, encode_command
+from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
+
+PKI = Path(__file__).parent / "pki"
+PATIENCE_S = 10.0
+
+QUICK = NetSettings(connect_timeout_s=PATIENCE_S, request_timeout_s=PATIENCE_S)
+TRUSTING = TlsSettings(trust_cert_path=str(PKI / "ca.pem"))
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, and fail when it does not come true."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.001)
+
+
+class Talk:
+    """The server's end of one connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(PATIENCE_S)
+        self.sock = sock
+        self._session = Session()
+        self._events: list[Event] = []
+
+    def read(self) -> Command:
+        """The next request of the client."""
+        event = self._next()
+        assert isinstance(event, Request), event
+        return event.command
+
+    def ask(self, code: int) -> Command:
+        """Ask the client something, and read its answer."""
+        self.sock.sendall(self._session.request(code)[1])
+        event = self._next()
+        assert isinstance(event, Reply), event
+        return event.command
+
+    def tell(self, code: int) -> None:
+        """Send the client a one-way request."""
+        self.sock.sendall(encode_command(Command(code, opaque=1, flag=ONEWAY_FLAG)))
+
+    def answer(self, request: Command, code: int = 0, body: bytes = b"") -> None:
+        """Answer a request; by default with success."""
+        self.sock.sendall(answer_to(request, code, body))
+
+    def wait_gone(self) -> None:
+        """Read and ignore until the client has left."""
+        while self.sock.recv(65536):
+            pass
+
+    def _next(self) -> Event:
+        while not self._events:
+            data = self.sock.recv(65536)
+            if not data:
+                raise ConnectionResetError("the client has left")
+            self._events.extend(self._session.receive(data))
+        return self._events.pop(0)
+
+
+def answer_to(request: Command, code: int = 0, body: bytes = b"") -> bytes:
+    """The frame of an answer."""
+    return encode_command(Command(code, request.opaque, body=body, flag=RESPONSE_FLAG))
+
+
+Script = Callable[[Talk], None]
+
+
+class Peer:
+    """Plays its script with every client that connects."""
+
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        self._script = script
+        self._tls = tls
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._socks: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self.failures: list[BaseException] = []
+        self._start(self._accept)
+
+    @property
+    def address(self) -> Address:
+        """Where the peer listens."""
+        return Address(*self._listener.getsockname())
+
+    @property
+    def accepted(self) -> int:
+        """How many connections came in so far."""
+        return len(self._socks)
+
+    def close(self) -> None:
+        """End all connections and threads."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for sock in tuple(self._socks):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in tuple(self._threads):
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "the script did not end"
+
+    def _start(self, function: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=function, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self._socks.append(sock)
+                self._start(self._play, sock)
+
+    def _play(self, sock: socket.socket) -> None:
+        try:
+            sock.settimeout(PATIENCE_S)
+            with sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream:
+                self._script(Talk(stream))
+        except OSError:
+            return  # The client left, or the test is over.
+        except BaseException as failure:
+            self.failures.append(failure)
+
+
+class StartPeer(Protocol):
+    """Starts peers that end with the test."""
+
+    def __call__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> Peer: ...
+
+
+@pytest.fixture
+def start_peer() -> Iterator[StartPeer]:
+    """Start scripted servers; what a script asserts counts."""
+    peers: list[Peer] = []
+
+    def start(script: Script, *, tls: ssl.SSLContext | None = None) -> Peer:
+        peers.append(Peer(script, tls))
+        return peers[-1]
+
+    yield start
+    for peer in peers:
+        peer.close()
+    assert not [failure for peer in peers for failure in peer.failures]
+
+
+def server_tls(name: str = "server", client_ca: str | None = None) -> ssl.SSLContext:
+    """The server side of TLS, with one of the certificates in `pki`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PKI / f"{name}.pem", PKI / f"{name}.key")
+    if client_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(PKI / f"{client_ca}.pem")
+    return context
+
+
+# --- scripts ---------------------------------------------------------------------------------------------------------
+
+
+def echo(talk: Talk) -> None:
+    """Answer each request with its own body."""
+    while True:
+        request = talk.read()
+        if not request.is_oneway:
+            talk.answer(request, body=bytes(request.body))
+
+
+def never_answer(talk: Talk) -> None:
+    """Read everything and say nothing."""
+    talk.wait_gone()
+
+
+def never_read(done: threading.Event) -> Script:
+    """Read nothing until the test is done."""
+
+    def script(talk: Talk) -> None:
+        done.wait(PATIENCE_S)
+
+    return script
+
+
+def end_at_once(talk: Talk) -> None:
+    """Close after the first request."""
+    talk.read()
+
+
+def sends(data: bytes) -> Script:
+    """Answer the first request with these bytes, and wait."""
+
+    def script(talk: Talk) -> None:
+        talk.read()
+        talk.sock.sendall(data)
+        talk.wait_gone()
+
+    return script

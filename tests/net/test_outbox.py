@@ -1,0 +1,45 @@
+"""Bytes leave the outbox whole and in order, however little is taken at a time."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.net.outbox import Outbox
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), st.integers(0, 9))))
+def test_bytes_leave_in_order_and_none_is_lost(steps: list[tuple[bytes, int]]) -> None:
+    """Putting in and taking out may alternate in any way."""
+    outbox, sent = Outbox(), b""
+    for frame, taken in steps:
+        outbox.put(frame)
+        part = bytes(outbox.head()[:taken])
+        outbox.sent(len(part))
+        sent += part
+    while head := bytes(outbox.head()):
+        outbox.sent(len(head))
+        sent += head
+
+    assert sent == b"".join(frame for frame, _ in steps)
+    assert len(outbox) == 0
+
+
+def test_frames_gathered_together_go_out_together() -> None:
+    """A refilled window is one system call."""
+    outbox = Outbox()
+    outbox.put(b"one")
+    outbox.put(b"two")
+
+    assert bytes(outbox.head()) == b"onetwo"
+    assert len(outbox) == 6
+
+
+def test_what_was_offered_keeps_its_place() -> None:
+    """A TLS stream that could not take the head is offered the very same bytes again."""
+    outbox = Outbox()
+    outbox.put(b"one")
+    offered = bytes(outbox.head())
+    outbox.put(b"two")
+
+    assert bytes(outbox.head()) == offered

@@ -1,0 +1,277 @@
+"""Connections are used again while they are good, and only by the process that opened them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.errors import ConnectError, ConnectionLost, RequestTimeout
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.pool import ConnectionPool, SharedPool, pool_for
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.net.fixtures import PATIENCE_S, QUICK, StartPeer, Talk, echo, end_at_once, never_answer, until
+
+PULL = RequestCode.PULL_MESSAGE
+NOBODY = Address("127.0.0.1", 1)
+
+
+# Spark forks workers with and without threads around; since Python 3.12 a fork beside threads warns.
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def pool() -> Iterator[ConnectionPool]:
+    """A pool that is emptied after the test."""
+    pool = ConnectionPool(QUICK)
+    yield pool
+    pool.close_all()
+
+
+@pytest.fixture
+def shared() -> Iterator[SharedPool]:
+    """A pool of threaded connections that is emptied after the test."""
+    pool = SharedPool(QUICK)
+    yield pool
+    pool.close_all()
+
+
+def in_child(check: Callable[[], bool]) -> bool:
+    """Whether a check holds in a forked child."""
+    child = os.fork()
+    if not child:
+        held = False
+        try:
+            held = check()
+        finally:
+            os._exit(0 if held else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+# --- lending ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_used_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """The second user finds what the first one opened."""
+    peer = start_peer(echo)
+    for _ in range(2):
+        with pool.connection(peer.address) as connection:
+            connection.call(PULL)
+
+    assert peer.accepted == 1
+    assert repr(pool) == "<ConnectionPool 1 idle, 0 lent>"
+
+
+def test_two_users_at_a_time_have_two_connections(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """A connection is lent to one user only, and to the right address."""
+    one, other = start_peer(echo), start_peer(echo)
+
+    with pool.connection(one.address) as first, pool.connection(one.address) as second:
+        assert first is not second
+        assert repr(pool) == "<ConnectionPool 0 idle, 2 lent>"
+    with pool.connection(other.address) as third:
+        assert third.address == other.address
+
+
+def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """Servers close what is idle for 120 s; the next user does not notice."""
+    ended = threading.Event()
+
+    def script(talk: Talk) -> None:
+        talk.answer(talk.read())
+        if ended.is_set():
+            talk.wait_gone()
+        talk.sock.close()
+        ended.set()
+
+    peer = start_peer(script)
+    with pool.connection(peer.address) as connection:
+        connection.call(PULL)
+    assert ended.wait(PATIENCE_S)
+
+    with pool.connection(peer.address) as connection:
+        assert connection.call(PULL).code == 0
+    assert peer.accepted == 2
+
+
+def test_what_was_idle_for_too_long_is_closed(start_peer: StartPeer) -> None:
+    """Before the server would close it, perhaps in the middle of our next request."""
+    peer, clock = start_peer(echo), Clock()
+    pool = ConnectionPool(QUICK, clock)
+    with pool.connection(peer.address) as first:
+        first.call(PULL)
+    clock.now += QUICK.max_idle_s + 1
+
+    with pool.connection(peer.address) as second:
+        assert second is not first and not first.is_open
+    pool.close_all()
+
+
+def test_a_connection_that_comes_back_in_use_is_closed(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """The answers still to come would be in the next user's way."""
+    peer = start_peer(never_answer)
+    with pool.connection(peer.address) as connection:
+        connection.submit(PULL)
+
+    assert not connection.is_open
+    assert repr(pool) == "<ConnectionPool 0 idle, 0 lent>"
+
+
+def test_a_request_that_timed_out_does_not_end_the_connection(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """Its late answer will be dropped whoever uses the connection then."""
+    peer = start_peer(never_answer)
+    with pool.connection(peer.address) as connection, pytest.raises(RequestTimeout):
+        connection.call(PULL, deadline=Deadline.after(0.05))
+
+    assert repr(pool) == "<ConnectionPool 1 idle, 0 lent>"
+
+
+def test_a_broken_connection_is_never_lent_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """A failure while reusing a connection is its caller's business; the next one gets a new connection."""
+    peer = start_peer(end_at_once)
+    for attempt in (1, 2):
+        with pool.connection(peer.address) as connection, pytest.raises(ConnectionLost):
+            connection.call(PULL)
+        assert peer.accepted == attempt
+
+
+def test_closing_all_reaches_lent_connections_when_they_come_back(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """Nobody's connection is closed under their hands."""
+    peer = start_peer(echo)
+    with pool.connection(peer.address) as connection:
+        pool.close_all()
+        assert connection.call(PULL).code == 0
+
+    assert not connection.is_open
+
+
+def test_a_failed_attempt_leaves_nothing_behind(pool: ConnectionPool) -> None:
+    """A server that is down now may be up at the next attempt."""
+    with pytest.raises(ConnectError), pool.connection(NOBODY):
+        pytest.fail("there is nothing to lend")
+    assert repr(pool) == "<ConnectionPool 0 idle, 0 lent>"
+
+
+def test_a_process_has_one_pool_for_equal_settings() -> None:
+    """Settings that were unpickled anew find the pool of those before them."""
+    assert pool_for(QUICK) is pool_for(replace(QUICK))
+    assert pool_for(QUICK) is not pool_for(replace(QUICK, max_idle_s=1.0))
+
+
+@forks
+def test_a_forked_child_opens_its_own_connections(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """The parent's connection, idle or lent, is neither used nor disturbed by the child."""
+    peer = start_peer(echo)
+
+    with pool.connection(peer.address) as lent, pool.connection(peer.address) as idle:
+        pool.give_back(idle)
+
+        def check() -> bool:
+            with pool.connection(peer.address) as own, pytest.raises(ConnectionLost, match="parent process"):
+                own.call(PULL)
+                lent.call(PULL)
+            return own is not idle
+
+        assert in_child(check)
+        assert peer.accepted == 3
+        assert lent.call(PULL).code == 0 and idle.call(PULL).code == 0
+
+
+# --- sharing ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_share_one_connection(start_peer: StartPeer, shared: SharedPool) -> None:
+    """However many ask at once, one connection is opened."""
+    peer = start_peer(echo)
+    with ThreadPoolExecutor(8) as callers:
+        answers = list(callers.map(lambda _: shared.connection(peer.address).call(PULL).code, range(16)))
+
+    assert answers == [0] * 16
+    assert peer.accepted == 1
+    assert repr(shared) == "<SharedPool 1 open, 0 opening>"
+
+
+def close_first(start_peer: StartPeer) -> Address:
+    """A peer that closes its first connection at once."""
+    closed: list[Talk] = []
+
+    def script(talk: Talk) -> None:
+        if closed:
+            echo(talk)
+        closed.append(talk)
+
+    return start_peer(script).address
+
+
+def test_a_shared_connection_that_ended_is_replaced(start_peer: StartPeer, shared: SharedPool) -> None:
+    """The reader notices the end, so the next caller gets a new one."""
+    address = close_first(start_peer)
+    first = shared.connection(address)
+    until(lambda: not first.is_open)
+
+    assert shared.connection(address).call(PULL).code == 0
+
+
+def test_all_who_wait_for_a_connection_learn_why_there_is_none(shared: SharedPool) -> None:
+    """A failed attempt is told to everybody, and the next caller tries anew."""
+    with ThreadPoolExecutor(4) as callers:
+        attempts = [callers.submit(shared.connection, NOBODY) for _ in range(8)]
+
+    assert all(isinstance(attempt.exception(), ConnectError) for attempt in attempts)
+    assert repr(shared) == "<SharedPool 0 open, 0 opening>"
+
+
+def test_closing_all_closes_shared_connections(start_peer: StartPeer, shared: SharedPool) -> None:
+    """Who still holds one gets an error that says so; who asks the pool gets a new one."""
+    peer = start_peer(echo)
+    first = shared.connection(peer.address)
+    shared.close_all()
+
+    with pytest.raises(ConnectionLost, match="closed on this side"):
+        first.call(PULL)
+    assert shared.connection(peer.address).call(PULL).code == 0
+
+
+def test_the_handler_serves_all_shared_connections(start_peer: StartPeer) -> None:
+    """The servers' own requests reach the one who made the pool."""
+
+    def script(talk: Talk) -> None:
+        request = talk.read()
+        talk.answer(request, code=talk.ask(RequestCode.GET_CONSUMER_RUNNING_INFO).code)
+        talk.wait_gone()
+
+    pool = SharedPool(QUICK, lambda address, request: replace(request, code=42, body=b""))
+    try:
+        assert pool.connection(start_peer(script).address).call(PULL).code == 42
+    finally:
+        pool.close_all()
+
+
+@forks
+def test_a_forked_child_opens_its_own_shared_connections(start_peer: StartPeer, shared: SharedPool) -> None:
+    """The parent's connection has no reader in the child, so it cannot be used there."""
+    peer = start_peer(echo)
+    parents = shared.connection(peer.address)
+
+    def check() -> bool:
+        own = shared.connection(peer.address)
+        with pytest.raises(ConnectionLost, match="parent process"):
+            parents.call(PULL)
+        return own.call(PULL).code == 0
+
+    assert in_child(check)
+    assert parents.call(PULL).code == 0

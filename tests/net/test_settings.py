@@ -1,0 +1,35 @@
+"""Settings travel to other processes, compare by value and keep secrets to themselves."""
+
+from __future__ import annotations
+
+import pickle
+
+from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither the key's password nor pasted PEM text appears in what a log or a traceback would print."""
+    settings = NetSettings(tls=TlsSettings(trust_cert="PEM TEXT", client_key_password="hush"))
+
+    assert "hush" not in repr(settings)
+    assert "PEM TEXT" not in repr(settings)
+
+
+def test_equal_settings_are_one_key() -> None:
+    """A pool is found again by settings that were built anew, also in another process."""
+    settings = NetSettings(tls=TlsSettings(trust_cert_path="ca.pem"))
+
+    assert {settings: 1}[pickle.loads(pickle.dumps(settings))] == 1
+
+
+def test_servers_are_verified_unless_told_otherwise() -> None:
+    """Turning TLS on is enough to be safe."""
+    assert TlsSettings().verify_server
+
+
+def test_deadlines_come_from_the_settings() -> None:
+    """Connecting and asking have time-outs of their own."""
+    settings = NetSettings(connect_timeout_s=1.0, request_timeout_s=2.0)
+
+    assert settings.connect_deadline().seconds == 1.0
+    assert settings.request_deadline().seconds == 2.0

@@ -1,0 +1,382 @@
+"""Many threads share one connection, which also answers the server's own questions."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.errors import ConnectionLost, LocalProtocolError, MalformedFrame, RequestTimeout, RocketMQError
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.net.threaded import MAX_UNSENT_BYTES, Handler, ThreadedConnection
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.header import Command
+from tests.net.fixtures import (
+    PATIENCE_S,
+    QUICK,
+    TRUSTING,
+    Script,
+    StartPeer,
+    Talk,
+    answer_to,
+    echo,
+    never_answer,
+    never_read,
+    server_tls,
+    until,
+)
+
+PULL = RequestCode.PULL_MESSAGE
+Dial = Callable[..., ThreadedConnection]
+
+
+@pytest.fixture
+def dial(start_peer: StartPeer) -> Iterator[Dial]:
+    """Connect to a peer that plays a script."""
+    opened: list[ThreadedConnection] = []
+
+    def start(script: Script, handler: Handler | None = None, settings: NetSettings = QUICK) -> ThreadedConnection:
+        opened.append(ThreadedConnection.open(start_peer(script).address, settings, handler=handler))
+        return opened[-1]
+
+    yield start
+    for connection in opened:
+        connection.close()
+
+
+def soon() -> Deadline:
+    """A deadline that is meant to pass."""
+    return Deadline.after(0.05)
+
+
+def gated_echo() -> tuple[Script, threading.Event]:
+    """An echo that waits with its first answer for an event."""
+    answer_now = threading.Event()
+
+    def script(talk: Talk) -> None:
+        first = talk.read()
+        assert answer_now.wait(PATIENCE_S)
+        talk.answer(first)
+        echo(talk)
+
+    return script, answer_now
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_many_threads_get_their_own_answers(dial: Dial) -> None:
+    """However their requests and answers are mixed on the stream, nobody gets another one's."""
+    connection = dial(echo)
+
+    def ask(caller: int) -> bool:
+        bodies = [f"{caller}/{number}".encode() for number in range(50)]
+        return [bytes(connection.call(PULL, body=body).body) for body in bodies] == bodies
+
+    with ThreadPoolExecutor(8) as callers:
+        assert all(callers.map(ask, range(8)))
+    assert connection.in_flight == 0
+
+
+def test_futures_end_in_the_order_of_the_answers(dial: Dial) -> None:
+    """One thread can have many requests in flight."""
+
+    def script(talk: Talk) -> None:
+        for request in reversed([talk.read() for _ in range(3)]):
+            talk.answer(request, body=bytes(request.body))
+        talk.wait_gone()
+
+    connection = dial(script)
+    futures = [connection.submit(PULL, body=body) for body in (b"a", b"b", b"c")]
+
+    assert [bytes(future.result(PATIENCE_S).body) for future in futures] == [b"a", b"b", b"c"]
+
+
+def test_a_response_code_is_not_an_error(dial: Dial) -> None:
+    """The caller gets the server's command as it is."""
+
+    def script(talk: Talk) -> None:
+        talk.answer(talk.read(), code=17)
+        talk.wait_gone()
+
+    assert dial(script).call(PULL).code == 17
+
+
+def test_telling_waits_for_no_answer(dial: Dial) -> None:
+    """A one-way request reaches the server without anybody waiting."""
+    heard: list[bool] = []
+
+    def script(talk: Talk) -> None:
+        heard.append(talk.read().is_oneway)
+        echo(talk)
+
+    connection = dial(script)
+    connection.tell(RequestCode.UPDATE_CONSUMER_OFFSET)
+
+    assert connection.call(PULL).code == 0
+    assert heard == [True]
+
+
+def test_calls_work_over_tls(start_peer: StartPeer) -> None:
+    """Reading and writing at the same time is safe there too."""
+    peer = start_peer(echo, tls=server_tls())
+
+    with closing(ThreadedConnection.open(peer.address, replace(QUICK, tls=TRUSTING))) as connection:
+        futures = [connection.submit(PULL, body=bytes(1 << 20)) for _ in range(8)]
+        assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 8 << 20
+
+
+# --- time-outs -------------------------------------------------------------------------------------------------------
+
+
+def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
+    """The late answer is dropped and counted, and the connection answers on."""
+    script, answer_now = gated_echo()
+    connection = dial(script)
+    with pytest.raises(RequestTimeout, match=rf"within 0.05 s \(address {connection.address}, request PULL_MESSAGE\)"):
+        connection.call(PULL, deadline=soon())
+    answer_now.set()
+
+    assert bytes(connection.call(PULL, body=b"next").body) == b"next"
+    assert connection.dropped_replies == 1
+
+
+def test_a_future_ends_at_its_deadline_though_nobody_waits(dial: Dial) -> None:
+    """Also when requests with later deadlines came first."""
+    connection = dial(never_answer)
+    later = connection.submit(PULL)
+    overdue = connection.submit(PULL, deadline=soon())
+
+    assert isinstance(overdue.exception(PATIENCE_S), RequestTimeout)
+    assert not later.done() and connection.in_flight == 1
+
+
+def test_a_slow_callback_does_not_hold_other_callers_past_their_deadline(dial: Dial) -> None:
+    """Even if somebody stops the reader, a call returns in time."""
+    script, answer_now = gated_echo()
+    connection, stop = dial(script), threading.Event()
+    connection.submit(PULL).add_done_callback(lambda _: stop.wait(PATIENCE_S) and None)
+    answer_now.set()
+
+    with pytest.raises(RequestTimeout):
+        connection.call(PULL, deadline=soon())
+    stop.set()
+
+
+def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial) -> None:
+    """Callers wait for room in the outbox, which is bounded, and then give up."""
+    done = threading.Event()
+    connection = dial(never_read(done))
+    body = bytes(15 << 20)
+
+    futures = [connection.submit(RequestCode.SEND_MESSAGE_V2, body=body, deadline=Deadline.after(0.3))]
+    with pytest.raises(RequestTimeout, match="the server has yet to take"):
+        while len(futures) < 10:
+            futures.append(connection.submit(RequestCode.SEND_MESSAGE_V2, body=body, deadline=soon()))
+    for future in futures:
+        assert isinstance(future.exception(PATIENCE_S), RequestTimeout)
+    assert int(repr(connection).split()[-4]) < MAX_UNSENT_BYTES + len(body) + 1000
+    done.set()
+
+
+def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
+    """The reader drains whatever callers and server are doing."""
+
+    def script(talk: Talk) -> None:
+        first = talk.read()
+        talk.sock.sendall(b"".join(answer_to(first, body=bytes(1 << 20)) for _ in range(16)))
+        echo(talk)
+
+    connection = dial(script)
+    futures = [connection.submit(PULL, body=bytes(size)) for size in (0, *[4 << 20] * 4)]
+
+    assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 17 << 20
+
+
+# --- how a connection ends -------------------------------------------------------------------------------------------
+
+
+def close_both(talk: Talk) -> None:
+    talk.read(), talk.read()
+
+
+def half_close(talk: Talk) -> None:
+    talk.read(), talk.read()
+    talk.sock.shutdown(socket.SHUT_WR)
+    talk.wait_gone()
+
+
+def break_a_rule(talk: Talk) -> None:
+    talk.read(), talk.read()
+    talk.sock.sendall(bytes(8))
+    talk.wait_gone()
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"), [(close_both, ConnectionLost), (half_close, ConnectionLost), (break_a_rule, MalformedFrame)]
+)
+def test_the_end_of_the_connection_fails_all_in_flight(dial: Dial, script: Script, kind: type[RocketMQError]) -> None:
+    """Each request raises the same kind of error, naming itself."""
+    connection = dial(script)
+    futures = [connection.submit(code) for code in (PULL, RequestCode.GET_MAX_OFFSET)]
+    failures = [str(future.exception(PATIENCE_S)) for future in futures]
+
+    assert all(kind.code in failure for failure in failures)
+    assert f"address {connection.address}, request PULL_MESSAGE" in failures[0]
+    assert f"address {connection.address}, request GET_MAX_OFFSET" in failures[1]
+    with pytest.raises(kind, match="request GET_MIN_OFFSET"):
+        connection.call(RequestCode.GET_MIN_OFFSET)
+
+
+def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> None:
+    """What was answered is answered, whatever follows it in the same packet."""
+
+    def script(talk: Talk) -> None:
+        first, _ = talk.read(), talk.read()
+        talk.sock.sendall(answer_to(first, body=b"one") + bytes(8))
+
+    connection = dial(script)
+    first, second = connection.submit(PULL), connection.submit(PULL)
+
+    assert bytes(first.result(PATIENCE_S).body) == b"one"
+    assert isinstance(second.exception(PATIENCE_S), MalformedFrame)
+
+
+def test_closing_fails_all_in_flight_and_ends_the_threads(dial: Dial) -> None:
+    """Nothing is left behind, neither waiting callers nor threads."""
+    connection = dial(never_answer)
+    future = connection.submit(PULL)
+    connection.close()
+    connection.close()
+
+    assert "closed on this side" in str(future.exception(PATIENCE_S))
+    assert f"rocketmq {connection.address}" not in [thread.name for thread in threading.enumerate()]
+    assert repr(connection) == (
+        f"<ThreadedConnection {connection.address} ended by CONNECTION_LOST, 0 in flight, 0 dropped, 0 bytes to send>"
+    )
+
+
+def test_a_silent_end_is_noticed_without_a_request(dial: Dial) -> None:
+    """Servers close idle connections; a pool can see that before it hands one out."""
+    connection = dial(lambda talk: None)
+
+    until(lambda: not connection.is_open)
+    with pytest.raises(ConnectionLost, match="the server closed the connection"):
+        connection.call(PULL)
+
+
+def test_callbacks_may_ask_on_but_not_wait(dial: Dial) -> None:
+    """A chain of requests works; waiting in the reader for the reader is refused instead of hanging."""
+    script, answer_now = gated_echo()
+    connection, done = dial(script), threading.Event()
+    outcome: list[Future[Command]] = []
+
+    def go_on(_: object) -> None:
+        outcome.append(connection.submit(PULL, body=b"chained"))
+        with pytest.raises(LocalProtocolError, match="would wait for itself"):
+            connection.call(PULL)
+        done.set()
+
+    connection.submit(PULL).add_done_callback(go_on)
+    answer_now.set()
+
+    assert done.wait(PATIENCE_S)
+    assert bytes(outcome[0].result(PATIENCE_S).body) == b"chained"
+
+
+# --- the server's own requests ---------------------------------------------------------------------------------------
+
+
+def asks(*codes: int) -> tuple[Script, list[Command]]:
+    """A script that asks the client, and the answers it gets."""
+    answers: list[Command] = []
+
+    def script(talk: Talk) -> None:
+        request = talk.read()
+        talk.tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        answers.extend(talk.ask(code) for code in codes)
+        talk.answer(request)
+        talk.wait_gone()
+
+    return script, answers
+
+
+def test_a_handler_answers_on_the_same_connection(dial: Dial) -> None:
+    """It is told who asks; one-way requests reach it and get no answer."""
+    script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
+    heard: list[tuple[Address, int]] = []
+
+    def handler(address: Address, request: Command) -> Command:
+        heard.append((address, request.code))
+        return Command(0, body=b"running")
+
+    connection = dial(script, handler)
+    connection.call(PULL)
+
+    assert [bytes(answer.body) for answer in answers] == [b"running"]
+    assert heard == [
+        (connection.address, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED),
+        (connection.address, RequestCode.GET_CONSUMER_RUNNING_INFO),
+    ]
+
+
+@pytest.mark.parametrize("handler", [None, lambda address, request: None], ids=["no handler", "not handled"])
+def test_requests_that_are_not_supported_get_code_3(dial: Dial, handler: Handler | None) -> None:
+    """The server need not wait for its time-out."""
+    script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
+    dial(script, handler).call(PULL)
+
+    assert [answer.code for answer in answers] == [3]
+
+
+def test_a_handler_that_fails_answers_with_the_reason(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+    """The server learns what went wrong, the log has the traceback, and the connection goes on."""
+    script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
+
+    def handler(address: Address, request: Command) -> Command:
+        raise KeyError("missing")
+
+    assert dial(script, handler).call(PULL).code == 0
+    assert [(answer.code, answer.remark) for answer in answers] == [(1, "KeyError: 'missing'")]
+    assert "request GET_CONSUMER_RUNNING_INFO" in caplog.text
+
+
+def test_a_slow_handler_stops_no_answers(dial: Dial) -> None:
+    """Serving a request may take its time, and may itself ask the server."""
+    nested: list[int] = []
+
+    def script(talk: Talk) -> None:
+        request = talk.read()
+        talk.tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        talk.answer(talk.read())
+        talk.answer(request)
+        talk.wait_gone()
+
+    connection: ThreadedConnection
+
+    def handler(address: Address, request: Command) -> None:
+        nested.append(connection.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP).code)
+
+    connection = dial(script, handler)
+
+    assert connection.call(PULL).code == 0
+    until(lambda: nested == [0])
+
+
+def test_its_idle_reader_sleeps(dial: Dial) -> None:
+    """A connection without traffic costs no processor time."""
+    connection = dial(echo)
+    connection.call(PULL)
+    before = time.process_time()
+    with pytest.raises(RequestTimeout):
+        dial(never_answer).call(PULL, deadline=Deadline.after(0.3))
+
+    assert time.process_time() - before < 0.15

@@ -1,0 +1,277 @@
+"""Streams begin in time or with a reason, carry bytes without waiting, and end with one of our errors."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.errors import ConnectError, ConnectionLost, OptionError
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.settings import TlsSettings
+from pyspark_rocketmq.net.transport import READ, WRITE, Transport, Waker, connect, wait_ready
+from tests.net.fixtures import PATIENCE_S, PKI, TRUSTING, StartPeer, Talk, never_answer, never_read, server_tls
+
+WITH_CLIENT_CERT = replace(
+    TRUSTING, client_cert_path=str(PKI / "client.pem"), client_key_path=str(PKI / "client_locked.key")
+)
+
+
+def patience() -> Deadline:
+    return Deadline.after(PATIENCE_S)
+
+
+def refuse(talk: Talk) -> None:
+    """Close without a word."""
+
+
+def greet(talk: Talk) -> None:
+    """Say something, and close."""
+    talk.sock.sendall(b"hello")
+
+
+def receive(transport: Transport) -> bytes:
+    """What arrives next; nothing at the end of the stream."""
+    space = memoryview(bytearray(100))
+    while (count := transport.receive_into(space)) is None:
+        assert wait_ready([(transport, transport.needs(write=False))], patience())
+    return bytes(space[:count])
+
+
+# --- connecting ------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_connection_says_where_and_what_to_check() -> None:
+    """A port where nobody listens is an error at once."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        address = Address(*listener.getsockname())
+
+    with pytest.raises(ConnectError, match=rf"refused \(address {address}\); check host and port"):
+        connect(address, patience())
+
+
+def test_an_unknown_host_says_so() -> None:
+    """A name that cannot be resolved is an error that names it."""
+    with pytest.raises(ConnectError, match=r"unknown host: .* \(address no-such-host.invalid:9876\); check the host"):
+        connect(Address("no-such-host.invalid", 9876), patience())
+
+
+def test_a_name_that_is_no_name_is_an_unknown_host() -> None:
+    """What the name service refuses to look at ends like what it does not find."""
+    with pytest.raises(ConnectError, match="unknown host"):
+        connect(Address("a" * 70 + ".example", 9876), patience())
+
+
+def test_every_address_of_a_host_is_tried(start_peer: StartPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may mean several addresses, and nobody may listen at the first, as with localhost over IPv6."""
+    peer = start_peer(greet)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        nobody = listener.getsockname()
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", where) for where in (nobody, peer.address)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    with closing(connect(Address("two-addresses", 9876), patience())) as transport:
+        assert receive(transport) == b"hello"
+
+
+@pytest.fixture
+def silent_address() -> Iterator[Address]:
+    """A port that leaves attempts to connect without an answer, its queue being full."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0), backlog=0)))
+        for _ in range(3):
+            filler = stack.enter_context(closing(socket.socket()))
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield Address(*listener.getsockname())
+
+
+def test_connecting_ends_at_its_deadline(silent_address: Address) -> None:
+    """A host that does not answer at all costs no more than the time-out."""
+    started = time.monotonic()
+
+    with pytest.raises(ConnectError, match=r"no connection within 0.1 s .* raise connectTimeoutMillis"):
+        connect(silent_address, Deadline.after(0.1))
+
+    assert time.monotonic() - started < PATIENCE_S / 2
+
+
+def test_looking_a_name_up_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's resolver knows no time-out, so a slow one is stood in for and left behind."""
+    found, resolve = threading.Event(), socket.getaddrinfo
+
+    def resolve_slowly(host: str, port: int, **options: Any) -> Any:
+        if not options["flags"]:
+            found.wait(PATIENCE_S)
+        return resolve(host, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_slowly)
+    with pytest.raises(ConnectError, match=r"could not be resolved within 0.1 s"):
+        connect(Address("localhost", 9876), Deadline.after(0.1))
+    found.set()
+
+
+# --- carrying bytes --------------------------------------------------------------------------------------------------
+
+
+def test_receiving_tells_silence_from_the_end(start_peer: StartPeer) -> None:
+    """Nothing there yet is None; the end of the stream is 0, half-closed or whole."""
+    go_on = threading.Event()
+
+    def script(talk: Talk) -> None:
+        go_on.wait(PATIENCE_S)
+        talk.sock.shutdown(socket.SHUT_WR)
+        talk.wait_gone()
+
+    with closing(connect(start_peer(script).address, patience())) as transport:
+        assert transport.receive_into(memoryview(bytearray(10))) is None
+        go_on.set()
+        assert receive(transport) == b""
+
+
+def test_sending_never_waits_for_a_peer_that_does_not_read(start_peer: StartPeer) -> None:
+    """When the kernel's buffers are full no more bytes are taken."""
+    done = threading.Event()
+    peer = start_peer(never_read(done))
+    data = memoryview(bytes(1 << 20))
+
+    with closing(connect(peer.address, patience())) as transport:
+        while transport.send(data):
+            pass
+        assert not wait_ready([(transport, WRITE)], Deadline.after(0.0))
+    done.set()
+
+
+def test_small_writes_leave_at_once(start_peer: StartPeer) -> None:
+    """A request must not wait for the answer to the one before it."""
+    with closing(connect(start_peer(never_answer).address, patience())) as transport:
+        held = socket.socket(fileno=socket.dup(transport.fileno()))
+        with closing(held):
+            assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_broken_stream_is_a_lost_connection(start_peer: StartPeer) -> None:
+    """The system's error becomes ours, with the cause chained."""
+    transport = connect(start_peer(refuse).address, patience())
+    assert receive(transport) == b""
+    transport.close()
+
+    with pytest.raises(ConnectionLost, match=f"the connection broke: .*address {transport.address}") as caught:
+        transport.send(memoryview(b"x"))
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_waker_ends_a_wait_from_another_thread() -> None:
+    """Waking twice is waking once, and a closed waker is left alone."""
+    with closing(Waker()) as waker:
+        threading.Thread(target=waker.wake).start()
+        assert wait_ready([(waker, READ)], patience())
+        waker.wake()
+        waker.clear()
+        assert not wait_ready([(waker, READ)], Deadline.after(0.0))
+    waker.wake()
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TRUSTING,
+        TlsSettings(trust_cert=(PKI / "ca.pem").read_text()),
+        TlsSettings(trust_cert_path=str(PKI / "other_ca.pem"), verify_server=False),
+    ],
+    ids=["CA as path", "CA as text", "not verified"],
+)
+def test_tls_carries_bytes_both_ways(start_peer: StartPeer, settings: TlsSettings) -> None:
+    """The own CA may be a file or text; without verification any server will do."""
+    peer = start_peer(lambda talk: talk.sock.sendall(talk.sock.recv(100)), tls=server_tls())
+
+    with closing(connect(peer.address, patience(), settings)) as transport:
+        assert transport.send(memoryview(b"hello")) == 5
+        assert receive(transport) == b"hello"
+        assert transport.encrypted
+
+
+def test_an_unknown_ca_is_refused_naming_the_options(start_peer: StartPeer) -> None:
+    """The text leads to the option that adds a CA, and to the one that trusts anybody."""
+    peer = start_peer(refuse, tls=server_tls())
+
+    with pytest.raises(ConnectError, match=r"certificate was refused: .* tlsTrustCertPath .* tlsAuthServer=false"):
+        connect(peer.address, patience(), TlsSettings(trust_cert_path=str(PKI / "other_ca.pem")))
+
+
+def test_the_systems_cas_are_trusted_by_default(start_peer: StartPeer) -> None:
+    """A CA of our own is not among them."""
+    with pytest.raises(ConnectError, match="certificate was refused"):
+        connect(start_peer(refuse, tls=server_tls()).address, patience(), TlsSettings())
+
+
+def test_a_certificate_for_another_host_is_refused(start_peer: StartPeer) -> None:
+    """A trusted CA is not enough: the certificate must name the host we asked for."""
+    peer = start_peer(refuse, tls=server_tls("stranger"))
+
+    with pytest.raises(ConnectError, match=r"not valid for '127.0.0.1'"):
+        connect(peer.address, patience(), TRUSTING)
+
+
+def test_a_server_that_speaks_plain_tcp_is_no_tls_server(start_peer: StartPeer) -> None:
+    """The text names the option to turn off."""
+    with pytest.raises(ConnectError, match=r"no TLS handshake: .* set useTLS=false"):
+        connect(start_peer(greet).address, patience(), TRUSTING)
+
+
+def test_a_handshake_ends_at_the_deadline(start_peer: StartPeer) -> None:
+    """A server that reads the hello and stays silent does not hold us."""
+    with pytest.raises(ConnectError, match=r"no TLS handshake: not done within 0.1 s"):
+        connect(start_peer(never_answer).address, Deadline.after(0.1), TRUSTING)
+
+
+def test_a_client_certificate_opens_a_door_that_asks_for_one(start_peer: StartPeer) -> None:
+    """The key may be locked with a password."""
+    peer = start_peer(greet, tls=server_tls(client_ca="ca"))
+    settings = replace(WITH_CLIENT_CERT, client_key_password="secret")
+
+    with closing(connect(peer.address, patience(), settings)) as transport:
+        assert receive(transport) == b"hello"
+
+
+def test_a_missing_client_certificate_is_named(start_peer: StartPeer) -> None:
+    """TLS 1.3 tells it only after the handshake, when the first bytes are read."""
+    peer = start_peer(never_answer, tls=server_tls(client_ca="ca"))
+
+    with closing(connect(peer.address, patience(), TRUSTING)) as transport:
+        with pytest.raises(ConnectionLost, match=r"TLS failed: .*certificate required.*tlsClientCertPath"):
+            receive(transport)
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+def test_a_locked_key_is_not_asked_for_at_the_terminal(password: str | None) -> None:
+    """Without the right password it is an error that names the option."""
+    settings = replace(WITH_CLIENT_CERT, client_key_password=password)
+
+    with pytest.raises(OptionError, match=r"tlsClientCertPath = .*tlsClientKeyPassword"):
+        connect(Address("127.0.0.1", 1), patience(), settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        (TlsSettings(trust_cert_path="missing.pem"), "tlsTrustCertPath = 'missing.pem'"),
+        (TlsSettings(trust_cert="no certificate"), "tlsTrustCert:"),
+        (TlsSettings(trust_cert=""), "tlsTrustCert:"),
+        (TlsSettings(trust_cert="kein Schlüssel"), "tlsTrustCert:"),
+    ],
+)
+def test_cas_that_cannot_be_read_are_wrong_options(settings: TlsSettings, option: str) -> None:
+    """A wrong path is told before anything connects, and is not worth a retry."""
+    with pytest.raises(OptionError, match=option):
+        connect(Address("127.0.0.1", 1), patience(), settings)
