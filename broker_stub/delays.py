@@ -23,7 +23,7 @@ from pyspark_rocketmq.wire.sys_flag import TransactionState, transaction_state
 
 from .clock import Clock
 from .registry import Refusal
-from .rewriting import REAL_TOPIC, release, set_aside
+from .rewriting import REAL_TOPIC, record_at, release, set_aside
 from .store import InnerMessage, Store, Stored
 from .topics import SCHEDULE_TOPIC, TIMER_TOPIC
 
@@ -83,7 +83,7 @@ class Delays:
                 wait_ms = queue.codes[offset - queue.base] - self._clock.now_ms()
                 self._clock.call_later(min(wait_ms, self.levels_ms[level - 1]), partial(self._deliver_next, level))
         for offset in timers:
-            if record := self._record(TIMER_TOPIC, 0, offset):
+            if record := record_at(self._store, TIMER_TOPIC, 0, offset):
                 self._wait(int(record.properties[TIMER_OUT_MS]), offset)
 
     # --- levels ------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Delays:
     def _deliver_next(self, level: int) -> None:
         """Messages of a level wait equally long, so the next one due is the next one in its queue."""
         offset = max(self.delivered.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
-        record = self._record(SCHEDULE_TOPIC, level - 1, offset)
+        record = record_at(self._store, SCHEDULE_TOPIC, level - 1, offset)
         if record:
             self.delivered[level] = offset + 1
             self._put(release(record, {}))
@@ -142,7 +142,7 @@ class Delays:
 
     def _deliver_first_timer(self) -> None:
         _, offset = heapq.heappop(self._timers)
-        record = self._record(TIMER_TOPIC, 0, offset)
+        record = record_at(self._store, TIMER_TOPIC, 0, offset)
         if record and not self._is_recalled(record):
             enqueued_ms = record.store_timestamp // TIMER_PRECISION_MS * TIMER_PRECISION_MS
             times = {"TIMER_ENQUEUE_MS": str(enqueued_ms), "TIMER_DEQUEUE_MS": str(self._clock.now_ms())}
@@ -150,11 +150,6 @@ class Delays:
 
     def _is_recalled(self, record: Record) -> bool:
         return recall_key(record.properties[REAL_TOPIC], record.properties.get("UNIQ_KEY", "")) in self._recalled
-
-    def _record(self, topic: str, queue_id: int, offset: int) -> Record | None:
-        queue = self._store.queue(topic, queue_id)
-        is_there = queue.min_offset <= offset < queue.max_offset
-        return self._store.message_at(queue.physical[offset - queue.base]) if is_there else None
 
 
 def parse_levels(text: str) -> list[int]:

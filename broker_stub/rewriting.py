@@ -11,9 +11,16 @@ from dataclasses import replace
 
 from pyspark_rocketmq.wire.record import Record
 
-from .store import InnerMessage
+from .store import InnerMessage, Store
 
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+
+
+def record_at(store: Store, topic: str, queue_id: int, offset: int) -> Record | None:
+    """The message at an offset of a queue; None if it is not there, or not any more."""
+    queue = store.queue(topic, queue_id)
+    is_there = queue.min_offset <= offset < queue.max_offset
+    return store.message_at(queue.physical[offset - queue.base]) if is_there else None
 
 
 def message_of(record: Record) -> InnerMessage:

@@ -1,0 +1,63 @@
+"""How does a producer end a transaction, and how does a sender take a timer message back?"""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    EndTransactionRequestHeader,
+    RecallMessageRequestHeader,
+)
+
+from ..delays import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
+from ..registry import Answer, Call, Refusal, answer, handles
+from ..state import REGION, Broker
+from ..store import InnerMessage
+
+_REGION = {"MSG_REGION": REGION}
+
+
+@handles(RequestCode.END_TRANSACTION)
+def end_transaction(broker: Broker, call: Call) -> Answer:
+    """Commit or roll back; producers want no answer."""
+    if not broker.is_master:
+        raise Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, "half messages are ended at the master")
+    broker.transactions.end(call.header(EndTransactionRequestHeader))
+    return answer()
+
+
+@handles(RequestCode.RECALL_MESSAGE)
+def recall_message(broker: Broker, call: Call) -> Answer:
+    """Store a message that drops another one when both are due."""
+    header = call.header(RecallMessageRequestHeader)
+    handle = _checked_handle(broker, header)
+    now = broker.clock.now_ms()
+    properties = {
+        "TAGS": "_RECALL_TAG_",
+        RECALLED_KEY: recall_key(handle.topic, handle.unique_id),
+        "UNIQ_KEY": handle.unique_id,
+        "TIMER_DELIVER_MS": str(handle.timestamp_ms),
+        "BORN_TIMESTAMP": str(now),
+        "PGROUP": header.producer_group or "",
+    }
+    broker.accept(InnerMessage(handle.topic, 0, b"0", properties, born_timestamp=now, born_host=call.channel.remote))
+    return answer(fields={**_REGION, "msgId": handle.unique_id})
+
+
+def _checked_handle(broker: Broker, header: RecallMessageRequestHeader) -> RecallHandle:
+    if not broker.settings.recall_messages:
+        raise Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden", _REGION)
+    if broker.topics.find(header.topic) is None:
+        remark = f"recall failed, the topic[{header.topic}] not exist"
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark, _REGION)
+    handle = decode_recall_handle(header.recall_handle)
+    if handle is None:
+        fault = "recall handle is invalid"
+    elif handle.topic != header.topic:
+        fault = "recall failed, topic not match"
+    elif handle.broker_name != broker.name:
+        fault = "recall failed, broker service not available"
+    elif not 0 < handle.timestamp_ms - broker.clock.now_ms() < broker.settings.timer_max_delay_ms:
+        fault = "recall failed, timestamp invalid"
+    else:
+        return handle
+    raise Refusal(ResponseCode.ILLEGAL_OPERATION, fault, _REGION)
