@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 from ..errors import OptionError
 
-__all__ = ["is_integer", "is_queue_id", "parse_json", "shorten"]
+__all__ = ["LAST_QUEUE_ID", "is_integer", "is_queue_id", "parse_json", "shorten"]
 
 _SHOWN_LENGTH = 200
-_LAST_QUEUE_ID = 2**31 - 1
+LAST_QUEUE_ID = 2**31 - 1
 
 
 def parse_json(text: str, option: str) -> Any:
@@ -37,7 +37,7 @@ def is_integer(value: Any, first: int, last: int) -> bool:
 
 def is_queue_id(key: str) -> bool:
     """Whether a JSON key is a queue id as we write it: decimal, no sign, no leading zero."""
-    return key.isascii() and key.isdigit() and len(key) <= 10 and key == str(int(key)) and int(key) <= _LAST_QUEUE_ID
+    return key.isascii() and key.isdigit() and len(key) <= 10 and key == str(int(key)) and int(key) <= LAST_QUEUE_ID
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""How far is each queue read in this batch?
+
+Caps count offsets, holes included. `max_per_queue` comes first; what is left of each backlog then shares
+`max_per_trigger` in proportion, but a queue with data always gets one offset, so that none starves: the only way in
+which the cap can be exceeded. A floor, `min_per_trigger`, holds a batch back until enough has come or
+`max_delay_s` has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..model import MessageQueue
+from ..offsets.position import Positions
+
+__all__ = ["Admission", "Limits", "admit", "clip_to_target", "share_cap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one trigger may read; nothing set means everything."""
+
+    max_per_trigger: int | None = None
+    max_per_queue: int | None = None
+    min_per_trigger: int | None = None
+    max_delay_s: float = 900.0
+
+    def without_floor(self) -> Limits:
+        """For availableNow, which never waits for more."""
+        return replace(self, min_per_trigger=None)
+
+
+class Admission(NamedTuple):
+    """The end of each queue's range, and whether the floor held the batch back."""
+
+    ends: dict[MessageQueue, int]
+    held_back: bool
+
+
+def clip_to_target(latest: Positions, target: Positions) -> dict[MessageQueue, int]:
+    """The ends availableNow may see: never beyond those frozen at its start, and no queue that came later."""
+    return {queue: min(end, target[queue]) for queue, end in latest.items() if queue in target}
+
+
+def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: float = 0.0) -> Admission:
+    """Ends for all queues of `starts`; one without a latest offset, or with one below its start, stays where it is.
+
+    `waited_s` is the time since data was last admitted, or since the query began.
+    """
+    backlogs = {queue: max(0, latest.get(queue, start) - start) for queue, start in starts.items()}
+    if _is_held_back(sum(backlogs.values()), limits, waited_s):
+        return Admission(dict(starts), True)
+    shares = backlogs
+    if limits.max_per_queue is not None:
+        shares = {queue: min(backlog, limits.max_per_queue) for queue, backlog in backlogs.items()}
+    if limits.max_per_trigger is not None:
+        shares = share_cap(shares, limits.max_per_trigger)
+    return Admission({queue: start + shares[queue] for queue, start in starts.items()}, False)
+
+
+def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
+    """The floor compares what is there, not what caps would let through: those could stay below it for ever."""
+    return limits.min_per_trigger is not None and backlog < limits.min_per_trigger and waited_s < limits.max_delay_s
+
+
+def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQueue, int]:
+    """Divide `cap` in proportion to backlogs; in all exactly `cap`, or one for each queue with data if that is more.
+
+    Queues are taken by growing backlog. As long as a queue's proportion of what is left is below one it gets one, and
+    cap and total shrink by what it took and had. From the first whose proportion reaches one, all larger ones reach it
+    too, and share the rest by largest remainder.
+    """
+    if sum(backlogs.values()) <= cap:
+        return dict(backlogs)
+    left, total = cap, sum(backlogs.values())
+    shares = dict.fromkeys(backlogs, 0)
+    growing = sorted(
+        (queue for queue, backlog in backlogs.items() if backlog), key=lambda queue: (backlogs[queue], queue)
+    )
+    taken = 0
+    for queue in growing:
+        if left * backlogs[queue] >= total:
+            break
+        shares[queue] = 1
+        left -= 1
+        total -= backlogs[queue]
+        taken += 1
+    return shares | _apportion({queue: backlogs[queue] for queue in growing[taken:]}, left)
+
+
+def _apportion(weights: Mapping[MessageQueue, int], seats: int) -> dict[MessageQueue, int]:
+    """Largest remainder; of equal remainders the larger backlog's, then the first queue's, is served."""
+    total = sum(weights.values())
+    shares = {queue: seats * weight // total for queue, weight in weights.items()}
+    by_remainder = sorted(weights, key=lambda queue: (-(seats * weights[queue] % total), -weights[queue], queue))
+    for queue in by_remainder[: seats - sum(shares.values())]:
+        shares[queue] += 1
+    return shares

@@ -1,0 +1,107 @@
+"""Which queues did the user list?
+
+`assign` is one JSON object: topic → `"*"`, or topic → broker → queue ids or `"*"`. `messageQueueList` is an array of
+such objects, one per slot of CONFIG. A star follows the route; a queue named by number must be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import OptionError
+from ..model import MessageQueue
+from ..offsets.strict_json import LAST_QUEUE_ID, is_integer, parse_json, shorten
+
+__all__ = ["Assignment", "list_queues", "parse_assignment", "parse_queue_lists"]
+
+_SHAPE = '{"topic": {"broker": [0, 1]}}, with "*" for all brokers or queue ids'
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Queues by number, and where all are wanted: a broker name, or none for the whole topic."""
+
+    option: str
+    queues: frozenset[MessageQueue]
+    whole: frozenset[tuple[str, str | None]]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that are named."""
+        return frozenset({queue.topic for queue in self.queues} | {topic for topic, _ in self.whole})
+
+    def select(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Those of the route's queues that are listed, in the route's order."""
+        return [queue for queue in queues if self._lists(queue)]
+
+    def _lists(self, queue: MessageQueue) -> bool:
+        whole = self.whole
+        return queue in self.queues or (queue.topic, None) in whole or (queue.topic, queue.broker_name) in whole
+
+    def require_known(self, queues: Collection[MessageQueue]) -> None:
+        """Refuse what the route does not have."""
+        known = {(queue.topic, queue.broker_name) for queue in queues} | {(queue.topic, None) for queue in queues}
+        missing = [str(queue) for queue in sorted(self.queues.difference(queues))]
+        missing += [f"{topic}/{broker or '*'}" for topic, broker in self.whole - known]
+        if missing:
+            raise OptionError(self.option, min(missing), "not in the route", advice="check topic, broker and queue id")
+
+
+def parse_assignment(text: str, option: str = "assign") -> Assignment:
+    """Read one object."""
+    return _read_assignment(parse_json(text, option), option)
+
+
+def parse_queue_lists(text: str, option: str = "messageQueueList") -> tuple[Assignment, ...]:
+    """Read an array of objects."""
+    value = parse_json(text, option)
+    if not isinstance(value, list) or not value:
+        raise OptionError(option, shorten(text), "no array", advice=f"give [{_SHAPE}, ...]")
+    return tuple(_read_assignment(each, option) for each in value)
+
+
+def list_queues(slots: Sequence[Assignment], queues: Sequence[MessageQueue]) -> tuple[tuple[MessageQueue, ...], ...]:
+    """The queues of each slot; every queue of the route has to be listed, and once."""
+    for slot in slots:
+        slot.require_known(queues)
+    lists = tuple(tuple(slot.select(queues)) for slot in slots)
+    counts = dict.fromkeys(queues, 0)
+    for queue in (queue for each in lists for queue in each):
+        counts[queue] += 1
+    for queue, count in counts.items():
+        if count != 1:
+            what = "listed twice" if count else "not listed"
+            raise OptionError(
+                slots[0].option, str(queue), what, advice="list each queue once; to read a part use assign"
+            )
+    return lists
+
+
+def _read_assignment(value: Any, option: str) -> Assignment:
+    queues: set[MessageQueue] = set()
+    whole: set[tuple[str, str | None]] = set()
+    for topic, brokers in _read_object(value, option):
+        if brokers == "*":
+            whole.add((topic, None))
+            continue
+        for broker_name, ids in _read_object(brokers, option):
+            if ids == "*":
+                whole.add((topic, broker_name))
+            else:
+                queues.update(MessageQueue(topic, broker_name, each) for each in _read_ids(ids, option))
+    return Assignment(option, frozenset(queues), frozenset(whole))
+
+
+def _read_object(value: Any, option: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(value, dict) or not value:
+        raise OptionError(option, shorten(str(value)), "no object", advice=f"give {_SHAPE}")
+    return value.items()
+
+
+def _read_ids(value: Any, option: str) -> list[int]:
+    well_formed = isinstance(value, list) and value and all(is_integer(each, 0, LAST_QUEUE_ID) for each in value)
+    if not well_formed or len(set(value)) < len(value):
+        raise OptionError(option, shorten(str(value)), "no list of distinct queue ids", advice=f"give {_SHAPE}")
+    return list(value)

@@ -1,0 +1,115 @@
+"""Caps, floor and frozen targets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.planning.admission import Admission, Limits, admit, clip_to_target, share_cap
+from tests.planning.fixtures import lengths, queue
+
+
+def admitted(backlogs: list[int], limits: Limits, waited_s: float = 0.0) -> list[int]:
+    """How many offsets of each backlog are let through."""
+    starts = {queue(number): 100 for number in range(len(backlogs))}
+    latest = {queue(number): 100 + backlog for number, backlog in enumerate(backlogs)}
+    return [end - 100 for end in admit(starts, latest, limits, waited_s=waited_s).ends.values()]
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "cap", "shares"),
+    [
+        ([100, 300], 400, [100, 300]),
+        ([100, 300], 100, [25, 75]),
+        ([10, 10, 10], 10, [4, 3, 3]),
+        ([1000, 1, 1], 3, [1, 1, 1]),
+        ([1000, 1, 0, 1], 10, [8, 1, 0, 1]),
+        ([5, 0, 7, 9], 1, [1, 0, 1, 1]),
+        ([2**62, 2**62], 2**62 + 1, [2**61 + 1, 2**61]),
+    ],
+)
+def test_cap_is_shared_in_proportion(backlogs: list[int], cap: int, shares: list[int]) -> None:
+    """The cap is used up in proportion to backlogs, at least one for each queue with data."""
+    assert admitted(backlogs, Limits(max_per_trigger=cap)) == shares
+
+
+@given(lengths, st.integers(1, 20_000))
+def test_nobody_starves_and_the_cap_holds(backlogs: list[int], cap: int) -> None:
+    """Exactly the cap is admitted, or one offset per queue with data if that is more, or all if that is less."""
+    shares = admitted(backlogs, Limits(max_per_trigger=cap))
+
+    with_data = sum(backlog > 0 for backlog in backlogs)
+    assert sum(shares) == min(sum(backlogs), max(cap, with_data))
+    assert all(min(backlog, 1) <= share <= backlog for share, backlog in zip(shares, backlogs, strict=True))
+
+
+@given(lengths, st.integers(1, 20_000))
+def test_a_larger_backlog_never_gets_less(backlogs: list[int], cap: int) -> None:
+    """Shares grow with backlogs."""
+    shares = admitted(backlogs, Limits(max_per_trigger=cap))
+
+    by_backlog = sorted(zip(backlogs, shares, strict=True))
+    assert all(a[1] <= b[1] for a, b in pairwise(by_backlog) if a[0] < b[0])
+
+
+@given(lengths, st.integers(1, 20_000))
+def test_equal_backlogs_get_equal_plans(backlogs: list[int], cap: int) -> None:
+    """The order in which queues come makes no difference."""
+    by_queue = {queue(number): backlog for number, backlog in enumerate(backlogs)}
+
+    assert share_cap(by_queue, cap) == share_cap(dict(reversed(by_queue.items())), cap)
+
+
+def test_cap_per_queue_comes_first() -> None:
+    """A queue's own cap is applied before the common one shares out what is left."""
+    assert admitted([1000, 10], Limits(max_per_queue=30)) == [30, 10]
+    assert admitted([1000, 10], Limits(max_per_trigger=20, max_per_queue=30)) == [15, 5]
+
+
+def test_floor_holds_back_until_enough_came() -> None:
+    """Below the floor nothing is read, at the floor all is."""
+    limits = Limits(min_per_trigger=50, max_delay_s=900)
+
+    assert admitted([20, 29], limits, waited_s=899) == [0, 0]
+    assert admitted([20, 30], limits, waited_s=0) == [20, 30]
+
+
+def test_floor_gives_up_after_its_delay() -> None:
+    """After the longest delay what there is is read; availableNow does not wait at all."""
+    limits = Limits(min_per_trigger=50, max_delay_s=900)
+
+    assert admitted([20, 29], limits, waited_s=900) == [20, 29]
+    assert admitted([20, 29], limits.without_floor()) == [20, 29]
+
+
+def test_floor_looks_at_the_backlog_and_not_at_the_caps() -> None:
+    """A cap per queue that keeps every batch below the floor does not block the query."""
+    assert admitted([1000, 1000], Limits(max_per_queue=10, min_per_trigger=50)) == [10, 10]
+
+
+def test_held_back_is_told() -> None:
+    """A batch held back is not the same as one without data."""
+    starts, latest = {queue(0): 5}, {queue(0): 6}
+
+    assert admit(starts, latest, Limits(min_per_trigger=2)) == Admission({queue(0): 5}, True)
+    assert admit(starts, starts, Limits()) == Admission({queue(0): 5}, False)
+
+
+def test_queues_without_a_latest_offset_stay() -> None:
+    """A queue out of the route, or whose end fell below its start, keeps its position; unknown ones are ignored."""
+    starts = {queue(0): 5, queue(1): 5}
+
+    assert admit(starts, {queue(1): 3, queue(2): 9}, Limits()).ends == starts
+
+
+def test_available_now_sees_its_frozen_target_only() -> None:
+    """Ends are clipped to the target, and queues that came later wait for the next run."""
+    latest = {queue(0): 50, queue(1): 7, queue(2): 9}
+
+    clipped = clip_to_target(latest, {queue(0): 40, queue(1): 10})
+
+    assert clipped == {queue(0): 40, queue(1): 7}
+    assert admit({queue(0): 0, queue(2): 9}, clipped, Limits(max_per_queue=100)).ends == {queue(0): 40, queue(2): 9}

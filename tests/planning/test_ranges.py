@@ -1,0 +1,143 @@
+"""Slots cut into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.allocation import AllocationSettings, parse_strategy
+from pyspark_rocketmq.model import QueueRange, sort_queues
+from pyspark_rocketmq.planning.ranges import PlanSettings, Task, count_parts, cut, plan_tasks
+from tests.planning.fixtures import lengths, queue, ranges_of
+
+allocations = st.builds(
+    AllocationSettings,
+    st.sampled_from(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY"]).map(parse_strategy),
+)
+counts = st.none() | st.integers(1, 50)
+
+
+def size(ranges: Iterable[QueueRange]) -> int:
+    """Offsets in a task."""
+    return sum(each.offset_count for each in ranges)
+
+
+def join(tasks: Iterable[Task]) -> list[QueueRange]:
+    """Ranges of all tasks in queue order, neighbours that touch made one."""
+    joined: list[QueueRange] = []
+    for each in sorted(each for task in tasks for each in task):
+        if joined and joined[-1].queue == each.queue and joined[-1].end == each.start:
+            joined[-1] = joined[-1]._replace(end=each.end)
+        else:
+            joined.append(each)
+    return joined
+
+
+@given(lengths, allocations, st.integers(1, 100), counts, counts)
+def test_tasks_tile_the_ranges_exactly(
+    sizes: list[int], allocation: AllocationSettings, least: int, most: int | None, records: int | None
+) -> None:
+    """Every offset is read by exactly one task, whatever the settings; no task and no range is empty."""
+    ranges = ranges_of(sizes)
+
+    tasks = plan_tasks(ranges, PlanSettings(allocation, least, most, records))
+
+    assert join(tasks) == [each for each in ranges if each.offset_count]
+    assert all(task and all(each.offset_count > 0 for each in task) for task in tasks)
+
+
+@given(lengths, st.integers(1, 100), counts)
+def test_number_of_tasks(sizes: list[int], least: int, most: int | None) -> None:
+    """As many tasks as slots, or `minPartitions` if that is more, as long as there are so many offsets."""
+    with_data = sum(length > 0 for length in sizes)
+
+    tasks = plan_tasks(ranges_of(sizes), PlanSettings(min_partitions=least, max_partitions=most))
+
+    slots = min(with_data, most or with_data)
+    assert len(tasks) == max(slots, min(least, sum(sizes)))
+
+
+@given(lengths.filter(any), st.integers(1, 60))
+def test_equal_limits_give_that_number(sizes: list[int], wanted: int) -> None:
+    """`minPartitions` = `maxPartitions` = k gives k tasks whenever there are k offsets."""
+    tasks = plan_tasks(ranges_of(sizes), PlanSettings(min_partitions=wanted, max_partitions=wanted))
+
+    assert len(tasks) == min(wanted, sum(sizes))
+
+
+@given(lengths, counts, st.integers(1, 300))
+def test_most_records(sizes: list[int], most: int | None, records: int) -> None:
+    """No task passes `maxRecordsPerPartition`, and none is cut finer than needed."""
+    whole = plan_tasks(ranges_of(sizes), PlanSettings(max_partitions=most))
+
+    tasks = plan_tasks(ranges_of(sizes), PlanSettings(max_partitions=most, max_records_per_partition=records))
+
+    assert all(size(task) <= records for task in tasks)
+    assert len(tasks) == sum(-(-size(task) // records) for task in whole)
+
+
+@given(lengths, allocations, st.integers(1, 100), counts)
+def test_equal_inputs_give_equal_plans(
+    sizes: list[int], allocation: AllocationSettings, least: int, most: int | None
+) -> None:
+    """The order in which ranges come makes no difference."""
+    settings = PlanSettings(allocation, least, most, 77)
+
+    assert plan_tasks(ranges_of(sizes), settings) == plan_tasks(reversed(ranges_of(sizes)), settings)
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8), st.integers(1, 40))
+def test_further_parts_go_where_parts_are_longest(sizes: list[int], wanted: int) -> None:
+    """Parts are given out one by one, each to the largest ratio of offsets to parts, the lowest slot first."""
+    parts = [1] * len(sizes)
+    while sum(parts) < min(wanted, sum(sizes)):
+        ratios = [Fraction(length, count) for length, count in zip(sizes, parts, strict=True)]
+        parts[ratios.index(max(ratios))] += 1
+
+    assert count_parts(sizes, wanted) == parts
+
+
+@given(lengths.filter(any), st.data())
+def test_cuts_fall_where_they_should(sizes: list[int], data: st.DataObject) -> None:
+    """Part i ends at ⌊L·i/k⌋ of the slot, and its ranges stay in order."""
+    ranges = [each for each in ranges_of(sizes) if each.offset_count]
+    parts = data.draw(st.integers(1, min(size(ranges), 50)))
+
+    tasks = cut(ranges, parts)
+
+    ends = [size(each for task in tasks[:number] for each in task) for number in range(1, parts + 1)]
+    assert ends == [size(ranges) * number // parts for number in range(1, parts + 1)]
+    assert [each.queue for task in tasks for each in task] == sort_queues(each.queue for task in tasks for each in task)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts", "cuts"),
+    [
+        ([10], 1, [[(0, 100, 110)]]),
+        ([10], 3, [[(0, 100, 103)], [(0, 103, 106)], [(0, 106, 110)]]),
+        ([4, 4], 2, [[(0, 100, 104)], [(1, 100, 104)]]),
+        ([3, 5], 2, [[(0, 100, 103), (1, 100, 101)], [(1, 101, 105)]]),
+        ([1, 1, 1], 3, [[(0, 100, 101)], [(1, 100, 101)], [(2, 100, 101)]]),
+    ],
+)
+def test_cut_by_example(sizes: Sequence[int], parts: int, cuts: list[list[tuple[int, int, int]]]) -> None:
+    """A cut may fall inside a queue's range or between two queues."""
+    expected = [tuple(QueueRange(queue(number), start, end) for number, start, end in part) for part in cuts]
+
+    assert cut(ranges_of(sizes), parts) == expected
+
+
+def test_a_large_slot_is_split_first() -> None:
+    """One slot with most of the offsets takes all further tasks."""
+    tasks = plan_tasks(ranges_of([1000, 10]), PlanSettings(min_partitions=5))
+
+    assert [size(task) for task in tasks] == [250, 250, 250, 250, 10]
+
+
+def test_nothing_to_read() -> None:
+    """No data, no task."""
+    assert plan_tasks([], PlanSettings(min_partitions=8, max_records_per_partition=1)) == []
