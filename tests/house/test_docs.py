@@ -94,3 +94,13 @@ def test_the_failure_table_names_real_errors() -> None:
 
     assert named
     assert [name for name in named if not hasattr(errors, name)] == []
+
+
+def test_every_invariant_is_held_by_a_test() -> None:
+    """The file that each row links defines the test that the row names."""
+    table = section(ARCHITECTURE, "Invariants").strip().splitlines()[2:]
+    rows = [re.fullmatch(r"\|.*\]\((\S+\.py)\) `(\w+)` \|", row) for row in table]
+
+    held = [row for row in rows if row and f"def {row[2]}(" in (ARCHITECTURE.parent / row[1]).read_text()]
+
+    assert len(held) == len(table) > 0
