@@ -1,0 +1,192 @@
+"""Which offsets of a range are asked for, which are still missing, and which may be handed out?
+
+A reader that knows its range need not wait for one answer before it asks again: it asks for offsets s, s + 32,
+s + 64 … at once. Brokers answer with fewer messages than asked for (their own limits) or look at more offsets (a
+filter skips most), so each queue learns its *stride*, the number of offsets one pull covers. What an answer leaves
+uncovered becomes a *gap* and is asked for again before anything new. Answers come in any order; they are handed out
+in offset order.
+
+Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of what was handed out (`done`), the
+answers waiting for an earlier one, the requests in flight, the gaps, and what was never asked for (`_frontier` on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict
+
+from ..model import Block, QueueRange
+
+__all__ = ["Cursor", "Request"]
+
+
+class Request(NamedTuple):
+    """Offsets `[start, end)` that one pull is to cover."""
+
+    start: int
+    end: int
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets it asks for."""
+        return self.end - self.start
+
+
+class _Answer(NamedTuple):
+    end: int
+    block: Block | None
+    message_count: int
+    byte_count: int
+
+
+class Cursor:
+    """The state of reading one range; pure bookkeeping."""
+
+    def __init__(self, wanted: QueueRange, batch_size: int) -> None:
+        self.wanted = wanted
+        self.done = wanted.start
+        """Everything before it has been handed out."""
+        self.stride = batch_size
+        self.buffered_messages = 0
+        self.buffered_bytes = 0
+        self._batch_size = batch_size
+        self._frontier = wanted.start
+        self._end = wanted.end
+        self._in_flight: dict[int, Request] = {}
+        self._gaps: SortedDict[int, int] = SortedDict()
+        self._waiting: SortedDict[int, _Answer] = SortedDict()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Cursor {self.wanted.queue} [{self.wanted.start}, {self._end}) done {self.done}, "
+            f"{len(self._in_flight)} in flight, {len(self._gaps)} gaps, {self.buffered_messages} buffered>"
+        )
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything has been handed out."""
+        return self.done >= self._end
+
+    @property
+    def has_more_to_ask(self) -> bool:
+        """Whether some offsets are neither in flight nor answered."""
+        return bool(self._gaps) or self._frontier < self._end
+
+    @property
+    def in_flight_count(self) -> int:
+        """Pulls whose answers are awaited."""
+        return len(self._in_flight)
+
+    @property
+    def lacks_its_lowest(self) -> bool:
+        """Whether the next request would be for the offset that all waiting answers wait for."""
+        return bool(self._waiting) and bool(self._gaps) and self._gaps.peekitem(0)[0] == self.done
+
+    @property
+    def expected_messages(self) -> int:
+        """What pulls in flight and gaps may still bring: for each the stride, or its offsets where these are fewer."""
+        spans = [request.offset_count for request in self._in_flight.values()]
+        spans += [end - start for start, end in self._gaps.items()]
+        return sum(min(span, self.stride, self._batch_size) for span in spans)
+
+    @property
+    def outstanding_count(self) -> int:
+        """Pulls in flight and gaps."""
+        return len(self._in_flight) + len(self._gaps)
+
+    @property
+    def span(self) -> int:
+        """Largest minus smallest offset waiting."""
+        if not self._waiting:
+            return 0
+        return int(self._waiting.peekitem(-1)[1].end - 1 - self._waiting.peekitem(0)[0])
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def next_request(self) -> Request | None:
+        """The offsets to ask for next, now counted as in flight: the lowest gap, else new ones."""
+        if self._gaps:
+            start, end = self._gaps.popitem(0)
+            if end - start > self.stride:
+                self._gaps[start + self.stride] = end
+                end = start + self.stride
+        elif self._frontier < self._end:
+            start = self._frontier
+            end = self._frontier = min(start + self.stride, self._end)
+        else:
+            return None
+        request = self._in_flight[start] = Request(start, end)
+        return request
+
+    def failed(self, start: int) -> None:
+        """The pull from this offset brought nothing; its offsets are a gap again."""
+        request = self._in_flight.pop(start)
+        missing, end = max(start, self.done), min(request.end, self._end)
+        if missing < end:
+            self._gaps[missing] = end
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def answered(self, start: int, next_offset: int, data: memoryview, starts: Sequence[int]) -> None:
+        """The pull from `start` covered the offsets up to `next_offset`, and these are the messages it found."""
+        request = self._in_flight.pop(start)
+        end = self._covered(request, next_offset)
+        self._learn(request, next_offset)
+        if end < request.end:
+            self._gaps[end] = request.end
+        if end > start:
+            self._keep(start, end, data, starts)
+
+    def stop_at(self, end: int) -> None:
+        """The queue has no messages from `end` on; what was to be read there is given up."""
+        self._end = max(self.done, min(self._end, end))
+        self._frontier = min(self._frontier, self._end)
+        for start in list(self._gaps.irange(self._end)):
+            del self._gaps[start]
+
+    def skip_to(self, start: int) -> None:
+        """Messages before `start` are gone; they count as handed out."""
+        for gap_start, gap_end in list(self._gaps.items()):
+            if gap_start < start:
+                del self._gaps[gap_start]
+                if gap_end > start:
+                    self._gaps[start] = gap_end
+        self._frontier = max(self._frontier, min(start, self._end))
+        self.done = max(self.done, min(start, self._end))
+
+    def take(self) -> list[Block]:
+        """The blocks that are next in offset order."""
+        blocks = []
+        while self._waiting and self._waiting.peekitem(0)[0] <= self.done:
+            _, answer = self._waiting.popitem(0)
+            self.done = max(self.done, answer.end)
+            self.buffered_messages -= answer.message_count
+            self.buffered_bytes -= answer.byte_count
+            if answer.block:
+                blocks.append(answer.block)
+        return blocks
+
+    def _covered(self, request: Request, next_offset: int) -> int:
+        """Where the offsets end that this answer settles; past the request only where nobody else asked."""
+        if request.end == self._frontier and next_offset > request.end:
+            self._frontier = min(next_offset, self._end)
+            return self._frontier
+        return max(request.start, min(next_offset, request.end))
+
+    def _learn(self, request: Request, next_offset: int) -> None:
+        """Take over a stride that fell short or went beyond; after a full answer try twice as much."""
+        covered = next_offset - request.start
+        if covered > request.offset_count or 0 < covered < request.offset_count:
+            self.stride = covered
+        elif covered == self.stride:
+            self.stride = max(self.stride, min(2 * self.stride, self._batch_size))
+
+    def _keep(self, start: int, end: int, data: memoryview, starts: Sequence[int]) -> None:
+        block = Block(data, starts, QueueRange(self.wanted.queue, start, end)) if starts else None
+        self._waiting[start] = _Answer(end, block, len(starts), len(data))
+        self.buffered_messages += len(starts)
+        self.buffered_bytes += len(data)

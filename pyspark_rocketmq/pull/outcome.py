@@ -1,0 +1,64 @@
+"""What did a pull come to?
+
+Four response codes are ordinary ends of a pull; every other code is an error of the broker.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from ..broker_errors import error_for
+from ..errors import MalformedFrame, Where
+from ..wire.codes import ResponseCode
+from ..wire.header import Command
+
+__all__ = ["Outcome", "PullStatus", "read_outcome"]
+
+RESET_REMARK = "OFFSET_RESET"
+"""The remark by which a broker says that an admin moved the group, and not that messages are gone."""
+
+
+class PullStatus(IntEnum):
+    """How a pull ended; the values are the response codes."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW = ResponseCode.PULL_NOT_FOUND
+    NO_MATCH = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED
+
+
+_STATUSES = {int(status): status for status in PullStatus}
+
+
+class Outcome(NamedTuple):
+    """A pull's answer; `next_offset` is where to go on, the bounds are those of the queue when it answered."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int
+    body: memoryview
+    was_reset: bool = False
+    """Whether the offset moved because an admin reset the group."""
+
+
+def read_outcome(answer: Command, where: Where) -> Outcome:
+    """Read an answer; raises the broker's error for codes that are no outcome."""
+    status = _STATUSES.get(answer.code)
+    if status is None:
+        raise error_for(answer.code, answer.remark, **where)
+    fields = answer.fields or {}
+    try:
+        return Outcome(
+            status,
+            int(fields["nextBeginOffset"]),
+            int(fields["minOffset"]),
+            int(fields["maxOffset"]),
+            int(fields.get("suggestWhichBrokerId", 0)),
+            memoryview(answer.body),
+            status is PullStatus.OFFSET_MOVED and answer.remark == RESET_REMARK,
+        )
+    except (KeyError, ValueError) as cause:
+        raise MalformedFrame(f"a pull's answer without usable offsets: {cause}", **where) from cause

@@ -1,0 +1,128 @@
+"""Asking for a range in pieces and putting the answers back into order."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.pull.cursor import Cursor, Request
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+def cursor(start: int, end: int, batch_size: int = 32) -> Cursor:
+    """A cursor over `[start, end)`."""
+    return Cursor(QueueRange(QUEUE, start, end), batch_size)
+
+
+def answer(reader: Cursor, request: Request, next_offset: int | None = None) -> None:
+    """A pull that found a message at every offset it covered."""
+    end = request.end if next_offset is None else next_offset
+    reader.answered(request.start, end, memoryview(bytes(end - request.start)), range(end - request.start))
+
+
+def taken(reader: Cursor) -> list[tuple[int, int]]:
+    """The ranges handed out."""
+    return [(block.wanted.start, block.wanted.end) for block in reader.take()]
+
+
+def requests(reader: Cursor, count: int) -> list[Request]:
+    """The next requests, all in flight."""
+    asked = [reader.next_request() for _ in range(count)]
+    return [request for request in asked if request is not None]
+
+
+def test_a_window_asks_ahead_and_stops_at_the_end() -> None:
+    """Requests follow each other without waiting, and the last asks only for what is left."""
+    assert requests(cursor(5, 80), 9) == [Request(5, 37), Request(37, 69), Request(69, 80)]
+
+
+def test_answers_are_handed_out_in_offset_order() -> None:
+    """A later answer waits for the earlier one."""
+    reader = cursor(0, 64)
+    first, second = requests(reader, 2)
+    answer(reader, second)
+    assert taken(reader) == [] and reader.buffered_messages == 32
+    answer(reader, first)
+    assert taken(reader) == [(0, 32), (32, 64)] and reader.buffered_messages == 0
+    assert reader.is_finished
+
+
+def test_a_short_answer_leaves_a_gap_that_comes_first() -> None:
+    """A broker that gives 8 for 32 is asked for the rest in pieces of 8, before anything new."""
+    reader = cursor(0, 1000)
+    (first,) = requests(reader, 1)
+    answer(reader, first, next_offset=8)
+    assert requests(reader, 4) == [Request(8, 16), Request(16, 24), Request(24, 32), Request(32, 40)]
+
+
+def test_the_stride_grows_back_after_full_answers() -> None:
+    """When the broker gives all it was asked for, it is asked for more, up to the batch size."""
+    reader = cursor(0, 10_000)
+    answer(reader, requests(reader, 1)[0], next_offset=8)
+    while reader.stride < 32:
+        answer(reader, requests(reader, 1)[0])
+    assert reader.stride == 32
+
+
+def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
+    """A filter that looked at 800 offsets need not look at them again."""
+    reader = cursor(0, 5000)
+    (only,) = requests(reader, 1)
+    reader.answered(only.start, 800, memoryview(b""), [])
+    assert reader.take() == [] and reader.done == 800
+    assert requests(reader, 1) == [Request(800, 1600)]
+
+
+def test_a_failed_pull_is_asked_again() -> None:
+    """Nothing is lost by a request that brought nothing."""
+    reader = cursor(0, 64)
+    first, second = requests(reader, 2)
+    answer(reader, second)
+    reader.failed(first.start)
+    assert reader.lacks_its_lowest
+    assert requests(reader, 1) == [first]
+
+
+def test_messages_that_are_gone_are_passed_over() -> None:
+    """After a move to the new minimum only later offsets are asked for."""
+    reader = cursor(0, 100)
+    first, second = requests(reader, 2)
+    for request in (first, second):
+        reader.failed(request.start)
+    reader.skip_to(50)
+    assert requests(reader, 2) == [Request(50, 64), Request(64, 96)]
+
+
+def test_a_queue_that_ends_early_is_finished_early() -> None:
+    """Offsets beyond the queue's end are given up."""
+    reader = cursor(0, 100)
+    first, second = requests(reader, 2)
+    answer(reader, first)
+    reader.failed(second.start)
+    reader.stop_at(32)
+    assert taken(reader) == [(0, 32)] and reader.is_finished and reader.next_request() is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 50), st.integers(1, 400), st.integers(1, 40), st.integers(1, 12), st.integers())
+def test_any_order_of_any_answers_tiles_the_range(
+    start: int, length: int, batch_size: int, window: int, seed: int
+) -> None:
+    """Short, full, far-reaching and failed answers in any order: each offset is handed out exactly once, in order."""
+    reader, in_flight, seen, chance = cursor(start, start + length, batch_size), [], start, random.Random(seed)
+    while not reader.is_finished:
+        while len(in_flight) < window and (request := reader.next_request()):
+            in_flight.append(request)
+        request = in_flight.pop(chance.randrange(len(in_flight)))
+        if chance.random() < 0.2:
+            reader.failed(request.start)
+        else:
+            answer(reader, request, chance.randint(request.start, request.end + 5))
+        for low, high in taken(reader):
+            assert low == seen and high > low
+            seen = high
+    assert seen == start + length and reader.buffered_bytes == 0
