@@ -21,6 +21,7 @@ __all__ = ["MAX_UNPACKED_BYTES", "Compression", "compress", "compression_of", "d
 
 MAX_UNPACKED_BYTES = 4 * MAX_FRAME_BYTES
 _PIECE_BYTES = 64 * 1024
+_LEVEL = 5
 _TYPE_SHIFT = 8
 _TYPE_BITS = 0x700
 
@@ -50,13 +51,13 @@ def compression_of(sys_flag: int) -> Compression | None:
         raise DecodeError(f"unknown compression type {number} in sysFlag {sys_flag:#x}") from None
 
 
-def compress(body: bytes, compression: Compression, level: int = 5) -> bytes:
-    """Pack a body; LZ4 has no levels and ignores it."""
+def compress(body: bytes, compression: Compression) -> bytes:
+    """Pack a body, as tightly as the Java client does."""
     if compression is Compression.ZLIB:
-        return zlib.compress(body, level)
+        return zlib.compress(body, _LEVEL)
     from pyarrow import Codec
 
-    codec = Codec("lz4") if compression is Compression.LZ4 else Codec("zstd", level)
+    codec = Codec("lz4") if compression is Compression.LZ4 else Codec("zstd", _LEVEL)
     packed: bytes = codec.compress(body, asbytes=True)
     return packed
 

@@ -48,10 +48,11 @@ RESERVED_NAMES = frozenset(
     POP_CK POP_CK_OFFSET 1ST_POP_TIME
     MIN_OFFSET MAX_OFFSET CONSUME_START_TIME
     BORN_TIMESTAMP __BORNHOST BUYER_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG REDIRECT
-    EXTEND_UNIQ_INFO DUP_INFO TRACE_CONTEXT __CRC32#
+    EXTEND_UNIQ_INFO DUP_INFO TRACE_CONTEXT __CRC32# PROPERTY_FORWARD_QUEUE_ID
+    ORIGIN_GROUP TRANS_OFFSET TIMER_ROLL_LABEL _SYS_MSG_PRIORITY_ __LITE_TOPIC
     """.split()
 )
-"""Names that belong to RocketMQ; every other name is the user's."""
+"""Names that belong to RocketMQ, as of release 5.5.0; every other name is the user's."""
 
 
 def is_reserved(name: str) -> bool:
