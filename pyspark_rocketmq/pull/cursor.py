@@ -7,7 +7,8 @@ uncovered becomes a *gap* and is asked for again before anything new. Answers co
 in offset order.
 
 Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of what was handed out (`done`), the
-answers waiting for an earlier one, the requests in flight, the gaps, and what was never asked for (`_frontier` on).
+answers waiting in the process queue for an earlier one, the requests in flight, the gaps, and what was never asked for
+(`_frontier` on).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 from sortedcontainers import SortedDict
 
 from ..model import Block, QueueRange
+from .process_queue import Entry, Expected, FlowLimits, Hold, ProcessQueue, expect
 
 __all__ = ["Cursor", "Request"]
 
@@ -34,34 +36,26 @@ class Request(NamedTuple):
         return self.end - self.start
 
 
-class _Answer(NamedTuple):
-    end: int
-    block: Block | None
-    message_count: int
-    byte_count: int
-
-
 class Cursor:
     """The state of reading one range; pure bookkeeping."""
 
-    def __init__(self, wanted: QueueRange, batch_size: int) -> None:
+    def __init__(self, wanted: QueueRange, batch_size: int, *, orderly: bool = False) -> None:
         self.wanted = wanted
         self.done = wanted.start
         """Everything before it has been handed out."""
         self.stride = batch_size
-        self.buffered_messages = 0
-        self.buffered_bytes = 0
+        self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
+        """Answers that wait for an earlier one."""
         self._batch_size = batch_size
         self._frontier = wanted.start
         self._end = wanted.end
         self._in_flight: dict[int, Request] = {}
         self._gaps: SortedDict[int, int] = SortedDict()
-        self._waiting: SortedDict[int, _Answer] = SortedDict()
 
     def __repr__(self) -> str:
         return (
             f"<Cursor {self.wanted.queue} [{self.wanted.start}, {self._end}) done {self.done}, "
-            f"{len(self._in_flight)} in flight, {len(self._gaps)} gaps, {self.buffered_messages} buffered>"
+            f"{len(self._in_flight)} in flight, {len(self._gaps)} gaps, {self.waiting.message_count} waiting>"
         )
 
     # --- state -------------------------------------------------------------------------------------------------------
@@ -84,26 +78,16 @@ class Cursor:
     @property
     def lacks_its_lowest(self) -> bool:
         """Whether the next request would be for the offset that all waiting answers wait for."""
-        return bool(self._waiting) and bool(self._gaps) and self._gaps.peekitem(0)[0] == self.done
+        return bool(self._gaps) and self._gaps.peekitem(0)[0] == self.done and self.waiting.first() is not None
 
-    @property
-    def expected_messages(self) -> int:
-        """What pulls in flight and gaps may still bring: for each the stride, or its offsets where these are fewer."""
-        spans = [request.offset_count for request in self._in_flight.values()]
-        spans += [end - start for start, end in self._gaps.items()]
-        return sum(min(span, self.stride, self._batch_size) for span in spans)
+    def held_by(self, limits: FlowLimits) -> Hold | None:
+        """The limit that forbids another pull. A pull for what all others wait for is never forbidden."""
+        return None if self.lacks_its_lowest else self.waiting.held_by(limits, self._expected())
 
-    @property
-    def outstanding_count(self) -> int:
-        """Pulls in flight and gaps."""
-        return len(self._in_flight) + len(self._gaps)
-
-    @property
-    def span(self) -> int:
-        """Largest minus smallest offset waiting."""
-        if not self._waiting:
-            return 0
-        return int(self._waiting.peekitem(-1)[1].end - 1 - self._waiting.peekitem(0)[0])
+    def _expected(self) -> Expected:
+        """What pulls in flight and gaps may still bring."""
+        gaps = [end - start for start, end in self._gaps.items()]
+        return expect(len(self._in_flight), min(self._batch_size, self.stride), gaps)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -161,14 +145,11 @@ class Cursor:
     def take(self) -> list[Block]:
         """The blocks that are next in offset order."""
         blocks = []
-        while self._waiting and self._waiting.peekitem(0)[0] <= self.done:
-            _, answer = self._waiting.popitem(0)
-            self.done = max(self.done, answer.end)
-            self.buffered_messages -= answer.message_count
-            self.buffered_bytes -= answer.byte_count
-            if answer.block:
-                blocks.append(answer.block)
-        return blocks
+        while (first := self.waiting.first()) and first.offset <= self.done:
+            self.waiting.remove((first.offset,))
+            self.done = max(self.done, first.last_offset + 1)
+            blocks.append(first.item)
+        return [block for block in blocks if block.starts]
 
     def _covered(self, request: Request, next_offset: int) -> int:
         """Where the offsets end that this answer settles; past the request only where nobody else asked."""
@@ -186,7 +167,5 @@ class Cursor:
             self.stride = max(self.stride, min(2 * self.stride, self._batch_size))
 
     def _keep(self, start: int, end: int, data: memoryview, starts: Sequence[int]) -> None:
-        block = Block(data, starts, QueueRange(self.wanted.queue, start, end)) if starts else None
-        self._waiting[start] = _Answer(end, block, len(starts), len(data))
-        self.buffered_messages += len(starts)
-        self.buffered_bytes += len(data)
+        block = Block(data, starts, QueueRange(self.wanted.queue, start, end))
+        self.waiting.put((Entry(start, end - 1, len(starts), len(data), block),))

@@ -45,9 +45,9 @@ def test_answers_are_handed_out_in_offset_order() -> None:
     reader = cursor(0, 64)
     first, second = requests(reader, 2)
     answer(reader, second)
-    assert taken(reader) == [] and reader.buffered_messages == 32
+    assert taken(reader) == [] and reader.waiting.message_count == 32
     answer(reader, first)
-    assert taken(reader) == [(0, 32), (32, 64)] and reader.buffered_messages == 0
+    assert taken(reader) == [(0, 32), (32, 64)] and reader.waiting.message_count == 0
     assert reader.is_finished
 
 
@@ -125,4 +125,4 @@ def test_any_order_of_any_answers_tiles_the_range(
         for low, high in taken(reader):
             assert low == seen and high > low
             seen = high
-    assert seen == start + length and reader.buffered_bytes == 0
+    assert seen == start + length and reader.waiting.body_bytes == 0

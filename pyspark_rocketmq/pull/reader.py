@@ -1,0 +1,214 @@
+"""Where is this queue now, may it be asked, and what does an answer mean for its range?
+
+A `QueueReader` turns answers into progress of its cursor: messages, stretches without any, messages that are gone.
+Whether gone messages are an error is not decided here but by the `LossPolicy` of whoever reads. What a replica says
+about its bounds is never taken for loss, because it may be behind its master.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from ..broker_errors import FlowControl
+from ..cluster.broker import Brokers
+from ..cluster.requests import request_fields
+from ..cluster.routes import MASTER_ID, Place
+from ..cluster.settings import ClusterSettings
+from ..cluster.signing import sign
+from ..errors import NoBrokerAvailable, QueueMoved, RocketMQError, Where
+from ..model import Block, MessageQueue, QueueRange
+from ..wire.codes import RequestCode
+from ..wire.commands import PullMessageRequestHeader
+from ..wire.header import Command
+from ..wire.scan import scan
+from .cursor import Cursor, Request
+from .outcome import Outcome, PullStatus, read_outcome
+from .settings import PullSettings
+
+__all__ = ["LossPolicy", "QueueReader"]
+
+_SUBSCRIPTION_FLAG = 4
+"""The pull carries its own subscription, so that no heartbeat is needed."""
+_NO_PROGRESS_PAUSE_S = 0.1
+_FLOW_CONTROL_PAUSE_S = 0.02
+
+
+class LossPolicy(Protocol):
+    """Says what to do about messages that should be there and are not; each may raise to end the reading."""
+
+    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
+        """Messages from `planned` to `minimum` are gone."""
+
+    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
+        """The queue ends at `maximum`, before the end of the range."""
+
+    def vanished(self, rest: QueueRange) -> None:
+        """The queue is not in the route any more."""
+
+    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
+        """An admin moved the group; never a loss for a reader of ranges."""
+
+
+class PullTemplate:
+    """The fields of a queue's pulls; only offset and count change."""
+
+    def __init__(self, cluster: ClusterSettings, queue: MessageQueue, settings: PullSettings) -> None:
+        header = PullMessageRequestHeader(
+            consumer_group=settings.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=0,
+            max_msg_nums=0,
+            sys_flag=_SUBSCRIPTION_FLAG,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=settings.subscription.expression,
+            sub_version=0,
+            expression_type=settings.subscription.expression_type,
+        )
+        self._credentials = cluster.credentials
+        self._fields = request_fields(replace(cluster, credentials=None), header, broker_name=queue.broker_name)
+
+    def fields(self, offset: int, count: int) -> dict[str, str]:
+        """The final fields of one pull."""
+        fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
+        return sign(self._credentials, RequestCode.PULL_MESSAGE, fields, b"") if self._credentials else fields
+
+
+class QueueReader:
+    """Reads one range of one queue."""
+
+    def __init__(self, wanted: QueueRange, brokers: Brokers, settings: PullSettings, policy: LossPolicy) -> None:
+        self.queue = wanted.queue
+        self.cursor = Cursor(wanted, settings.batch_size, orderly=settings.orderly)
+        self._template = PullTemplate(brokers.settings, wanted.queue, settings)
+        self._brokers = brokers
+        self._settings = settings
+        self._policy = policy
+        self._suggested_id = MASTER_ID
+        self._failures = 0
+        self.resume_at = 0.0
+        """No pull is sent before this moment."""
+
+    def __repr__(self) -> str:
+        return f"<QueueReader {self.cursor!r}, {self._failures} failures>"
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def place(self) -> Place:
+        """Where to pull from now."""
+        broker = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name)
+        if not self._settings.follow_suggestions:
+            return Place(MASTER_ID, broker.master())
+        return broker.to_read(self._suggested_id)
+
+    def may_ask(self, now: float) -> bool:
+        """Whether a pull may be sent: not pausing, something left to ask for, and room for what it may bring."""
+        cursor = self.cursor
+        if now < self.resume_at or not cursor.has_more_to_ask:
+            return False
+        if self._settings.interval_s and cursor.in_flight_count:
+            return False
+        if cursor.held_by(self._settings.limits):
+            self.resume_at = now + self._settings.flow_control_pause_s
+            return False
+        return True
+
+    def next_pull(self) -> tuple[Request, dict[str, str]] | None:
+        """The next request with its fields, now counted as in flight."""
+        request = self.cursor.next_request()
+        if request is None:
+            return None
+        return request, self._template.fields(request.start, min(request.offset_count, self._settings.batch_size))
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def take(self) -> list[Block]:
+        """The blocks that are next in offset order."""
+        return self.cursor.take()
+
+    def answered(self, request: Request, place: Place, answer: Command, now: float) -> bool:
+        """Take an answer in; whether it brought the range forward."""
+        try:
+            outcome = read_outcome(answer, self._where(place, request.start))
+        except RocketMQError as error:
+            self.failed(request, error, now)
+            return False
+        self._suggested_id = outcome.suggested_broker_id
+        if outcome.next_offset > request.start and outcome.status is not PullStatus.OFFSET_MOVED:
+            self._progress(request, outcome, now)
+            return True
+        self._no_progress(request, place, outcome, now)
+        return False
+
+    def failed(self, request: Request, error: RocketMQError, now: float) -> None:
+        """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
+        self.cursor.failed(request.start)
+        if now < self.resume_at:
+            return  # One incident that hit several pulls in flight counts once.
+        if error.refresh_routes:
+            self._brokers.routes.expire(self.queue.topic)
+        if not error.retriable or self._failures >= self._settings.max_retries:
+            raise error
+        self.resume_at = now + self._pause_s(error)
+        self._failures += 1
+
+    def unplaced(self, error: RocketMQError, now: float) -> None:
+        """The route names no place to read from: try again, and in the end give the range up by the policy."""
+        if self._failures >= self._settings.max_retries and isinstance(error, QueueMoved):
+            self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
+            self.cursor.stop_at(self.cursor.done)
+        elif not error.retriable or self._failures >= self._settings.max_retries:
+            raise error
+        self._brokers.routes.expire(self.queue.topic)
+        self.resume_at = now + self._pause_s(error)
+        self._failures += 1
+
+    def _progress(self, request: Request, outcome: Outcome, now: float) -> None:
+        starts = scan(outcome.body).starts if outcome.status is PullStatus.FOUND else ()
+        self.cursor.answered(request.start, outcome.next_offset, outcome.body, starts)
+        self._failures = 0
+        if self._settings.interval_s and starts:
+            self.resume_at = now + self._settings.interval_s
+
+    def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
+        """Nothing at this offset: it is gone, or not there yet, or the broker wants to be asked elsewhere."""
+        self.cursor.failed(request.start)
+        if outcome.was_reset:
+            self._policy.was_reset(self.queue, request.start, outcome.next_offset)
+        elif not place.is_master or outcome.status is PullStatus.NO_MATCH:
+            self.resume_at = now + _NO_PROGRESS_PAUSE_S
+        elif request.start < outcome.min_offset:
+            self._policy.begins_later(self.queue, max(request.start, self.cursor.done), outcome.min_offset)
+            self.cursor.skip_to(outcome.min_offset)
+        else:
+            self._policy.ends_earlier(self.queue, self.cursor.wanted.end, outcome.max_offset)
+            self.cursor.stop_at(outcome.max_offset)
+
+    def stalled(self) -> NoBrokerAvailable:
+        """The error of a range that got nowhere."""
+        return NoBrokerAvailable(
+            f"no progress within {self._settings.stall_timeout_s:g} s, {self.cursor.wanted.end - self.cursor.done} "
+            "offsets are missing; the replica may be behind its master",
+            advice="bring the master back, or raise pollTimeoutMs",
+            topic=self.queue.topic,
+            broker=self.queue.broker_name,
+            queue_id=self.queue.queue_id,
+            offset=self.cursor.done,
+        )
+
+    def _pause_s(self, error: RocketMQError) -> float:
+        if isinstance(error, FlowControl):
+            return _FLOW_CONTROL_PAUSE_S
+        return self._settings.failure_pause.delay_s(self._failures)
+
+    def _where(self, place: Place, offset: int) -> Where:
+        return {
+            "address": str(place.address),
+            "topic": self.queue.topic,
+            "broker": self.queue.broker_name,
+            "queue_id": self.queue.queue_id,
+            "offset": offset,
+            "group": self._settings.group,
+        }

@@ -1,0 +1,140 @@
+"""Which pulls are in flight, and over which connections?
+
+The window holds up to `depth` pulls, dealt round robin over the readers, and one borrowed connection per broker
+process. It is refilled whenever answers came in, so that requests leave in groups; a pull that is not answered in
+time is given up and asked again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..cluster.routes import Place
+from ..errors import RequestTimeout, RocketMQError
+from ..model import Address
+from ..net.connection import Connection, wait_any
+from ..net.deadline import Deadline
+from ..net.pool import ConnectionPool
+from ..wire.codes import RequestCode
+from .cursor import Request
+from .reader import QueueReader
+from .settings import PullSettings
+
+__all__ = ["Window"]
+
+
+class _Pull(NamedTuple):
+    reader: QueueReader
+    request: Request
+    place: Place
+    due: float
+
+
+class _Lane:
+    """One connection and the pulls in flight on it, oldest first."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.pulls: OrderedDict[int, _Pull] = OrderedDict()
+
+
+class Window:
+    """Keeps pulls in flight for a set of readers."""
+
+    def __init__(self, readers: Sequence[QueueReader], pool: ConnectionPool, settings: PullSettings) -> None:
+        self._turns = deque(readers)
+        self._pool = pool
+        self._settings = settings
+        self._lanes: dict[Address, _Lane] = {}
+
+    def __repr__(self) -> str:
+        return f"<Window {self.in_flight} of {self._settings.depth} in flight, {len(self._lanes)} connections>"
+
+    @property
+    def in_flight(self) -> int:
+        """Pulls that await an answer."""
+        return sum(len(lane.pulls) for lane in self._lanes.values())
+
+    def fill(self, now: float) -> None:
+        """Ask for more, one pull a reader in turn, until the window is full or nobody may ask."""
+        room = self._settings.depth - self.in_flight
+        idle = 0
+        while room > 0 and idle < len(self._turns):
+            reader = self._turns[0]
+            self._turns.rotate(-1)
+            if reader.may_ask(now) and self._ask(reader, now):
+                room -= 1
+                idle = 0
+            else:
+                idle += 1
+
+    def drain(self, now: float, until: Deadline) -> bool:
+        """Wait for answers, at most `until`, and take them in; whether a range came forward."""
+        busy = {address: lane for address, lane in self._lanes.items() if lane.pulls}
+        first_due = min(next(iter(lane.pulls.values())).due for lane in busy.values())
+        wait_s = max(0.0, min(first_due - now, until.remaining()))
+        try:
+            ready = wait_any([lane.connection for lane in busy.values()], Deadline.after(wait_s, until.clock))
+        except RequestTimeout:
+            ready = []
+        moved = [self._take_answers(self._lanes[connection.address], until.clock()) for connection in ready]
+        self._give_up_late(until.clock())
+        return any(moved)
+
+    def close(self) -> None:
+        """Return the connections."""
+        for lane in self._lanes.values():
+            self._pool.give_back(lane.connection)
+        self._lanes.clear()
+
+    def _ask(self, reader: QueueReader, now: float) -> bool:
+        try:
+            place = reader.place()
+            lane = self._lane(place.address)
+        except RocketMQError as error:
+            reader.unplaced(error, now)
+            return False
+        pull = reader.next_pull()
+        if pull is None:
+            return False
+        request, fields = pull
+        opaque = lane.connection.submit(RequestCode.PULL_MESSAGE, fields)
+        lane.pulls[opaque] = _Pull(reader, request, place, now + self._settings.pull_timeout_s)
+        return True
+
+    def _lane(self, address: Address) -> _Lane:
+        lane = self._lanes.get(address)
+        if lane is None:
+            lane = self._lanes[address] = _Lane(self._pool.take(address))
+        return lane
+
+    def _take_answers(self, lane: _Lane, now: float) -> bool:
+        """All answers that are there; a connection that ended fails its pulls."""
+        moved = False
+        try:
+            while lane.connection.has_news:
+                opaque, answer = lane.connection.next_reply()
+                pull = lane.pulls.pop(opaque)
+                moved |= pull.reader.answered(pull.request, pull.place, answer, now)
+        except RocketMQError as error:
+            if lane.connection.is_open:
+                raise
+            self._end(lane, error, now)
+        return moved
+
+    def _end(self, lane: _Lane, error: RocketMQError, now: float) -> None:
+        del self._lanes[lane.connection.address]
+        self._pool.give_back(lane.connection)
+        for pull in lane.pulls.values():
+            pull.reader.failed(pull.request, error, now)
+
+    def _give_up_late(self, now: float) -> None:
+        for lane in self._lanes.values():
+            while lane.pulls and next(iter(lane.pulls.values())).due <= now:
+                opaque, pull = lane.pulls.popitem(last=False)
+                lane.connection.forget(opaque)
+                what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"
+                error = RequestTimeout(what, advice="raise pullTimeoutMs, or look at the broker's load")
+                pull.reader.failed(pull.request, error.locate(address=str(pull.place.address)), now)
