@@ -1,0 +1,351 @@
+"""What lies between pulling and consuming one queue, and when must pulling wait for it?
+
+RocketMQ's ProcessQueue, operation by operation. It counts messages and body bytes, keeps entries in offset order, and
+knows the smallest offset that is not done: what a group member may commit.
+
+One class serves two readers, because it never looks inside an entry. To a group member an entry is one message; to
+the Spark reader it is a pull's whole answer, so that putting hundreds of messages costs as much as putting one. An
+entry tells its first and last offset, how many messages it holds, and their body bytes; a message is the case where
+both offsets are the same and the count is one. Answers must not overlap: an entry put again is not counted again.
+
+All waiting, pulling and sending happens outside: methods only change state, under one lock, and return.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from threading import Lock
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from sortedcontainers import SortedDict
+
+from ..errors import LocalProtocolError, RocketMQError
+
+__all__ = [
+    "NOTHING",
+    "Cached",
+    "Entry",
+    "Expected",
+    "FlowLimits",
+    "Hold",
+    "ProcessQueue",
+    "expect",
+    "find_exceeded",
+    "message_entry",
+]
+
+MEBIBYTE = 2**20
+ANSWER_BYTES = 256 * 2**10
+"""The most a broker answers from memory in one pull."""
+
+_CLEANED_AT_ONCE = 16
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class Cached(Protocol):
+    """What a process queue asks of its entries."""
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first message."""
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last message."""
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the entry holds."""
+
+    @property
+    def body_bytes(self) -> int:
+        """Size of their bodies."""
+
+
+_E = TypeVar("_E", bound=Cached)
+
+
+class Entry(NamedTuple, Generic[_T]):
+    """An entry around anything."""
+
+    offset: int
+    last_offset: int
+    message_count: int
+    body_bytes: int
+    item: _T
+
+
+def message_entry(offset: int, body_bytes: int, item: _T) -> Entry[_T]:
+    """The entry of one message."""
+    return Entry(offset, offset, 1, body_bytes, item)
+
+
+# --- flow control -----------------------------------------------------------------------------------------------------
+
+
+class Hold(Enum):
+    """Why a pull must wait; the value is the option that says from when on."""
+
+    MESSAGES = "pullThresholdForQueue"
+    BYTES = "pullThresholdSizeForQueue"
+    SPAN = "consumeConcurrentlyMaxSpan"
+
+
+class FlowLimits(NamedTuple):
+    """What a queue may hold while it is still pulled; only more than that holds a pull back."""
+
+    message_count: int = 1000
+    body_mib: int = 100
+    span: int = 2000
+
+    def divided(self, topic_messages: int | None, topic_mib: int | None, queue_count: int) -> FlowLimits:
+        """Limits for a whole topic replace those per queue: each queue gets its share, one at least."""
+        return self._replace(
+            message_count=self.message_count if topic_messages is None else max(1, topic_messages // queue_count),
+            body_mib=self.body_mib if topic_mib is None else max(1, topic_mib // queue_count),
+        )
+
+
+class Expected(NamedTuple):
+    """What pulls under way may still bring."""
+
+    message_count: int
+    body_bytes: int
+
+
+NOTHING = Expected(0, 0)
+
+
+def expect(pulls_in_flight: int, messages_per_pull: int, gaps: Sequence[int] = ()) -> Expected:
+    """Each pull in flight brings so many messages, each gap to be pulled again all its offsets; both a full answer."""
+    return Expected(pulls_in_flight * messages_per_pull + sum(gaps), (pulls_in_flight + len(gaps)) * ANSWER_BYTES)
+
+
+def find_exceeded(
+    message_count: int, body_bytes: int, span: int, limits: FlowLimits, expected: Expected = NOTHING
+) -> Hold | None:
+    """The first limit that is passed, in RocketMQ's order; sizes count in whole MiB."""
+    if message_count + expected.message_count > limits.message_count:
+        return Hold.MESSAGES
+    if (body_bytes + expected.body_bytes) // MEBIBYTE > limits.body_mib:
+        return Hold.BYTES
+    return Hold.SPAN if span > limits.span else None
+
+
+# --- the queue --------------------------------------------------------------------------------------------------------
+
+
+class ProcessQueue(Generic[_E]):
+    """Entries that were pulled and are not yet done.
+
+    Cached entries are removed by offset when they are done (concurrent), or taken in order and then committed, rolled
+    back or put back (orderly). Orderly queues check no span and clean nothing.
+    """
+
+    def __init__(self, *, orderly: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self.orderly = orderly
+        self.dropped = False
+        """Set when the queue was given up; whoever works on its entries checks it and throws the result away."""
+        self.locked = False
+        """Whether the broker's lock is held."""
+        self.consume_lock = Lock()
+        """Held while user code runs on taken entries, so that nobody hands the queue over meanwhile."""
+        self.is_consuming = False
+        self.message_count = 0
+        self.body_bytes = 0
+        self.newest_offset = 0
+        """Last offset of the entry put last: not always the largest."""
+        self.backlog_count = 0
+        """How far the last put was behind the broker, if it knew."""
+        self.last_pull_s = self.last_consume_s = self.last_lock_s = clock()
+        self._clock = clock
+        self._cached: SortedDict[int, _E] = SortedDict()
+        self._taken: SortedDict[int, _E] = SortedDict()
+        self._started_s: dict[int, float] = {}
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        flags = [name for name in ("dropped", "locked", "is_consuming") if getattr(self, name)]
+        state = ", ".join([*flags, f"{len(self._taken)} taken"])
+        return f"<ProcessQueue {self.message_count} messages, {self.body_bytes} bytes, span {self.max_span}, {state}>"
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def cached_offsets(self) -> list[int]:
+        """Offsets of the entries that wait, ascending."""
+        with self._lock:
+            return list(self._cached)
+
+    @property
+    def taken_offsets(self) -> list[int]:
+        """Offsets of the entries that are taken and not committed, ascending."""
+        with self._lock:
+            return list(self._taken)
+
+    @property
+    def max_span(self) -> int:
+        """Largest minus smallest offset that waits."""
+        with self._lock:
+            return self._span()
+
+    def __contains__(self, offset: int) -> bool:
+        """Whether an entry with this first offset waits."""
+        with self._lock:
+            return offset in self._cached
+
+    def first(self) -> _E | None:
+        """The entry with the smallest offset that waits."""
+        with self._lock:
+            return self._first()
+
+    def held_by(self, limits: FlowLimits, expected: Expected = NOTHING) -> Hold | None:
+        """The limit that forbids the next pull, counting what earlier pulls may still bring."""
+        with self._lock:
+            span = 0 if self.orderly else self._span()
+            return find_exceeded(self.message_count, self.body_bytes, span, limits, expected)
+
+    def is_lock_expired(self, max_live_s: float = 30.0) -> bool:
+        """Whether the broker's lock was not renewed for so long that it cannot be trusted."""
+        return self._clock() - self.last_lock_s > max_live_s
+
+    def is_pull_expired(self, max_idle_s: float = 120.0) -> bool:
+        """Whether nobody tried to pull for so long that the queue must be taken up anew."""
+        return self._clock() - self.last_pull_s > max_idle_s
+
+    # --- filling ------------------------------------------------------------------------------------------------------
+
+    def put(self, entries: Sequence[_E], broker_max_offset: int | None = None) -> bool:
+        """Cache entries; tells whether a consumer must be started. A known offset gets the new entry, uncounted."""
+        with self._lock:
+            for entry in entries:
+                if entry.offset not in self._cached:
+                    self.message_count += entry.message_count
+                    self.body_bytes += entry.body_bytes
+                    self.newest_offset = entry.last_offset
+                self._cached[entry.offset] = entry
+                self._started_s.pop(entry.offset, None)
+            if entries and broker_max_offset is not None and broker_max_offset > entries[-1].last_offset:
+                self.backlog_count = broker_max_offset - entries[-1].last_offset
+            starts = bool(self._cached) and not self.is_consuming
+            self.is_consuming = self.is_consuming or starts
+            return starts
+
+    def clear(self) -> None:
+        """Forget all entries and counts; flags stay."""
+        with self._lock:
+            self._cached.clear()
+            self._taken.clear()
+            self._started_s.clear()
+            self.message_count = self.body_bytes = self.newest_offset = 0
+
+    # --- concurrent consumption ---------------------------------------------------------------------------------------
+
+    def begin_consuming(self, offsets: Iterable[int]) -> None:
+        """Note when user code got these entries, for `clean_expired`."""
+        now = self._clock()
+        with self._lock:
+            self._started_s.update((offset, now) for offset in offsets if offset in self._cached)
+
+    def remove(self, offsets: Iterable[int]) -> int | None:
+        """Drop what is done. Returns the offset to commit: the smallest that is not done; none if nothing waited."""
+        with self._lock:
+            return self._remove(offsets)
+
+    def clean_expired(self, timeout_s: float, send_back: Callable[[_E], object]) -> list[_E]:
+        """Send back entries that user code has held for too long, from the first on; returns those removed.
+
+        An expired entry behind one that is not expired stays, as in RocketMQ. Sending happens without the lock.
+        """
+        removed = []
+        for _ in range(min(len(self.cached_offsets), _CLEANED_AT_ONCE)):
+            entry = self._first_expired(timeout_s)
+            if entry is None:
+                break
+            try:
+                send_back(entry)
+            except RocketMQError as error:
+                _log.warning("the expired entry at offset %d was not sent back: %s", entry.offset, error)
+            else:
+                removed += self._remove_if_first(entry)
+        return removed
+
+    # --- orderly consumption ------------------------------------------------------------------------------------------
+
+    def take(self, entry_count: int) -> list[_E]:
+        """Move the first entries to the taken ones; taking nothing means that the consumer stops."""
+        with self._lock:
+            entries = [self._cached.popitem(0)[1] for _ in range(min(entry_count, len(self._cached)))]
+            self._taken.update((entry.offset, entry) for entry in entries)
+            self.is_consuming = self.is_consuming and bool(entries)
+            return entries
+
+    def commit(self) -> int:
+        """Everything taken is done; returns the offset to commit."""
+        with self._lock:
+            if not self._taken:
+                raise LocalProtocolError("a commit without taken entries", advice="take entries first")
+            following: int = self._taken.peekitem(-1)[1].last_offset + 1
+            for entry in self._taken.values():
+                self._discount(entry)
+            self._taken.clear()
+            return following
+
+    def rollback(self) -> None:
+        """Everything taken waits again."""
+        with self._lock:
+            self._cached.update(self._taken)
+            self._taken.clear()
+
+    def put_back(self, offsets: Iterable[int]) -> None:
+        """These of the taken entries wait again."""
+        with self._lock:
+            for offset in offsets:
+                if offset in self._taken:
+                    self._cached[offset] = self._taken.pop(offset)
+
+    # --- under the lock -----------------------------------------------------------------------------------------------
+
+    def _first(self) -> _E | None:
+        return self._cached.peekitem(0)[1] if self._cached else None
+
+    def _span(self) -> int:
+        if not self._cached:
+            return 0
+        return int(self._cached.peekitem(-1)[1].last_offset - self._cached.peekitem(0)[0])
+
+    def _remove(self, offsets: Iterable[int]) -> int | None:
+        self.last_consume_s = self._clock()
+        if not self._cached:
+            return None
+        for offset in offsets:
+            if offset in self._cached:
+                self._discount(self._cached.pop(offset))
+                self._started_s.pop(offset, None)
+        return self._cached.peekitem(0)[0] if self._cached else self.newest_offset + 1
+
+    def _discount(self, entry: _E) -> None:
+        """An entry replaced by one of another size leaves the sum wrong; RocketMQ mends it when nothing is left."""
+        self.message_count -= entry.message_count
+        self.body_bytes = self.body_bytes - entry.body_bytes if self.message_count else 0
+
+    def _first_expired(self, timeout_s: float) -> _E | None:
+        now = self._clock()
+        with self._lock:
+            first = self._first()
+            if first is None or self.orderly:
+                return None
+            return first if now - self._started_s.get(first.offset, now) > timeout_s else None
+
+    def _remove_if_first(self, entry: _E) -> list[_E]:
+        with self._lock:
+            first = self._first()
+            if first is None or first.offset != entry.offset:
+                return []
+            self._remove([entry.offset])
+            return [entry]
