@@ -165,7 +165,7 @@ class ProcessQueue(Generic[_E]):
         self.last_pull_s = self.last_consume_s = self.last_lock_s = clock()
         self._clock = clock
         self._cached: SortedDict[int, _E] = SortedDict()
-        self._taken: SortedDict[int, _E] = SortedDict()
+        self._taken: dict[int, _E] = {}
         self._started_s: dict[int, float] = {}
         self._lock = Lock()
 
@@ -186,7 +186,7 @@ class ProcessQueue(Generic[_E]):
     def taken_offsets(self) -> list[int]:
         """Offsets of the entries that are taken and not committed, ascending."""
         with self._lock:
-            return list(self._taken)
+            return sorted(self._taken)
 
     @property
     def max_span(self) -> int:
@@ -281,7 +281,8 @@ class ProcessQueue(Generic[_E]):
         """Move the first entries to the taken ones; taking nothing means that the consumer stops."""
         with self._lock:
             entries = [self._cached.popitem(0)[1] for _ in range(min(entry_count, len(self._cached)))]
-            self._taken.update((entry.offset, entry) for entry in entries)
+            for entry in entries:
+                self._taken[entry.offset] = entry
             self.is_consuming = self.is_consuming and bool(entries)
             return entries
 
@@ -290,7 +291,7 @@ class ProcessQueue(Generic[_E]):
         with self._lock:
             if not self._taken:
                 raise LocalProtocolError("a commit without taken entries", advice="take entries first")
-            following: int = self._taken.peekitem(-1)[1].last_offset + 1
+            following = self._taken[max(self._taken)].last_offset + 1
             for entry in self._taken.values():
                 self._discount(entry)
             self._taken.clear()
