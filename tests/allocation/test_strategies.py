@@ -93,7 +93,10 @@ def test_dealing_nothing_or_to_nobody_is_refused(strategy: AllocateStrategy) -> 
         strategy.allocate_all(make_queues(1), [])
 
 
-def test_a_member_unknown_to_the_broker_owns_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("strategy", [*COMPLETE, *PARTIAL[:2]], ids=lambda strategy: strategy.name)
+def test_a_member_unknown_to_the_broker_owns_nothing(
+    strategy: AllocateStrategy, caplog: pytest.LogCaptureFixture
+) -> None:
     """A client id that is not listed gets no queue, and the log says so."""
-    assert AVERAGELY.allocate("stranger", make_queues(3), ["a", "b"]) == []
+    assert strategy.allocate("stranger", make_queues(3), ["a", "b"]) == []
     assert "stranger" in caplog.text
