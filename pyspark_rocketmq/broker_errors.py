@@ -354,6 +354,7 @@ LEAVES: dict[int, type[BrokerError]] = {
 _REMARKS: tuple[tuple[str, type[BrokerError]], ...] = (
     ("AclException", CredentialsRefused),
     ("no consumer for this group", GroupWithoutMembers),
+    ("the producer group[", GroupWithoutMembers),
     ("is illegal", RequestRefused),
     ("illegal characters", RequestRefused),
     ("conflict with system topic", RequestRefused),

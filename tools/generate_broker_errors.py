@@ -103,7 +103,11 @@ REMARKS = {
         "Access control refused the request (code 1 of 4.x servers).",
         "check accessKey and secretKey, and what they are allowed",
     ),
-    "GroupWithoutMembers": (("no consumer for this group",), "The group has no live member there.", ""),
+    "GroupWithoutMembers": (
+        ("no consumer for this group", "the producer group["),
+        "The group has no live member there.",
+        "",
+    ),
     "RequestRefused": (
         (
             "is illegal",

@@ -1,0 +1,274 @@
+"""What may an administrator ask and change?
+
+Topics and groups are kept broker by broker, so what is made or removed is made or removed at every master (or at
+those named), and what is read is read from one broker or merged from all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ..broker_errors import TopicNotExist
+from ..errors import NoBrokerAvailable
+from ..model import MessageQueue, retry_topic
+from ..net.deadline import Deadline
+from ..wire.bodies import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumeStats,
+    GroupList,
+    KVTable,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    ResetOffsetBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+    encode_body,
+)
+from ..wire.commands import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetBrokerConfigRequestHeader,
+    GetBrokerRuntimeInfoRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+    RequestHeader,
+    ResetOffsetRequestHeader,
+    UpdateBrokerConfigRequestHeader,
+    UpdateSubscriptionGroupRequestHeader,
+)
+from .broker import Brokers
+from .messages import TEMPLATE_TOPIC
+from .nameserver import NameServers
+from .requests import Answer
+from .routes import BrokerPlaces
+
+
+class Admin:
+    """Topics, groups, statistics and settings of a whole cluster."""
+
+    def __init__(self, brokers: Brokers, name_servers: NameServers) -> None:
+        self._brokers = brokers
+        self._name_servers = name_servers
+        self._namespace = brokers.settings.namespace
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, config: TopicConfig, broker_names: Collection[str] = (), deadline: Deadline | None = None
+    ) -> None:
+        """Make or change a topic at the named masters, else at all; attributes are set as they stand."""
+        attributes = config.attributes or {}
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=TEMPLATE_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            order=config.order,
+            topic_sys_flag=config.topic_sys_flag,
+            attributes=",".join(f"+{name}={value}" for name, value in attributes.items()),
+        )
+        self._ask_masters(header, broker_names, deadline)
+        self._brokers.routes.expire(config.topic_name)
+
+    def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
+        """Remove a topic from all masters and name servers."""
+        self._ask_masters(DeleteTopicRequestHeader(topic=topic), (), deadline)
+        self._name_servers.delete_topic(topic, deadline)
+        self._brokers.routes.expire(topic)
+
+    def fetch_topic_config(self, topic: str, broker_name: str, deadline: Deadline | None = None) -> TopicConfig | None:
+        """How one broker has a topic configured (5.x)."""
+        try:
+            answer = self._ask_master(broker_name, GetTopicConfigRequestHeader(topic=topic), deadline)
+        except TopicNotExist:
+            return None
+        config = answer.body(TopicConfig)
+        return replace(config, topic_name=self._namespace.unwrap(config.topic_name))
+
+    def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
+        """How one broker has all its topics configured, by the names the broker knows."""
+        answer = self._ask_master(broker_name, GetAllTopicConfigRequestHeader(), deadline)
+        return answer.body(TopicConfigSerializeWrapper).topic_config_table
+
+    def fetch_topic_stats(self, topic: str, deadline: Deadline | None = None) -> dict[MessageQueue, TopicOffset]:
+        """Bounds and last store time of all queues of a topic."""
+        answers = self._brokers.ask_each(
+            topic, GetTopicStatsInfoRequestHeader(topic=topic), absent=(TopicNotExist,), deadline=deadline
+        )
+        tables = (answer.body(TopicStatsTable).offset_table for answer in answers.values())
+        return {self._ours(queue): offsets for table in tables for queue, offsets in table.items()}
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def create_group(
+        self, config: SubscriptionGroupConfig, broker_names: Collection[str] = (), deadline: Deadline | None = None
+    ) -> None:
+        """Make or change a group at the named masters, else at all."""
+        body = encode_body(replace(config, group_name=self._namespace.wrap(config.group_name)))
+        self._ask_masters(UpdateSubscriptionGroupRequestHeader(), broker_names, deadline, body)
+
+    def delete_group(self, group: str, *, clean_offsets: bool, deadline: Deadline | None = None) -> None:
+        """Remove a group from all masters, with what it has committed if so wanted."""
+        header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=clean_offsets)
+        self._ask_masters(header, (), deadline)
+
+    def fetch_group_config(
+        self, group: str, broker_name: str, deadline: Deadline | None = None
+    ) -> SubscriptionGroupConfig:
+        """How one broker has a group configured (5.x); a broker that may make groups makes an unknown one."""
+        answer = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
+        config = answer.body(SubscriptionGroupConfig)
+        return replace(config, group_name=self._namespace.unwrap(config.group_name))
+
+    def fetch_group_configs(
+        self, broker_name: str, deadline: Deadline | None = None
+    ) -> dict[str, SubscriptionGroupConfig]:
+        """How one broker has all its groups configured, by the names the broker knows."""
+        answer = self._ask_master(broker_name, GetAllSubscriptionGroupRequestHeader(), deadline)
+        return answer.body(SubscriptionGroupWrapper).subscription_group_table
+
+    def fetch_groups_of_topic(self, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
+        """Groups that consume a topic or have committed in it."""
+        answers = self._brokers.ask_each(topic, QueryTopicConsumeByWhoRequestHeader(topic=topic), deadline=deadline)
+        groups = {group for answer in answers.values() for group in answer.body(GroupList).group_list}
+        return tuple(sorted(map(self._namespace.unwrap, groups)))
+
+    def fetch_topics_of_group(self, group: str, deadline: Deadline | None = None) -> tuple[str, ...]:
+        """Topics in which a group has committed (5.x)."""
+        header = QueryTopicsByConsumerRequestHeader(group=group)
+        answers = self._brokers.ask_each(retry_topic(group), header, deadline=deadline)
+        topics = {topic for answer in answers.values() for topic in answer.body(TopicList).topic_list}
+        return tuple(sorted(map(self._namespace.unwrap, topics)))
+
+    # --- progress ----------------------------------------------------------------------------------------------------
+
+    def fetch_consume_stats(
+        self, group: str, topic: str | None = None, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, OffsetWrapper]:
+        """How far a group is in each queue, of one topic or of all."""
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        answers = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
+        tables = (answer.body(ConsumeStats).offset_table for answer in answers.values())
+        return {self._ours(queue): offsets for table in tables for queue, offsets in table.items()}
+
+    def fetch_time_spans(self, group: str, topic: str, deadline: Deadline | None = None) -> list[QueueTimeSpan]:
+        """Store times around a group's place in each queue of a topic."""
+        header = QueryConsumeTimeSpanRequestHeader(group=group, topic=topic)
+        answers = self._brokers.ask_each(topic, header, deadline=deadline)
+        spans = (span for a in answers.values() for span in a.body(QueryConsumeTimeSpanBody).consume_time_span_set)
+        return [replace(span, message_queue=self._ours(span.message_queue)) for span in spans]
+
+    def reset_offsets(
+        self,
+        group: str,
+        topic: str,
+        *,
+        timestamp_ms: int = -1,
+        queue_id: int | None = None,
+        offset: int | None = None,
+        force: bool = True,
+        deadline: Deadline | None = None,
+    ) -> dict[MessageQueue, int]:
+        """Move a group to a store time (-1: the end) in all queues, or to an offset in one; returns where it stands."""
+        header = ResetOffsetRequestHeader(
+            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, queue_id=queue_id, offset=offset
+        )
+        answers = self._brokers.ask_each(topic, header, deadline=deadline)
+        tables = (answer.body(ResetOffsetBody).offset_table for answer in answers.values())
+        return {self._ours(queue): moved for table in tables for queue, moved in table.items()}
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def fetch_running_info(
+        self, group: str, client_id: str, *, with_stacks: bool = False, deadline: Deadline | None = None
+    ) -> ConsumerRunningInfo:
+        """What a member says of itself."""
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=client_id, jstack_enable=with_stacks
+        )
+        return self._brokers.ask_any(retry_topic(group), header, deadline=deadline).body(ConsumerRunningInfo)
+
+    def consume_directly(
+        self,
+        group: str,
+        client_id: str,
+        message_id: str,
+        topic: str,
+        broker_name: str,
+        deadline: Deadline | None = None,
+    ) -> ConsumeMessageDirectlyResult:
+        """Have a member consume the message with this offset message id now."""
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group=group, client_id=client_id, msg_id=message_id, topic=topic, broker_name=broker_name
+        )
+        return self._ask_master(broker_name, header, deadline).body(ConsumeMessageDirectlyResult)
+
+    # --- brokers -----------------------------------------------------------------------------------------------------
+
+    def fetch_broker_config(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
+        """All settings of a master."""
+        answer = self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline)
+        lines = str(answer.command.body, "utf-8", "replace").splitlines()
+        pairs = (line.partition("=") for line in lines if not line.startswith("#"))
+        return {name: value for name, equals, value in pairs if equals}
+
+    def update_broker_config(
+        self, broker_name: str, settings: dict[str, str], deadline: Deadline | None = None
+    ) -> None:
+        """Change settings of a master while it runs."""
+        body = "\n".join(f"{name}={value}" for name, value in settings.items()).encode()
+        self._ask_master(broker_name, UpdateBrokerConfigRequestHeader(), deadline, body)
+
+    def fetch_runtime_info(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
+        """A master's running figures."""
+        return self._ask_master(broker_name, GetBrokerRuntimeInfoRequestHeader(), deadline).body(KVTable).table
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def _ask_masters(
+        self, header: RequestHeader, names: Collection[str], deadline: Deadline | None, body: bytes = b""
+    ) -> None:
+        for broker in self._find(names, deadline):
+            self._ask_broker(broker, header, deadline, body)
+
+    def _ask_master(
+        self, broker_name: str, header: RequestHeader, deadline: Deadline | None, body: bytes = b""
+    ) -> Answer:
+        [broker] = self._find((broker_name,), deadline)
+        return self._ask_broker(broker, header, deadline, body)
+
+    def _ask_broker(
+        self, broker: BrokerPlaces, header: RequestHeader, deadline: Deadline | None, body: bytes
+    ) -> Answer:
+        return self._brokers.ask_at(broker.master(), header, body, broker_name=broker.broker_name, deadline=deadline)
+
+    def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerPlaces]:
+        """The brokers of these names, all of them if none is named."""
+        known = {broker.broker_name: broker for broker in self._name_servers.fetch_brokers(deadline)}
+        if unknown := sorted(set(names) - known.keys()) or ([] if known else ["any"]):
+            advice = f"known are: {', '.join(known) or 'none'}"
+            raise NoBrokerAvailable(f"no such broker is registered: {', '.join(unknown)}", advice=advice)
+        return [known[name] for name in names or known]
+
+    def _ours(self, queue: MessageQueue) -> MessageQueue:
+        return queue._replace(topic=self._namespace.unwrap(queue.topic))

@@ -1,0 +1,182 @@
+"""Who owns this queue now, and what do we do when that changes?
+
+A request for a queue goes to the address that the topic's route names for its broker: to the master, or where any
+copy will do, to a replica when there is no master. If the answer says that the route is old, the next attempt goes by a
+new one. Requests for many queues leave in one burst per broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar, cast
+
+from ..errors import NoBrokerAvailable, RocketMQError
+from ..model import Address
+from ..net.deadline import Deadline
+from ..wire.commands import RequestHeader
+from .requests import Answer, Question, Requests
+from .retrying import Retrying
+from .route_table import RouteTable
+from .routes import MASTER_ID, Place
+
+K = TypeVar("K", bound=Hashable)
+Errors = tuple[type[RocketMQError], ...]
+
+
+class Errand(NamedTuple):
+    """A request for whichever process of a broker serves a topic now."""
+
+    topic: str
+    broker_name: str
+    header: RequestHeader
+    body: bytes = b""
+
+
+class Brokers:
+    """The brokers behind the routes."""
+
+    def __init__(self, requests: Requests, routes: RouteTable) -> None:
+        settings = requests.settings
+        self.settings = settings
+        self.requests = requests
+        self.routes = routes
+        self._retrying = Retrying(settings.retries, settings.pause)
+
+    def __repr__(self) -> str:
+        return f"<Brokers by {self.routes!r}>"
+
+    # --- by route ----------------------------------------------------------------------------------------------------
+
+    def ask(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> Answer:
+        """Ask one broker, again if that may help."""
+        return self.ask_all({None: errand}, any_copy=any_copy, deadline=deadline)[None]
+
+    def ask_all(
+        self,
+        errands: Mapping[K, Errand],
+        *,
+        absent: Errors = (),
+        any_copy: bool = False,
+        deadline: Deadline | None = None,
+    ) -> dict[K, Answer]:
+        """Ask all at once; what fails is asked again if that may help. What fails with `absent` is left out."""
+        outcomes: dict[K, Answer | None] = {}
+
+        def attempt() -> None:
+            missing = {key: errand for key, errand in errands.items() if key not in outcomes}
+            failures = []
+            for key, result in self.try_all(missing, any_copy=any_copy, deadline=deadline).items():
+                if isinstance(result, Answer):
+                    outcomes[key] = result
+                elif isinstance(result, absent):
+                    outcomes[key] = None
+                else:
+                    failures.append(result)
+            if failures:
+                raise next((error for error in failures if not error.retriable), failures[0])
+
+        self._retrying.run(attempt, deadline)
+        return {key: answer for key in errands if (answer := outcomes[key])}
+
+    def try_all(
+        self, errands: Mapping[K, Errand], *, any_copy: bool = False, deadline: Deadline | None = None
+    ) -> dict[K, Answer | RocketMQError]:
+        """Ask all at once and once only; for each its answer, or the error in its place."""
+        placed = {key: self._try_question(errand, any_copy, deadline) for key, errand in errands.items()}
+        questions = {key: question for key, question in placed.items() if isinstance(question, Question)}
+        outcomes = self.requests.ask_all(tuple(questions.values()), deadline=deadline)
+        answered = dict(zip(questions, outcomes, strict=True))
+        results = {key: answered.get(key) or cast(RocketMQError, placed[key]) for key in errands}
+        for key, result in results.items():
+            self._learn(errands[key].topic, result)
+        return results
+
+    def ask_each(
+        self,
+        topic: str,
+        header: RequestHeader,
+        *,
+        absent: Errors = (),
+        any_copy: bool = False,
+        deadline: Deadline | None = None,
+    ) -> dict[str, Answer]:
+        """Ask every broker that holds queues of a topic the same; answers by broker name."""
+        errands = {name: Errand(topic, name, header) for name in self._names(topic, deadline)}
+        return self.ask_all(errands, absent=absent, any_copy=any_copy, deadline=deadline)
+
+    def ask_any(
+        self, topic: str, header: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None
+    ) -> Answer:
+        """Ask the brokers that hold queues of a topic one after the other, until one answers."""
+        return self._retrying.run(lambda: self._ask_around(topic, header, body, deadline), deadline)
+
+    def tell(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> None:
+        """Send a broker something that wants no answer, again if that may help."""
+        self._retrying.run(lambda: self._tell(errand, any_copy, deadline), deadline)
+
+    # --- by address --------------------------------------------------------------------------------------------------
+
+    def ask_at(
+        self,
+        address: Address,
+        header: RequestHeader,
+        body: bytes = b"",
+        *,
+        broker_name: str = "",
+        deadline: Deadline | None = None,
+    ) -> Answer:
+        """Ask one process, again if that may help."""
+        question = Question(address, header, body, broker_name)
+        return self._retrying.run(lambda: self.requests.ask(question, deadline=deadline), deadline)
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def watching(self, topic: str) -> Iterator[None]:
+        """Learn from an error that passes whether the topic's route is old."""
+        try:
+            yield
+        except RocketMQError as error:
+            self._learn(topic, error)
+            raise
+
+    def _names(self, topic: str, deadline: Deadline | None) -> list[str]:
+        names = sorted(self.routes.route(topic, deadline).brokers)
+        if not names:
+            raise NoBrokerAvailable("no broker holds the topic now", advice="start one that does", topic=topic)
+        return names
+
+    def question(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> Question:
+        """The errand as a question to one process: the master's, or with `any_copy` another's if there is none."""
+        topic, broker_name, header, body = errand
+        broker = self.routes.route(topic, deadline).broker(broker_name)
+        place = broker.to_read() if any_copy else Place(MASTER_ID, broker.master())
+        return Question(place.address, header, body, broker_name, place.broker_id)
+
+    def _try_question(self, errand: Errand, any_copy: bool, deadline: Deadline | None) -> Question | RocketMQError:
+        try:
+            return self.question(errand, any_copy=any_copy, deadline=deadline)
+        except RocketMQError as error:
+            return error
+
+    def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Answer:
+        failures = []
+        for name in self._names(topic, deadline):
+            [result] = self.try_all(
+                {name: Errand(topic, name, header, body)}, any_copy=True, deadline=deadline
+            ).values()
+            if isinstance(result, Answer):
+                return result
+            failures.append(result)
+            if not result.retriable:
+                break
+        raise failures[-1]
+
+    def _tell(self, errand: Errand, any_copy: bool, deadline: Deadline | None) -> None:
+        with self.watching(errand.topic):
+            self.requests.tell(self.question(errand, any_copy=any_copy, deadline=deadline), deadline)
+
+    def _learn(self, topic: str, result: Answer | RocketMQError) -> None:
+        if isinstance(result, RocketMQError) and result.refresh_routes:
+            self.routes.expire(topic)

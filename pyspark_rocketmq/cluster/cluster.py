@@ -1,0 +1,57 @@
+"""The cluster as one object: ask it by topic, and the right server is asked.
+
+cluster = open_cluster(settings)                     # nothing is opened before the first question
+cluster.routes.route("orders").readable              # queues
+cluster.offsets.fetch_bounds(queues)                 # places in queues, of groups in queues, at times
+cluster.groups.fetch_members("g", "orders")          # members, locks, heartbeats
+cluster.messages.query_by_key("orders", "k1")        # single messages
+cluster.admin.create_topic(TopicConfig(topic_name="orders"))
+"""
+
+from __future__ import annotations
+
+from ..net.pool import SharedPool, pool_for
+from ..net.threaded import Handler
+from .admin import Admin
+from .broker import Brokers
+from .groups import Groups
+from .links import InlineLinks, Links, SharedLinks
+from .messages import Messages
+from .nameserver import NameServers
+from .offsets import Offsets
+from .requests import Requests
+from .route_table import RouteTable
+from .settings import ClusterSettings
+
+
+class Cluster:
+    """Name servers and brokers, behind one set of settings."""
+
+    def __init__(self, settings: ClusterSettings, links: Links) -> None:
+        self.settings = settings
+        self._links = links
+        requests = Requests(settings, links)
+        self.name_servers = NameServers(requests)
+        self.routes = RouteTable(self.name_servers.fetch_route, settings.route_max_age_s)
+        self.brokers = Brokers(requests, self.routes)
+        self.offsets = Offsets(self.brokers)
+        self.groups = Groups(self.brokers)
+        self.messages = Messages(self.brokers)
+        self.admin = Admin(self.brokers, self.name_servers)
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name_servers!r}, {self.routes!r}>"
+
+    def close(self) -> None:
+        """Give up the connections that are this cluster's own."""
+        self._links.close()
+
+
+def open_cluster(settings: ClusterSettings) -> Cluster:
+    """A cluster for one thread at a time, over this process's pool."""
+    return Cluster(settings, InlineLinks(pool_for(settings.net)))
+
+
+def open_shared_cluster(settings: ClusterSettings, handler: Handler | None = None) -> Cluster:
+    """A cluster for many threads, over connections of its own; `handler` serves what brokers ask."""
+    return Cluster(settings, SharedLinks(SharedPool(settings.net, handler)))

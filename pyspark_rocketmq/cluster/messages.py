@@ -1,0 +1,235 @@
+"""How does one message get to a broker, and how is one found again?
+
+Nothing that stores is repeated here: a send that got no answer may have been carried out. Whether to try again, and
+at which broker, is for producers to decide. An error that speaks of an old route has the route fetched anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..broker_errors import QueryNotFound
+from ..errors import DecodeError
+from ..model import MessageQueue
+from ..net.deadline import Deadline
+from ..wire.codes import ResponseCode
+from ..wire.commands import (
+    ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
+    QueryMessageRequestHeader,
+    RecallMessageRequestHeader,
+    RecallMessageResponseHeader,
+    RequestHeader,
+    SendBatchMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from ..wire.message_id import decode_offset_message_id
+from ..wire.record import Record, decode_records
+from .broker import Brokers, Errand
+from .requests import OK, Answer, located
+
+TEMPLATE_TOPIC = "TBW102"
+"""The topic whose configuration brokers copy when they make an unknown one."""
+
+STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
+"""Codes that say a message is stored; all but the first leave out one safeguard."""
+
+LATEST_MS = 2**63 - 1
+_UNIQUE_KEY_COUNT = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """What is to be stored in a queue: one message in its final form, or a batch body."""
+
+    producer_group: str
+    queue: MessageQueue
+    body: bytes
+    properties: str = ""
+    """The properties' text; of a batch, those of the whole."""
+    born_timestamp_ms: int
+    sys_flag: int = 0
+    flag: int = 0
+    is_batch: bool = False
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+    queue_count_if_new: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a message was stored."""
+
+    status: ResponseCode
+    message_id: str
+    """The offset message id; of a batch, all of them joined by commas."""
+    queue: MessageQueue
+    queue_offset: int
+    """Of a batch, the first message's."""
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+
+
+class Found(NamedTuple):
+    """A message that was looked up, and the queue that holds it."""
+
+    queue: MessageQueue
+    record: Record
+
+
+class Messages:
+    """Single messages, to brokers and back."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._namespace = brokers.settings.namespace
+
+    # --- storing -----------------------------------------------------------------------------------------------------
+
+    def send(self, sending: Sending, deadline: Deadline | None = None) -> Receipt:
+        """Store a message or a batch."""
+        answer = self._ask_once(_send_errand(sending), deadline, STORED)
+        stored = answer.header(SendMessageResponseHeader)
+        return Receipt(
+            ResponseCode(answer.command.code),
+            stored.msg_id,
+            sending.queue._replace(queue_id=stored.queue_id),
+            stored.queue_offset,
+            stored.transaction_id,
+            stored.recall_handle,
+        )
+
+    def send_oneway(self, sending: Sending, deadline: Deadline | None = None) -> None:
+        """Send without asking whether it was stored."""
+        self._tell_once(_send_errand(sending), deadline)
+
+    def send_back(
+        self,
+        group: str,
+        queue: MessageQueue,
+        physical_offset: int,
+        *,
+        delay_level: int = 0,
+        origin_message_id: str | None = None,
+        max_reconsume_times: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Deliver a message to the group again after a delay: the level's, the broker's choice (0), or never (-1)."""
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=physical_offset,
+            group=group,
+            delay_level=delay_level,
+            origin_msg_id=origin_message_id,
+            origin_topic=queue.topic,
+            unit_mode=False,
+            max_reconsume_times=max_reconsume_times,
+        )
+        self._ask_once(Errand(queue.topic, queue.broker_name, header), deadline)
+
+    def end_transaction(
+        self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
+    ) -> None:
+        """Say what becomes of a half message; brokers give no answer."""
+        self._tell_once(Errand(header.topic or "", broker_name, header), deadline)
+
+    def recall(
+        self, producer_group: str, topic: str, broker_name: str, handle: str, deadline: Deadline | None = None
+    ) -> str:
+        """Take a timed message back; returns its unique id."""
+        header = RecallMessageRequestHeader(producer_group=producer_group, topic=topic, recall_handle=handle)
+        return self._ask_once(Errand(topic, broker_name, header), deadline).header(RecallMessageResponseHeader).msg_id
+
+    # --- looking up --------------------------------------------------------------------------------------------------
+
+    def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_count: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = LATEST_MS,
+        deadline: Deadline | None = None,
+    ) -> list[Found]:
+        """Messages that bear a key, at most `max_count` from each broker, by store time."""
+        header = QueryMessageRequestHeader(
+            topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
+            index_type="K", unique_key_query=False,
+        )  # fmt: skip
+        return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
+
+    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[Found]:
+        """Messages that bear a unique id: the message itself, and copies such as retries, by store time."""
+        header = QueryMessageRequestHeader(
+            topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
+            index_type="U", unique_key_query=True,
+        )  # fmt: skip
+        return self._query(topic, header, lambda record: record.properties.get("UNIQ_KEY") == unique_key, deadline)
+
+    def view(self, message_id: str, topic: str | None = None, deadline: Deadline | None = None) -> Record:
+        """The message with this offset message id, from the broker whose address the id names."""
+        store_host, physical_offset = decode_offset_message_id(message_id)
+        address = self._brokers.settings.address_map.reach(store_host)
+        answer = self._brokers.ask_at(
+            address, ViewMessageRequestHeader(offset=physical_offset, topic=topic), deadline=deadline
+        )
+        records = self._records(answer)
+        if len(records) != 1:
+            advice = "check that the id is one this cluster gave out"
+            raise DecodeError(f"{len(records)} messages under one id", advice=advice, **answer.question.where())
+        return records[0]
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def _query(
+        self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
+    ) -> list[Found]:
+        """Brokers find by hash of the key, so what they find is looked at again."""
+        answers = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
+        found = [
+            Found(MessageQueue(record.topic, broker_name, record.queue_id), record)
+            for broker_name, answer in answers.items()
+            for record in self._records(answer)
+            if record.topic == topic and is_meant(record)
+        ]
+        return sorted(found, key=lambda hit: hit.record.store_timestamp)
+
+    def _records(self, answer: Answer) -> list[Record]:
+        """The stored messages of an answer, under our names for their topics."""
+        with located(answer.question.where()):
+            records = decode_records(answer.command.body)
+        return [replace(record, topic=self._namespace.unwrap(record.topic)) for record in records]
+
+    def _ask_once(self, errand: Errand, deadline: Deadline | None, welcome: frozenset[ResponseCode] = OK) -> Answer:
+        with self._brokers.watching(errand.topic):
+            question = self._brokers.question(errand, deadline=deadline)
+            return self._brokers.requests.ask(question, welcome=welcome, deadline=deadline)
+
+    def _tell_once(self, errand: Errand, deadline: Deadline | None) -> None:
+        with self._brokers.watching(errand.topic):
+            self._brokers.requests.tell(self._brokers.question(errand, deadline=deadline), deadline)
+
+
+def _send_errand(sending: Sending) -> Errand:
+    """The short form of a send request."""
+    kind = SendBatchMessageRequestHeader if sending.is_batch else SendMessageRequestHeaderV2
+    header = kind(
+        producer_group=sending.producer_group,
+        topic=sending.queue.topic,
+        default_topic=TEMPLATE_TOPIC,
+        default_topic_queue_nums=sending.queue_count_if_new,
+        queue_id=sending.queue.queue_id,
+        sys_flag=sending.sys_flag,
+        born_timestamp=sending.born_timestamp_ms,
+        flag=sending.flag,
+        properties=sending.properties,
+        reconsume_times=sending.reconsume_times,
+        unit_mode=False,
+        max_reconsume_times=sending.max_reconsume_times,
+        batch=sending.is_batch,
+    )
+    return Errand(sending.queue.topic, sending.queue.broker_name, header, sending.body)

@@ -1,0 +1,153 @@
+"""What do the name servers know, and which of them is asked?
+
+They hold the same table but do not talk to each other. The one that answered last is asked first; one that cannot
+be reached or is busy gives way to the next. One that does not know a topic may have been started a moment ago, so
+a topic is unknown only when none of them knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ..broker_errors import QueryNotFound, TopicNotExist
+from ..errors import RocketMQError, TopicNotFound
+from ..net.deadline import Deadline
+from ..wire.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
+from ..wire.commands import (
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetAllTopicListRequestHeader,
+    GetBrokerClusterInfoRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    RequestHeader,
+)
+from .requests import Answer, Question, Requests, located
+from .retrying import Retrying
+from .routes import BrokerPlaces, Route, broker_places, make_route
+
+
+class NameServers:
+    """The name servers of one cluster."""
+
+    def __init__(self, requests: Requests) -> None:
+        settings = requests.settings
+        self._requests = requests
+        self._addresses = settings.name_servers
+        self._retrying = Retrying(settings.retries, settings.pause)
+        self._current = 0
+        """Number of the one that answered last."""
+
+    def __repr__(self) -> str:
+        return f"<NameServers {'; '.join(map(str, self._addresses))}, now {self._addresses[self._current]}>"
+
+    # --- topics and brokers ------------------------------------------------------------------------------------------
+
+    def fetch_route(self, topic: str, deadline: Deadline | None = None) -> Route:
+        """Where the queues of a topic are."""
+        answer = self._ask(GetRouteInfoRequestHeader(topic=topic), deadline)
+        with located(answer.question.where()):
+            return make_route(topic, answer.body(TopicRouteData), self._requests.settings.address_map)
+
+    def fetch_topics(self, deadline: Deadline | None = None) -> tuple[str, ...]:
+        """Our names of all topics, system topics and those of other namespaces included."""
+        return self._topics(self._ask(GetAllTopicListRequestHeader(), deadline))
+
+    def fetch_topics_of_cluster(self, cluster: str, deadline: Deadline | None = None) -> tuple[str, ...]:
+        """Our names of one cluster's topics."""
+        return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
+
+    def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerPlaces, ...]:
+        """All brokers of all clusters, by name."""
+        answer = self._ask(GetBrokerClusterInfoRequestHeader(), deadline)
+        address_map = self._requests.settings.address_map
+        with located(answer.question.where()):
+            table = answer.body(ClusterInfo).broker_addr_table
+            return tuple(broker_places(data, address_map) for _, data in sorted(table.items()))
+
+    def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
+        """Make every name server forget a topic."""
+        self._ask_each(DeleteTopicFromNamesrvRequestHeader(topic=topic), deadline)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def fetch_value(self, namespace: str, key: str, deadline: Deadline | None = None) -> str | None:
+        """A value kept at the name servers."""
+        try:
+            answer = self._ask(GetKVConfigRequestHeader(namespace=namespace, key=key), deadline)
+        except QueryNotFound:
+            return None
+        return answer.header(GetKVConfigResponseHeader).value
+
+    def fetch_values(self, namespace: str, deadline: Deadline | None = None) -> dict[str, str]:
+        """All values of one namespace."""
+        try:
+            answer = self._ask(GetKVListByNamespaceRequestHeader(namespace=namespace), deadline)
+        except QueryNotFound:
+            return {}
+        return answer.body(KVTable).table
+
+    def put_value(self, namespace: str, key: str, value: str, deadline: Deadline | None = None) -> None:
+        """Keep a value at every name server."""
+        self._ask_each(PutKVConfigRequestHeader(namespace=namespace, key=key, value=value), deadline)
+
+    def delete_value(self, namespace: str, key: str, deadline: Deadline | None = None) -> None:
+        """Remove a value from every name server."""
+        self._ask_each(DeleteKVConfigRequestHeader(namespace=namespace, key=key), deadline)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def _topics(self, answer: Answer) -> tuple[str, ...]:
+        unwrap = self._requests.settings.namespace.unwrap
+        return tuple(map(unwrap, answer.body(TopicList).topic_list))
+
+    def _ask_each(self, header: RequestHeader, deadline: Deadline | None) -> None:
+        """Each keeps its own table, so each must be told."""
+        for address in self._addresses:
+            ask = partial(self._requests.ask, Question(address, header), deadline=deadline)
+            self._retrying.run(ask, deadline)
+
+    def _ask(self, header: RequestHeader, deadline: Deadline | None) -> Answer:
+        return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
+
+    def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Answer:
+        """The first good answer in one round; an error that no other server would mend ends the round."""
+        failures: list[RocketMQError] = []
+        for number in self._in_turn():
+            try:
+                answer = self._requests.ask(Question(self._addresses[number], header), deadline=deadline)
+            except RocketMQError as error:
+                if not error.retriable:
+                    raise
+                failures.append(error)
+            else:
+                self._current = number
+                return answer
+        raise _combined(failures)
+
+    def _in_turn(self) -> Iterator[int]:
+        first, count = self._current, len(self._addresses)
+        return ((first + step) % count for step in range(count))
+
+
+def _combined(failures: list[RocketMQError]) -> RocketMQError:
+    """One error for a whole round: a server that knows no such topic outweighs those that did not answer."""
+    for error in failures:
+        if isinstance(error, TopicNotExist):
+            advice = "create the topic, or check its name and nameServer"
+            return _because(error, TopicNotFound("no name server knows the topic", advice=advice, **error.where))
+    last = failures[-1]
+    if len(failures) > 1:
+        said = "; ".join(f"{error.where.get('address')}: {error.what}" for error in failures)
+        last.what = f"no name server answered: {said}"
+    return last
+
+
+def _because(cause: RocketMQError, error: TopicNotFound) -> TopicNotFound:
+    error.__cause__ = cause
+    return error

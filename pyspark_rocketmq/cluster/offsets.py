@@ -1,0 +1,230 @@
+"""What do brokers say about places in their queues?
+
+All questions are about many queues at once and leave in one burst per broker. Where the master is gone a replica
+answers, which may lie behind; `QueueBounds` says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
+from ..model import MessageQueue
+from ..net.deadline import Deadline
+from ..wire.bodies import TopicStatsTable
+from ..wire.commands import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    RequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from .broker import Brokers, Errand, Errors
+from .requests import Answer
+from .routes import MASTER_ID
+
+LOWER, UPPER = "LOWER", "UPPER"
+"""Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
+
+
+class QueueBounds(NamedTuple):
+    """Offsets a broker holds of a queue, `[min_offset, max_offset)`."""
+
+    min_offset: int
+    max_offset: int
+    from_replica: bool = False
+
+
+class _Part(NamedTuple):
+    """The queues of one topic at one broker."""
+
+    topic: str
+    broker_name: str
+
+
+class Offsets:
+    """Offsets of queues, and of groups in queues."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._without_statistics: set[_Part] = set()
+        """Where the bounds of all queues at once were refused."""
+
+    # --- bounds ------------------------------------------------------------------------------------------------------
+
+    def fetch_bounds(
+        self, queues: Collection[MessageQueue], deadline: Deadline | None = None
+    ) -> dict[MessageQueue, QueueBounds]:
+        """Bounds of each queue: one request per topic and broker where that is answered, else two per queue."""
+        bounds = self._fetch_statistics(queues, deadline)
+        if missing := [queue for queue in queues if queue not in bounds]:
+            bounds |= self._fetch_bounds_singly(missing, deadline)
+        return {queue: bounds[queue] for queue in queues}
+
+    def fetch_max(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
+        """Offset that each queue's next message will get."""
+        return self._fetch_offsets(queues, _max_header, deadline)
+
+    def fetch_min(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
+        """Smallest offset that each queue still holds."""
+        return self._fetch_offsets(queues, _min_header, deadline)
+
+    # --- times -------------------------------------------------------------------------------------------------------
+
+    def search(
+        self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, int]:
+        """Offset that belongs to each queue's store time, as the broker sees it."""
+
+        def header(queue: MessageQueue) -> RequestHeader:
+            return SearchOffsetRequestHeader(
+                topic=queue.topic, queue_id=queue.queue_id, timestamp=times_ms[queue], boundary_type=boundary
+            )
+
+        return self._fetch_offsets(times_ms, header, deadline)
+
+    def fetch_earliest_times(
+        self, queues: Collection[MessageQueue], deadline: Deadline | None = None
+    ) -> dict[MessageQueue, int]:
+        """Store time of each queue's first message, in milliseconds; queues without messages are left out."""
+        answers = self._ask_queues(queues, _earliest_header, deadline)
+        times = {
+            queue: answer.header(GetEarliestMsgStoretimeResponseHeader).timestamp for queue, answer in answers.items()
+        }
+        return {queue: time for queue, time in times.items() if time >= 0}
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def fetch_committed(
+        self,
+        group: str,
+        queues: Collection[MessageQueue],
+        *,
+        zero_if_young: bool = False,
+        deadline: Deadline | None = None,
+    ) -> dict[MessageQueue, int]:
+        """Where the group stands in each queue that it has committed.
+
+        Of queues whose first message is still there, brokers say 0 for no commit; since 5.0 they can be asked not to.
+        Java's consumers do not ask so (`zero_if_young`).
+        """
+
+        def header(queue: MessageQueue) -> RequestHeader:
+            return QueryConsumerOffsetRequestHeader(
+                consumer_group=group,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                set_zero_if_not_found=None if zero_if_young else False,
+            )
+
+        answers = self._ask_queues(queues, header, deadline, absent=(QueryNotFound,))
+        return {queue: _offset(answer) for queue, answer in answers.items()}
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
+        """Store where the group stands: for each queue, the next offset to read."""
+        self._ask_queues(offsets, lambda queue: _commit_header(group, queue, offsets[queue]), deadline)
+
+    def commit_oneway(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
+        """The same without asking whether it was stored."""
+        for queue, offset in offsets.items():
+            errand = Errand(queue.topic, queue.broker_name, _commit_header(group, queue, offset))
+            self._brokers.tell(errand, any_copy=True, deadline=deadline)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def _fetch_statistics(
+        self, queues: Iterable[MessageQueue], deadline: Deadline | None
+    ) -> dict[MessageQueue, QueueBounds]:
+        """Bounds from the statistics of whole topics; queues without any are left out."""
+        wanted: defaultdict[_Part, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            wanted[_Part(queue.topic, queue.broker_name)].append(queue)
+        errands = {
+            part: Errand(*part, GetTopicStatsInfoRequestHeader(topic=part.topic))
+            for part in wanted
+            if part not in self._without_statistics
+        }
+        refusals = (RequestCodeNotSupported, NoPermission)
+        answers = self._brokers.ask_all(errands, absent=refusals, any_copy=True, deadline=deadline)
+        self._without_statistics.update(errands.keys() - answers.keys())
+        bounds: dict[MessageQueue, QueueBounds] = {}
+        for part, answer in answers.items():
+            bounds |= _read_statistics(wanted[part], answer)
+        return bounds
+
+    def _fetch_bounds_singly(
+        self, queues: Collection[MessageQueue], deadline: Deadline | None
+    ) -> dict[MessageQueue, QueueBounds]:
+        errands = {
+            (queue, make): Errand(queue.topic, queue.broker_name, make(queue))
+            for queue in queues
+            for make in (_min_header, _max_header)
+        }
+        answers = self._brokers.ask_all(errands, any_copy=True, deadline=deadline)
+        bounds = {}
+        for queue in queues:
+            low, high = answers[queue, _min_header], answers[queue, _max_header]
+            bounds[queue] = _bounds(_offset(low), _offset(high), high)
+        return bounds
+
+    def _fetch_offsets(
+        self,
+        queues: Collection[MessageQueue],
+        header: Callable[[MessageQueue], RequestHeader],
+        deadline: Deadline | None,
+    ) -> dict[MessageQueue, int]:
+        return {queue: _offset(answer) for queue, answer in self._ask_queues(queues, header, deadline).items()}
+
+    def _ask_queues(
+        self,
+        queues: Collection[MessageQueue],
+        header: Callable[[MessageQueue], RequestHeader],
+        deadline: Deadline | None,
+        absent: Errors = (),
+    ) -> dict[MessageQueue, Answer]:
+        errands = {queue: Errand(queue.topic, queue.broker_name, header(queue)) for queue in queues}
+        return self._brokers.ask_all(errands, absent=absent, any_copy=True, deadline=deadline)
+
+
+def _read_statistics(queues: Collection[MessageQueue], answer: Answer) -> dict[MessageQueue, QueueBounds]:
+    table = answer.body(TopicStatsTable).offset_table
+    by_id = {queue.queue_id: offsets for queue, offsets in table.items()}
+    return {
+        queue: _bounds(by_id[queue.queue_id].min_offset, by_id[queue.queue_id].max_offset, answer)
+        for queue in queues
+        if queue.queue_id in by_id
+    }
+
+
+def _bounds(min_offset: int, max_offset: int, answer: Answer) -> QueueBounds:
+    """Brokers give -1 as the smallest offset of a queue that never held a message."""
+    return QueueBounds(max(0, min_offset), max(0, max_offset), answer.question.broker_id != MASTER_ID)
+
+
+def _offset(answer: Answer) -> int:
+    return answer.header(OffsetResponseHeader).offset
+
+
+def _max_header(queue: MessageQueue) -> RequestHeader:
+    return GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+
+
+def _min_header(queue: MessageQueue) -> RequestHeader:
+    return GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+
+
+def _earliest_header(queue: MessageQueue) -> RequestHeader:
+    return GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+
+
+def _commit_header(group: str, queue: MessageQueue, offset: int) -> RequestHeader:
+    return UpdateConsumerOffsetRequestHeader(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
