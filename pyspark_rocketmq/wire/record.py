@@ -193,7 +193,7 @@ def _read_host(view: memoryview, at: int, is_v6: int) -> tuple[Address, int]:
     return decode_host(view[at:end]), end
 
 
-def unwrap_inner_batch(record: Record) -> list[Record]:
+def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[Record]:
     """The messages of an inner batch, any other record alone.
 
     As in the Java client each takes its own offset, flag, body and properties, and the rest from the batch. Bodies
@@ -201,9 +201,11 @@ def unwrap_inner_batch(record: Record) -> list[Record]:
     """
     if not record.is_inner_batch:
         return [record]
-    body = record.unpacked_body()
+    body = record.unpacked_body(limit)
     with record._located():
         entries = decode_batch(body)
+        if not entries:
+            raise DecodeError("an inner batch without messages")
     return [
         replace(
             record,

@@ -29,7 +29,9 @@ timestamps = st.integers(0, 2**42)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 """Any text that UTF-8 can hold, control characters included."""
 
-clean_texts = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=20).filter(str.strip)
+clean_texts = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=20).filter(
+    str.strip
+)
 """Texts that may be sent as a property's name or value."""
 
 clean_properties = st.dictionaries(clean_texts, clean_texts, max_size=8)
@@ -47,7 +49,9 @@ topics = st.one_of(
     texts,
 )
 
-bodies = st.one_of(st.binary(max_size=40), st.binary(max_size=20).map(lambda data: data * 20), st.just(b""), st.just(bytes(5000)))
+bodies = st.one_of(
+    st.binary(max_size=40), st.binary(max_size=20).map(lambda data: data * 20), st.just(b""), st.just(bytes(5000))
+)
 
 
 @st.composite
@@ -88,8 +92,12 @@ def records(draw: st.DrawFn) -> Record:
 
 
 _plain_bodies = st.tuples(bodies, st.sampled_from((0, SysFlag.MULTI_TAGS, 0x300)))
-_packed_bodies = st.builds(lambda body, kind: (compress(body, kind), kind.sys_flag), bodies, st.sampled_from(Compression))
-_inner_batches = batches.map(lambda entries: (encode_batch(entries), SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH))
+_packed_bodies = st.builds(
+    lambda body, kind: (compress(body, kind), kind.sys_flag), bodies, st.sampled_from(Compression)
+)
+_inner_batches = batches.filter(bool).map(
+    lambda entries: (encode_batch(entries), SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
+)
 
 
 def answers(max_size: int = 6) -> st.SearchStrategy[list[Record]]:
@@ -133,7 +141,9 @@ def damaged(draw: st.DrawFn, healthy: st.SearchStrategy[bytes]) -> bytes:
     return bytes(data)
 
 
-_hostile_lengths = st.sampled_from((0, 1, 0x7F, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)).map(lambda n: n.to_bytes(4, "big"))
+_hostile_lengths = st.sampled_from((0, 1, 0x7F, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)).map(
+    lambda n: n.to_bytes(4, "big")
+)
 
 
 @st.composite

@@ -110,7 +110,10 @@ def test_another_format_is_an_error(compression: Compression) -> None:
 @pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD])
 def test_several_frames_are_one_body(compression: Compression) -> None:
     """As in Java, frames may follow each other."""
-    assert decompress(compress(b"Hello ", compression) + compress(b"RocketMQ", compression), compression) == b"Hello RocketMQ"
+    assert (
+        decompress(compress(b"Hello ", compression) + compress(b"RocketMQ", compression), compression)
+        == b"Hello RocketMQ"
+    )
 
 
 def test_a_zstd_window_is_not_reserved_for_the_asking() -> None:

@@ -48,7 +48,7 @@ def test_frames_held_are_never_written_again() -> None:
     buffer = FrameBuffer(chunk_bytes=64)
     frames = [join_frame(0, b"", bytes([n]) * 20) for n in range(50)]
 
-    held = []
+    held: list[memoryview] = []
     for frame in frames:
         buffer.feed(frame)
         held += buffer.frames()

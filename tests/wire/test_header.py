@@ -91,7 +91,9 @@ def test_json_is_read_as_leniently_as_java_reads_it() -> None:
 
 def test_the_flag_tells_requests_answers_and_oneways() -> None:
     """Bit 0 marks an answer, bit 1 a request that wants none; other bits mean nothing."""
-    assert [(command.is_response, command.is_oneway) for command in (Command(0, flag=flag) for flag in (0, 1, 2, 4))] == [
+    assert [
+        (command.is_response, command.is_oneway) for command in (Command(0, flag=flag) for flag in (0, 1, 2, 4))
+    ] == [
         (False, False),
         (True, False),
         (False, True),

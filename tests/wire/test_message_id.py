@@ -27,8 +27,8 @@ from .strategies import hosts, int64
 V6_ID = "00000000000000000000000000000001000059900000000000000109"
 
 
-def milliseconds(*when: int) -> int:
-    return int(datetime(*when, tzinfo=UTC).timestamp() * 1000)  # type: ignore[misc]  # year, month, day and so on
+def milliseconds(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> int:
+    return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp() * 1000)
 
 
 @given(hosts(ipv6=False) | hosts(ipv6=True), int64)
@@ -61,7 +61,9 @@ def test_stored_messages_have_javas_offset_id() -> None:
         assert [record.offset_message_id for record in decode_records(answer.body)] == expected
 
 
-@pytest.mark.parametrize("text", ["", "0A", "0A00000100002A9F00000000000003E", "Z" * 32, " " + "0A" * 16, "0A " * 16, "é" * 32])
+@pytest.mark.parametrize(
+    "text", ["", "0A", "0A00000100002A9F00000000000003E", "Z" * 32, " " + "0A" * 16, "0A " * 16, "é" * 32]
+)
 def test_other_texts_are_no_id(text: str) -> None:
     """Neither kind of id is guessed from a text that is none."""
     with pytest.raises(DecodeError, match="is no message id; an id has 32 or 56"):

@@ -28,12 +28,15 @@ from pyspark_rocketmq.wire.sys_flag import SysFlag, TransactionState
 from .recorded import RecordedAnswer, recorded_answers, recorded_bodies, recorded_pulls
 from .strategies import answers, join_records, records
 
-DOCUMENTED = bytes.fromhex(
-    "000000ae daa320a7 69c865ed 00000001 00000000 000000000000002a 00000000000003e8 00000000 0000018bcfe56800"
-    "0a000009 0000c350 0000018bcfe5687b 0a000001 00002a9f 00000000 0000000000000000"
-    "0000000e 48656c6c6f20526f636b65744d51 09 546f70696354657374"
-    "003c 54414753 01 54616741 02 4b455953 01 6b31 02 554e49515f4b4559 01"
-) + bytes(b"0A000009000018B4AAC2012345670001\x02")
+DOCUMENTED = (
+    bytes.fromhex(
+        "000000ae daa320a7 69c865ed 00000001 00000000 000000000000002a 00000000000003e8 00000000 0000018bcfe56800"
+        "0a000009 0000c350 0000018bcfe5687b 0a000001 00002a9f 00000000 0000000000000000"
+        "0000000e 48656c6c6f20526f636b65744d51 09 546f70696354657374"
+        "003c 54414753 01 54616741 02 4b455953 01 6b31 02 554e49515f4b4559 01"
+    )
+    + b"0A000009000018B4AAC2012345670001\x02"
+)
 
 HELLO = decode_record(DOCUMENTED)[0]
 """Queue 1 of TopicTest at offset 42: `Hello RocketMQ`."""
@@ -188,7 +191,9 @@ def test_user_properties_and_flag_are_kept() -> None:
     record = pulled("send_tags_keys_props")[-1]
 
     assert record.flag == 7
-    assert record.properties.items() >= {"TAGS": "TagA", "KEYS": "key1 key2", "city": "Zürich ☃", "WAIT": "false"}.items()
+    assert (
+        record.properties.items() >= {"TAGS": "TagA", "KEYS": "key1 key2", "city": "Zürich ☃", "WAIT": "false"}.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,7 +312,7 @@ def test_a_broken_body_names_its_message() -> None:
 
     with pytest.raises(DecodeError, match=r"a ZSTD body of 14 bytes .*\(topic TopicTest, queue 1, offset 42\)"):
         broken.unpacked_body()
-    with pytest.raises(DecodeError, match="unpacks to more than 100 .*offset 42"):
+    with pytest.raises(DecodeError, match=r"unpacks to more than 100 .*offset 42"):
         replace(HELLO, sys_flag=0x301, body=compress(bytes(101), Compression.ZLIB)).unpacked_body(limit=100)
 
 
@@ -318,9 +323,11 @@ def test_broken_properties_name_their_message() -> None:
 
 
 def test_a_broken_inner_batch_names_its_message() -> None:
-    """A batch that cannot be split is not returned whole."""
-    with pytest.raises(DecodeError, match="batch entry 0 .*offset 42"):
+    """A batch that cannot be split is neither returned whole nor dropped."""
+    with pytest.raises(DecodeError, match=r"batch entry 0 .*offset 42"):
         unwrap_inner_batch(replace(HELLO, sys_flag=INNER_BATCH))
+    with pytest.raises(DecodeError, match=r"inner batch without messages .*offset 42"):
+        unwrap_inner_batch(replace(HELLO, sys_flag=INNER_BATCH, body=b""))
 
 
 def test_a_wrong_crc_is_found_on_demand() -> None:
@@ -328,7 +335,9 @@ def test_a_wrong_crc_is_found_on_demand() -> None:
     damaged = decode_records(DOCUMENTED.replace(b"Hello", b"hello"))[0]
 
     assert damaged.body == b"hello RocketMQ"
-    with pytest.raises(DecodeError, match=r"CRC is 0x\w{8}, stored was 0x69c865ed \(topic TopicTest, queue 1, offset 42"):
+    with pytest.raises(
+        DecodeError, match=r"CRC is 0x\w{8}, stored was 0x69c865ed \(topic TopicTest, queue 1, offset 42"
+    ):
         damaged.check_crc()
     assert stored_crc(b"") == 0
 

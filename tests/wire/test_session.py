@@ -163,7 +163,7 @@ def test_a_broken_session_stays_broken(data: bytes, error: type[RemoteProtocolEr
     with pytest.raises(error) as again:
         list(client.receive(reply_to(opaque)))
     assert again.value is first.value is client.broken
-    with pytest.raises(LocalProtocolError, match="the session is broken: .*; open a new connection"):
+    with pytest.raises(LocalProtocolError, match=r"the session is broken: .*; open a new connection"):
         client.request(11)
     with pytest.raises(LocalProtocolError, match="the session is broken"):
         client.oneway(11)
