@@ -6,6 +6,7 @@ import configparser
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,13 @@ def test_commands_of_the_readme_exist(command: str) -> None:
 
 @pytest.mark.parametrize("program", blocks(ROOT / "README.md", "python"))
 def test_programs_of_the_readme_run(program: str) -> None:
-    """What a reader copies works as it stands."""
-    exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+    """What a reader copies works as it stands, and says something."""
+    command = [sys.executable, "-W", "error", "-c", program]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout and not done.stderr
 
 
 def test_help_lists_every_target() -> None:
@@ -104,3 +110,15 @@ def test_every_invariant_is_held_by_a_test() -> None:
     held = [row for row in rows if row and f"def {row[2]}(" in (ARCHITECTURE.parent / row[1]).read_text()]
 
     assert len(held) == len(table) > 0
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """What is installed on a user's machine is in the table, and says why."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    extras = config["options.extras_require"]
+    wanted = config["options"]["install_requires"] + extras["spark"] + extras["grpc"]
+    first = re.findall(r"^\|([^|]*)\|", section(ARCHITECTURE, "Dependencies"), flags=re.MULTILINE)
+    explained = {name for cell in first for name in re.findall(r"[a-z0-9-]+", cell)}
+
+    assert set(re.findall(r"^[a-z0-9-]+", wanted, flags=re.MULTILINE)) <= explained
