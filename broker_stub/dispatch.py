@@ -16,7 +16,7 @@ from pyspark_rocketmq.wire.header import Command, HeaderType
 
 from .faults import Script
 from .registry import HELD, Answer, Call, Channel, Refusal, Registry, answer
-from .releases import Release
+from .state import Settings
 
 S = TypeVar("S")
 _log = logging.getLogger(__name__)
@@ -25,10 +25,11 @@ _log = logging.getLogger(__name__)
 class Desk(Generic[S]):
     """Answers the requests of one role at one place."""
 
-    def __init__(self, place: str, subject: S, registry: Registry[S], release: Release, script: Script) -> None:
+    def __init__(self, place: str, subject: S, registry: Registry[S], settings: Settings, script: Script) -> None:
         self.place = place
         self.subject = subject
-        self.release = release
+        self.settings = settings
+        self.release = settings.release
         self.is_silent_on_unknown = False
         """Whether requests with an unknown code get no answer at all."""
         self.check: Callable[[S, Call], None] | None = None
@@ -48,7 +49,9 @@ class Desk(Generic[S]):
 
     def header_type(self, request: Command) -> HeaderType:
         """In which form a request is answered: 4.9.7 echoes the request's, 5.x has its own."""
-        return HeaderType.JSON if self.release.is_5x else request.header_type
+        if self.release.is_5x:
+            return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
+        return request.header_type
 
     def _answer(self, call: Call) -> Answer:
         code = call.command.code

@@ -38,6 +38,7 @@ from .registry import Channel
 from .releases import Release, find_release
 from .store import DEFAULT_LIMITS, InnerMessage, PullLimits, Replica, Store, Stored, tag_code_of
 from .topics import READ_WRITE, Topics
+from .transactions import Transactions
 
 MASTER_ID = 0
 REGION = "DefaultRegion"
@@ -69,6 +70,8 @@ class Settings:
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     transaction_check_max: int = 15
+    binary_answers: bool = False
+    """Whether 5.x answers with binary headers; 4.9.7 answers in the form it was asked in."""
     order_topics: bool = False
     """Whether routes carry the order configuration of topics."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -155,6 +158,7 @@ class Broker:
             settings.delay_levels,
             settings.timer_max_delay_ms if self.release.is_5x else None,
         )
+        self.transactions = Transactions(self)
         self.unique_ids = UniqueIdMaker(address.host, os.getpid(), address.port, self.clock.now_ms)
 
     def __repr__(self) -> str:

@@ -141,6 +141,10 @@ class StubCluster:
         """Address of the name server, as clients want it."""
         return str(self._name_listener.address)
 
+    def broker_address(self, broker: str | None = None) -> str:
+        """Address of a master, for those who do not ask the name server."""
+        return str(self.run(lambda: self._masters(broker)[0].address))
+
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def put(
@@ -213,7 +217,7 @@ class StubCluster:
 
     def open(self, broker: Broker) -> None:
         """Let clients connect to a broker."""
-        desk = Desk(broker.name, broker, self._brokers, self.state.release, self._script)
+        desk = Desk(broker.name, broker, self._brokers, self.state.settings, self._script)
         desk.opened, desk.closed = broker.channels.add, broker.channel_closed
         self._listeners[broker].open(desk)
 
@@ -230,7 +234,7 @@ class StubCluster:
     def _build(self, address: Address, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
         self._brokers, name_server = load_handlers()
         self._name_listener = self._runtime.listen(address, self._tls)
-        desk = Desk(NAME_SERVER, self.state, name_server, self.state.release, self._script)
+        desk = Desk(NAME_SERVER, self.state, name_server, self.state.settings, self._script)
         desk.is_silent_on_unknown = not self.state.release.is_5x
 
         def build() -> None:

@@ -21,9 +21,11 @@ from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from ..delays import maybe_recall_handle
 from ..registry import Answer, Call, Refusal, answer, handles
+from ..retry import redirect
 from ..state import MARKS, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
 from ..topics import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
+from ..transactions import is_half
 
 _LONGEST_BATCH_TOPIC = 127
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
@@ -130,8 +132,9 @@ def make_message(broker: Broker, call: Call, header: SendHeader, config: TopicCo
 
 
 def _accept_one(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
-    message = make_message(broker, call, header, config)
-    stored = broker.accept(message)
+    sent = make_message(broker, call, header, config)
+    message = redirect(broker, sent, header.max_reconsume_times, call.command.version)
+    stored = broker.transactions.prepare(message) if is_half(message) else broker.accept(message)
     told = stored_header(broker, message, stored)
     return answer(fields=replace(told, recall_handle=maybe_recall_handle(message, broker.name)))
 
