@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker_stub.registry import OnReply
+from broker_stub.registry import Manner, OnReply
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.commands import Header
@@ -21,7 +21,7 @@ class RecordingChannel:
     asked: list[tuple[RequestCode, Header | None, bytes, OnReply]] = field(default_factory=list)
     closed: bool = False
 
-    def reply(self, request: Command, answer: Command) -> None:
+    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
         """Take the answer of a held request."""
         self.replies.append(answer)
 
