@@ -1,0 +1,310 @@
+"""Which messages are not committed yet, and how does the broker come to know what became of them?"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub.delays import RecallHandle, maybe_recall_handle
+from broker_stub.groups import Member
+from broker_stub.store import InnerMessage, Stored
+from broker_stub.topics import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC
+from broker_stub.transactions import OLDEST_MS, Transactions, is_half
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    RecallMessageRequestHeader,
+)
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.record import Record, decode_record
+from tests.stub.bench import Bench
+
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
+
+
+class Producer:
+    """A producer of group p at a broker; keeps what it is asked about."""
+
+    def __init__(self, release: str = "5.3.3") -> None:
+        self.bench = Bench(release)
+        self.connect()
+
+    def connect(self) -> None:
+        """Be there."""
+        self.bench.broker.producer_groups.heartbeat(Member(self.bench.channel, "c", LanguageCode.JAVA, 479), "p")
+
+    def prepare(self, body: bytes = b"half", **properties: str) -> Stored:
+        """Send a half message for queue 3 of topic T."""
+        properties = {"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": body.decode(), "WAIT": "true", **properties}
+        born_ms = self.bench.clock.now_ms()
+        return self.bench.broker.transactions.prepare(
+            InnerMessage("T", 3, body, properties, sys_flag=4, born_timestamp=born_ms)
+        )
+
+    def end(self, stored: Stored, decision: int, *, checked: bool = False, group: str = "p", shift: int = 0) -> Command:
+        """Decide what becomes of a half message."""
+        header = EndTransactionRequestHeader(
+            producer_group=group,
+            tran_state_table_offset=stored.queue_offset + shift,
+            commit_log_offset=stored.physical_offset,
+            commit_or_rollback=decision,
+            from_transaction_check=checked,
+            msg_id="x",
+        )
+        return self.bench.ask(header)
+
+    def asked(self) -> list[tuple[CheckTransactionStateRequestHeader, Record]]:
+        """What the broker has asked about since the last look."""
+        told = [(header, body) for code, header, body in self.bench.channel.told]
+        self.bench.channel.told.clear()
+        return [
+            (header, decode_record(memoryview(body))[0])
+            for header, body in told
+            if isinstance(header, CheckTransactionStateRequestHeader)
+        ]
+
+    def beat_for(self, ms: int) -> None:
+        """Let time pass, with heartbeats."""
+        for _ in range(ms // INTERVAL_MS):
+            self.bench.clock.advance(INTERVAL_MS)
+            self.connect()
+
+    def committed(self) -> list[Record]:
+        """What consumers can read."""
+        return self.bench.found("T", 3)
+
+
+def test_a_half_message_is_hidden_until_its_commit() -> None:
+    """Then it is stored where it belongs, marked as committed and telling of its half."""
+    producer = Producer()
+    half = producer.prepare()
+    (hidden,) = producer.bench.found(HALF_TOPIC)
+    assert (hidden.sys_flag, hidden.properties["REAL_TOPIC"], hidden.properties["REAL_QID"]) == (0, "T", "3")
+    assert producer.committed() == []
+    assert producer.end(half, COMMIT).code == ResponseCode.SUCCESS
+    (record,) = producer.committed()
+    assert (record.sys_flag, record.prepared_transaction_offset) == (8, half.physical_offset)
+    assert record.properties == {
+        "TRAN_MSG": "true",
+        "PGROUP": "p",
+        "UNIQ_KEY": "half",
+        "__transactionId__": "half",
+        "WAIT": "true",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "3",
+    }
+
+
+@pytest.mark.parametrize(("decision", "count"), [(COMMIT, 1), (ROLLBACK, 1), (UNKNOWN, 0)])
+def test_both_ends_leave_a_note(decision: int, count: int) -> None:
+    """Nobody is asked about an ended message; an undecided one leaves no note."""
+    producer = Producer()
+    producer.end(producer.prepare(), decision)
+    assert len(producer.bench.found(HALF_DONE_TOPIC)) == count
+    producer.beat_for(INTERVAL_MS)
+    assert len(producer.asked()) == 1 - count
+
+
+def test_the_producer_is_asked_about_a_copy() -> None:
+    """The question carries the message as the producer knows it, and the copy's places, by which it is then ended."""
+    producer = Producer()
+    half = producer.prepare()
+    producer.beat_for(INTERVAL_MS)
+    ((header, record),) = producer.asked()
+    copy = producer.bench.found(HALF_TOPIC)[1]
+    assert (header.topic, header.bname, header.msg_id, header.transaction_id) == (
+        HALF_TOPIC,
+        "broker-a",
+        "half",
+        "half",
+    )
+    assert (header.tran_state_table_offset, header.commit_log_offset) == (copy.queue_offset, copy.physical_offset)
+    assert header.offset_msg_id == copy.offset_message_id
+    assert (record.topic, record.queue_id, record.queue_offset) == ("T", 3, copy.queue_offset)
+    assert (record.properties["WAIT"], record.properties["TRANSACTION_CHECK_TIMES"]) == ("false", "1")
+    assert (copy.properties["WAIT"], copy.properties["TRANSACTION_CHECK_TIMES"]) == ("true", "1")
+    asked_about = Stored("", copy.queue_offset, copy.physical_offset, 0)
+    assert half.queue_offset != copy.queue_offset
+    producer.end(asked_about, COMMIT, checked=True)
+    producer.beat_for(INTERVAL_MS)
+    assert len(producer.committed()) == 1 and producer.asked() == []
+
+
+def test_4_9_7_names_neither_topic_nor_broker() -> None:
+    """Its question has fewer fields, and its half message no transaction id."""
+    producer = Producer("4.9.7")
+    producer.prepare()
+    producer.beat_for(INTERVAL_MS)
+    ((header, record),) = producer.asked()
+    assert header.topic is None and header.bname is None
+    assert "__transactionId__" not in record.properties
+
+
+def test_a_young_message_is_left_alone() -> None:
+    """Only one older than the timeout is asked about, at the next look."""
+    producer = Producer()
+    producer.prepare(b"old")
+    producer.bench.clock.advance(INTERVAL_MS - TIMEOUT_MS)
+    producer.prepare(b"young")
+    producer.bench.clock.advance(TIMEOUT_MS)
+    assert [record.body for _, record in producer.asked()] == [b"old"]
+    producer.beat_for(INTERVAL_MS)
+    assert sorted(record.body for _, record in producer.asked()) == [b"old", b"young"]
+
+
+def test_nobody_is_asked_for_ever() -> None:
+    """After fifteen questions the message is given up."""
+    producer = Producer()
+    producer.prepare()
+    producer.beat_for(20 * INTERVAL_MS)
+    assert [record.properties["TRANSACTION_CHECK_TIMES"] for _, record in producer.asked()] == [
+        str(times) for times in range(1, 16)
+    ]
+    assert len(producer.bench.found(HALF_GIVEN_UP_TOPIC)) == 1
+    assert producer.bench.broker.transactions.position == producer.bench.broker.store.max_offset(HALF_TOPIC, 0)
+
+
+def test_a_message_older_than_the_log_is_given_up() -> None:
+    """No question is worth it."""
+    producer = Producer()
+    born_ms = producer.bench.clock.now_ms() - OLDEST_MS - 1
+    producer.bench.broker.transactions.prepare(InnerMessage("T", 3, b"x", {"PGROUP": "p"}, born_timestamp=born_ms))
+    producer.beat_for(INTERVAL_MS)
+    assert producer.asked() == [] and len(producer.bench.found(HALF_GIVEN_UP_TOPIC)) == 1
+
+
+def test_a_message_may_claim_more_time() -> None:
+    """It is put behind the others until its time is over, and an end of the original counts for the copy."""
+    producer = Producer()
+    patient = producer.prepare(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+    producer.prepare(b"other")
+    producer.beat_for(INTERVAL_MS)
+    assert [record.body for _, record in producer.asked()] == [b"other"]
+    assert [record.properties.get("TRAN_PREPARED_QUEUE_OFFSET") for record in producer.bench.found(HALF_TOPIC)] == [
+        None,
+        None,
+        "0",
+        None,
+    ]
+    assert producer.end(patient, COMMIT).code == ResponseCode.SUCCESS
+    producer.beat_for(5 * INTERVAL_MS)
+    assert b"patient" not in {record.body for _, record in producer.asked()}
+    assert len(producer.committed()) == 1
+
+
+def test_a_first_end_may_come_too_late() -> None:
+    """After the time a message claimed, 5.x takes an end only as the answer to a question."""
+    producer = Producer()
+    half = producer.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="1")
+    producer.bench.clock.advance(1_001)
+    assert producer.end(half, COMMIT).code == ResponseCode.ILLEGAL_OPERATION
+    assert producer.end(half, COMMIT, checked=True).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("group", "shift", "remark"),
+    [("q", 0, "The producer group wrong"), ("p", 1, "The transaction state table offset wrong")],
+)
+def test_an_end_must_know_the_message(group: str, shift: int, remark: str) -> None:
+    """Group and half offset must be right."""
+    producer = Producer()
+    refused = producer.end(producer.prepare(), COMMIT, group=group, shift=shift)
+    assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert producer.committed() == []
+
+
+def test_only_half_messages_can_be_ended() -> None:
+    """Neither nothing nor a message of another topic."""
+    producer = Producer()
+    other = producer.bench.put("T", PGROUP="p")
+    for stored in (other, Stored("", 0, 9_999_999, 0)):
+        assert producer.end(stored, COMMIT).remark == "Find prepared transaction message failed"
+
+
+def test_a_commit_may_be_delayed() -> None:
+    """A delay level counts from the commit."""
+    producer = Producer()
+    producer.end(producer.prepare(DELAY="1"), COMMIT)
+    assert producer.committed() == []
+    producer.bench.clock.advance(1_000)
+    assert len(producer.committed()) == 1
+
+
+def test_looking_goes_on_after_a_restart() -> None:
+    """Ended messages are known from their notes, the others are asked about."""
+    producer = Producer()
+    producer.end(producer.prepare(b"done"), COMMIT)
+    producer.prepare(b"open")
+    broker = producer.bench.broker
+    broker.transactions = Transactions(broker)
+    broker.transactions.resume()
+    producer.beat_for(INTERVAL_MS)
+    assert {record.body for _, record in producer.asked()} == {b"open"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "times", "half"),
+    [({"TRAN_MSG": "true"}, 0, True), ({"TRAN_MSG": "true", "DELAY": "3"}, 1, False), ({"TRAN_MSG": "no"}, 0, False)],
+)
+def test_what_begins_a_transaction(properties: dict[str, str], times: int, half: bool) -> None:
+    """The mark does, unless the message is on its way to another try."""
+    assert is_half(InnerMessage("T", 0, b"x", properties, reconsume_times=times)) is half
+
+
+# --- recalls ---------------------------------------------------------------------------------------------------------
+
+
+def recall(bench: Bench, handle: str, topic: str = "T") -> Command:
+    """Take a timer message back."""
+    return bench.ask(RecallMessageRequestHeader(topic=topic, recall_handle=handle, producer_group="p"))
+
+
+def test_recalls_are_off_by_default() -> None:
+    """The refusal names the region, as recorded."""
+    refused = recall(Bench(), "x")
+    assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+    assert refused.fields == {"MSG_REGION": "DefaultRegion"}
+
+
+def test_a_recalled_message_never_comes() -> None:
+    """The answer names what was taken back."""
+    bench = Bench(recall_messages=True)
+    bench.broker.topics.create_plain("T", 1)
+    message = InnerMessage("T", 0, b"x", {"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A"})
+    bench.broker.accept(message)
+    done = recall(bench, maybe_recall_handle(message, "broker-a") or "")
+    assert (done.code, done.fields) == (ResponseCode.SUCCESS, {"MSG_REGION": "DefaultRegion", "msgId": "A"})
+    bench.clock.advance(20_000)
+    assert bench.found("T") == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "after_ms", "remark"),
+    [
+        ("U", "broker-a", 5_000, "topic not match"),
+        ("T", "broker-b", 5_000, "broker service not available"),
+        ("T", "broker-a", -1, "timestamp invalid"),
+    ],
+)
+def test_a_handle_must_fit(topic: str, broker: str, after_ms: int, remark: str) -> None:
+    """Topic, broker and time are checked."""
+    bench = Bench(recall_messages=True)
+    bench.broker.topics.create_plain("T", 1)
+    refused = recall(bench, RecallHandle(topic, broker, bench.clock.now_ms() + after_ms, "A").encode())
+    assert refused.code == ResponseCode.ILLEGAL_OPERATION and (refused.remark or "").endswith(remark)
+
+
+def test_a_recall_needs_a_topic_and_a_handle() -> None:
+    """Each has its own answer."""
+    bench = Bench(recall_messages=True)
+    assert recall(bench, "x", "nope").code == ResponseCode.TOPIC_NOT_EXIST
+    assert recall(bench, "x", "TBW102").remark == "recall handle is invalid"
+
+
+def test_codes_are_told_apart() -> None:
+    """A question is no notice: the producer is told by its own code."""
+    producer = Producer()
+    producer.prepare()
+    producer.bench.clock.advance(INTERVAL_MS)
+    assert producer.bench.channel.told_codes() == [RequestCode.CHECK_TRANSACTION_STATE]
