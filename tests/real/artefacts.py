@@ -44,7 +44,7 @@ def releases() -> dict[str, Release]:
     config = configparser.ConfigParser()
     config.read_string((CONF / "versions.ini").read_text(encoding="utf-8"))
     return {
-        version: Release(version, config[version]["acl"], config[version].getboolean("bind"))
+        version: Release(version, config[version]["acl"], config.getboolean(version, "bind"))
         for version in config.sections()
     }
 

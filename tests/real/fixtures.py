@@ -1,42 +1,127 @@
 """Which real clusters does a test get by naming them, and what did a run cover?
 
-Every fixture comes once for each version that `REAL` asks for (5.3.3 when unset, `all`, or a list with commas). A cluster
-serves all tests of a run; what a test stopped is started again after it. Machines without JDK 17 or Maven skip
-these tests, and fail them when `REQUIRE_REAL=1`.
+Every fixture comes once for each version that `REAL` asks for (5.3.3 when unset, `all`, or a list with commas). A
+cluster serves many tests, what a test stopped is started again before the next, and at most two clusters run at a
+time: an idle broker is not free. Machines without JDK 17 or Maven skip these tests, and fail them when
+`REQUIRE_REAL=1`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
 from .artefacts import MissingTool, check_tools, chosen_versions, jars
 from .servers import RealCluster
 
-_CLUSTERS = pytest.StashKey[list[RealCluster]]()
+_MOST_CLUSTERS = 2
 _COVERED = pytest.StashKey[dict[str, set[str]]]()
+
+
+class ClusterKeeper:
+    """Running clusters of one release by shape; the one unused for longest makes room for a new one."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._running: dict[tuple[object, ...], RealCluster] = {}
+
+    def cluster(
+        self,
+        *,
+        brokers: int = 1,
+        slaves: int = 0,
+        name_servers: int = 1,
+        acl: bool = False,
+        tls: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> RealCluster:
+        """The cluster of this shape with every server running."""
+        shape = (brokers, slaves, name_servers, acl, tls, *sorted((options or {}).items()))
+        found = self._running.pop(shape, None)
+        if found is None:
+            self._make_room()
+            found = RealCluster(
+                self.version,
+                brokers=brokers,
+                slaves=slaves,
+                name_servers=name_servers,
+                acl=acl,
+                tls=tls,
+                options=options,
+            )
+        self._running[shape] = found
+        found.start()
+        return found
+
+    def close(self) -> None:
+        """End every cluster."""
+        for cluster in self._running.values():
+            cluster.close()
+        self._running.clear()
+
+    def _make_room(self) -> None:
+        while len(self._running) >= _MOST_CLUSTERS:
+            self._running.pop(next(iter(self._running))).close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test that runs on a real cluster one run for each chosen version."""
     if "real_version" in metafunc.fixturenames:
-        metafunc.parametrize("real_version", chosen_versions(os.environ.get("REAL")), scope="session")
+        metafunc.parametrize("real_version", chosen_versions(os.environ.get("REAL")), indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def real_version(request: pytest.FixtureRequest) -> str:
-    """The release under test."""
-    return str(request.param)
+    """The release under test, its jars fetched; skips or fails where tools are missing."""
+    version = str(request.param)
+    fetch_or_skip(version)
+    return version
 
 
 @pytest.fixture(scope="session")
-def official_jars(real_version: str) -> str:
-    """The release under test, its jars fetched; skips or fails where tools are missing."""
-    fetch_or_skip(real_version)
-    return real_version
+def real_clusters(real_version: str) -> Iterator[ClusterKeeper]:
+    """For shapes without a fixture of their own: `real_clusters.cluster(options=DISK_ANSWERS)`."""
+    keeper = ClusterKeeper(real_version)
+    yield keeper
+    keeper.close()
+
+
+@pytest.fixture
+def real_cluster(real_clusters: ClusterKeeper) -> RealCluster:
+    """One name server, one broker."""
+    return real_clusters.cluster()
+
+
+@pytest.fixture
+def real_master_slave(real_clusters: ClusterKeeper) -> RealCluster:
+    """One name server, a master and its slave, which serves reads."""
+    return real_clusters.cluster(slaves=1)
+
+
+@pytest.fixture
+def real_two_brokers(real_clusters: ClusterKeeper) -> RealCluster:
+    """One name server, two masters."""
+    return real_clusters.cluster(brokers=2)
+
+
+@pytest.fixture
+def real_two_name_servers(real_clusters: ClusterKeeper) -> RealCluster:
+    """Two name servers, one broker."""
+    return real_clusters.cluster(name_servers=2)
+
+
+@pytest.fixture
+def real_acl(real_clusters: ClusterKeeper) -> RealCluster:
+    """One name server, one broker with the release's own access control; user ACCESS_KEY with SECRET_KEY."""
+    return real_clusters.cluster(acl=True)
+
+
+@pytest.fixture
+def real_tls(real_clusters: ClusterKeeper) -> RealCluster:
+    """One name server, one broker that speak TLS only; their authority is PKI / "ca.pem"."""
+    return real_clusters.cluster(tls=True)
 
 
 def fetch_or_skip(version: str) -> None:
@@ -47,94 +132,7 @@ def fetch_or_skip(version: str) -> None:
     except MissingTool as missing:
         if os.environ.get("REQUIRE_REAL") == "1":
             pytest.fail(f"REQUIRE_REAL=1, but {missing}")
-        pytest.skip(f"needs official RocketMQ jars: {missing}")
-
-
-@contextmanager
-def _running(version: str, config: pytest.Config, **shape: object) -> Iterator[RealCluster]:
-    with RealCluster(version, **shape) as cluster:  # type: ignore[arg-type]
-        running = config.stash.setdefault(_CLUSTERS, [])
-        running.append(cluster)
-        yield cluster
-        running.remove(cluster)
-
-
-@pytest.fixture(scope="session")
-def _single(official_jars: str, pytestconfig: pytest.Config) -> Iterator[RealCluster]:
-    with _running(official_jars, pytestconfig) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def _master_slave(official_jars: str, pytestconfig: pytest.Config) -> Iterator[RealCluster]:
-    with _running(official_jars, pytestconfig, slaves=1) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def _two_brokers(official_jars: str, pytestconfig: pytest.Config) -> Iterator[RealCluster]:
-    with _running(official_jars, pytestconfig, brokers=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def _two_name_servers(official_jars: str, pytestconfig: pytest.Config) -> Iterator[RealCluster]:
-    with _running(official_jars, pytestconfig, name_servers=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def _acl(official_jars: str, pytestconfig: pytest.Config) -> Iterator[RealCluster]:
-    with _running(official_jars, pytestconfig, acl=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def _tls(official_jars: str, pytestconfig: pytest.Config) -> Iterator[RealCluster]:
-    with _running(official_jars, pytestconfig, tls=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def real_cluster(_single: RealCluster) -> Iterator[RealCluster]:
-    """One name server, one broker."""
-    yield _single
-    _single.start()
-
-
-@pytest.fixture
-def real_master_slave(_master_slave: RealCluster) -> Iterator[RealCluster]:
-    """One name server, a master and its slave, which serves reads."""
-    yield _master_slave
-    _master_slave.start()
-
-
-@pytest.fixture
-def real_two_brokers(_two_brokers: RealCluster) -> Iterator[RealCluster]:
-    """One name server, two masters."""
-    yield _two_brokers
-    _two_brokers.start()
-
-
-@pytest.fixture
-def real_two_name_servers(_two_name_servers: RealCluster) -> Iterator[RealCluster]:
-    """Two name servers, one broker."""
-    yield _two_name_servers
-    _two_name_servers.start()
-
-
-@pytest.fixture
-def real_acl(_acl: RealCluster) -> Iterator[RealCluster]:
-    """One name server, one broker with the release's own access control; user ACCESS_KEY with SECRET_KEY."""
-    yield _acl
-    _acl.start()
-
-
-@pytest.fixture
-def real_tls(_tls: RealCluster) -> Iterator[RealCluster]:
-    """One name server, one broker that speak TLS only; their authority is PKI / "ca.pem"."""
-    yield _tls
-    _tls.start()
+        pytest.skip(f"needs the official RocketMQ jars: {missing}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -143,26 +141,25 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the servers wrote beside a failure, and note what passed."""
     report = yield
-    clusters = _clusters_of(item)
+    clusters = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, RealCluster)]
     if report.failed:
-        logs = {(str(server), server.log_tail) for cluster in clusters for server in cluster.servers}
-        report.sections.extend((f"log of {name}", tail) for name, tail in sorted(logs) if tail)
+        logs = [(repr(server), server.log_tail) for cluster in clusters for server in cluster.servers]
+        report.sections.extend((f"log of {name}", tail) for name, tail in logs if tail)
     elif clusters and report.when == "call" and report.passed:
-        covered = item.config.stash.setdefault(_COVERED, {})
-        name = getattr(item, "originalname", item.name)
-        covered.setdefault(clusters[0].version, set()).add(f"{item.path.stem.removeprefix('test_')}: {name}")
+        note_covered(item, f"real RocketMQ {clusters[0].version}")
     return report
+
+
+def note_covered(item: pytest.Item, server: str) -> None:
+    """Count a passed scenario for the summary at the end."""
+    name = getattr(item, "originalname", item.name).removeprefix("test_").replace("_", " ")
+    covered = item.config.stash.setdefault(_COVERED, {})
+    covered.setdefault(server, set()).add(f"{item.path.stem.removeprefix('test_')}: {name}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print which scenarios passed on which release."""
-    for version, scenarios in sorted(config.stash.get(_COVERED, {}).items()):
-        terminalreporter.section(f"real RocketMQ {version}: {len(scenarios)} scenarios passed")
+    for server, scenarios in sorted(config.stash.get(_COVERED, {}).items()):
+        terminalreporter.section(f"{server}: {len(scenarios)} scenarios passed")
         for line in sorted(scenarios):
-            terminalreporter.write_line(f"  {line.replace('test_', '', 1)}")
-
-
-def _clusters_of(item: pytest.Item) -> list[RealCluster]:
-    """The real clusters that a test was given."""
-    given = getattr(item, "funcargs", {}).values()
-    return [value for value in given if isinstance(value, RealCluster)]
+            terminalreporter.write_line(f"  {line}")

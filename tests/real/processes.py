@@ -65,7 +65,7 @@ class JavaProcess:
                 raise ProcessFailed(f"{self.name} ended with {self._process.returncode}\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 raise ProcessFailed(f"{self.name} was not ready within {timeout_s} s\n{self.log_tail()}")
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def terminate(self, timeout_s: float = 30) -> None:
         """End it in order, so that it saves what it has; kill it when that takes too long."""

@@ -91,9 +91,9 @@ def test_retention_raises_the_minimum(real_cluster: RealCluster) -> None:
     assert 0 < minimum < real_cluster.broker.max_offset("ageing", 0)
 
 
-def test_servers_die_with_their_starter(official_jars: str, tmp_path: Path) -> None:
+def test_servers_die_with_their_starter(real_version: str, tmp_path: Path) -> None:
     """A starter killed without warning leaves no server behind."""
-    command = [sys.executable, "-m", "tests.real.servers", "--version", official_jars]
+    command = [sys.executable, "-m", "tests.real.servers", "--version", real_version]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as starter:
         assert starter.stdout is not None
