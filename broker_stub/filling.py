@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pyspark_rocketmq.wire.record import encode_record
 
-from .store import SEGMENT_BYTES, InnerMessage, Store, tag_code_of
+from .store import SEGMENT_BYTES, InnerMessage, Store
 
 DIGITS = 10
 """The body begins with the message's number in so many digits, as far as it is long enough."""
@@ -35,7 +35,7 @@ class Template:
 
     def __init__(self, store: Store, message: InnerMessage) -> None:
         self.now = store.clock.now_ms()
-        self.tag_code = tag_code_of(message)
+        self.tag_code = message.queue_code()
         self.record = np.frombuffer(encode_record(store.record(message, self.now)), np.uint8)
         self.digits = min(DIGITS, len(message.body))
         unique_at = self.record.tobytes().rindex(_UNIQUE_ID) + len(_UNIQUE_ID)

@@ -68,12 +68,18 @@ class Runtime:
         self.loop = asyncio.new_event_loop()
         self.listeners: list[Listener] = []
         self._alarm: asyncio.TimerHandle | None = None
+        self._repeat: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name="broker-stub", daemon=True)
         clock.on_schedule = self._set_alarm
         self._thread.start()
 
     def __repr__(self) -> str:
         return f"<Runtime {'running' if self._thread.is_alive() else 'ended'}, {self.listeners}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a thread to carry calls out."""
+        return self._thread.is_alive()
 
     def call(self, function: Callable[[], T]) -> T:
         """Carry a call out in the stub's thread, and wait for its result."""
@@ -94,6 +100,15 @@ class Runtime:
         self.listeners.append(listener)
         return listener
 
+    def every(self, seconds: float, function: Callable[[], None]) -> None:
+        """Make a call again and again, by real time, until the end."""
+
+        def ring() -> None:
+            function()
+            self._repeat = self.loop.call_later(seconds, ring)
+
+        self._repeat = self.loop.call_later(seconds, ring)
+
     def close(self) -> None:
         """End all connections and the thread."""
         if self._thread.is_alive():
@@ -108,8 +123,9 @@ class Runtime:
     async def _shut_down(self) -> None:
         for listener in self.listeners:
             listener.close()
-        if self._alarm:
-            self._alarm.cancel()
+        for alarm in (self._alarm, self._repeat):
+            if alarm:
+                alarm.cancel()
         while any(listener.connections or listener.tasks for listener in self.listeners):
             await asyncio.sleep(0)
         self.loop.stop()

@@ -36,7 +36,7 @@ from .locks import LockTable
 from .offsets import ConsumerOffsets
 from .registry import Channel
 from .releases import Release, find_release
-from .store import DEFAULT_LIMITS, InnerMessage, PullLimits, Replica, Store, Stored, tag_code_of
+from .store import DEFAULT_LIMITS, CommitLog, InnerMessage, PullLimits, Replica, Store, Stored
 from .topics import READ_WRITE, Topics
 from .transactions import Transactions
 
@@ -129,7 +129,13 @@ class Broker:
     """One broker, master or slave."""
 
     def __init__(
-        self, cluster: Cluster, name: str, broker_id: int, address: Address, master: Broker | None = None
+        self,
+        cluster: Cluster,
+        name: str,
+        broker_id: int,
+        address: Address,
+        master: Broker | None = None,
+        log: CommitLog | None = None,
     ) -> None:
         settings = cluster.settings
         self.cluster, self.settings, self.release, self.clock = cluster, settings, settings.release, cluster.clock
@@ -138,7 +144,7 @@ class Broker:
         self.permission = READ_WRITE
         self.channels: set[Channel] = set()
         if master is None:
-            self.store = Store(self.clock, address, settings.limits, ends_properties=self.release.is_5x)
+            self.store = Store(self.clock, address, settings.limits, log, ends_properties=self.release.is_5x)
             self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
             self.offsets = ConsumerOffsets()
         else:
@@ -177,7 +183,7 @@ class Broker:
     def put(self, message: InnerMessage) -> Stored:
         """Store a message as it is, and wake the pulls that wait for it."""
         stored = self.store.put(message)
-        self.held.arrived((message.topic, message.queue_id), tag_code_of(message), message.properties)
+        self.held.arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
         return stored
 
     def complete(self, properties: dict[str, str]) -> dict[str, str]:

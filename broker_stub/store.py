@@ -33,8 +33,8 @@ from .clock import Clock
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 _PLACE = struct.Struct(">qq")
-_PLACE_AT = 20
-"""Where a record holds its queue offset and, behind it, its physical offset."""
+_PLACE_AT, PHYSICAL_AT = 20, 28
+"""Where a record holds its queue offset and, behind it, its address in the log."""
 ENTRY_END = "\x02"
 """What stands behind each property."""
 _INDEX_ENTRY_BYTES = 20
@@ -107,6 +107,10 @@ class InnerMessage:
     raw_properties: bytes | None = None
     """Property text to be written as it is instead of `properties`: a batch brings its own."""
 
+    def queue_code(self) -> int:
+        """What the consume queue notes of the message besides its place."""
+        return tag_code_of(self.properties) if self.tag_code is None else self.tag_code
+
 
 class Stored(NamedTuple):
     """Where a message was put."""
@@ -175,6 +179,11 @@ class CommitLog:
         physical, start = self.end, self._ends[-1]
         self._ends[-1] = start + size
         return physical, self._segments[-1][start : start + size]
+
+    def add_segment(self, segment: memoryview, end: int) -> None:
+        """Take over a segment that is filled up to `end`."""
+        self._segments.append(segment)
+        self._ends.append(end)
 
     def room(self) -> int:
         """How many bytes the segment under way still takes."""
@@ -280,7 +289,7 @@ class Store:
         room[:] = data
         offset = queue.max_offset
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
-        queue.append(physical, len(data), tag_code_of(message), now)
+        queue.append(physical, len(data), message.queue_code(), now)
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
 
     def adopt(self, record: Record, queue_id: int) -> None:
@@ -288,8 +297,7 @@ class Store:
         queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
         physical, room = self.log.reserve(record.total_size)
         room[:] = encode_record(replace(record, queue_id=queue_id, physical_offset=physical))
-        code = java_hash(record.properties.get("TAGS", ""))
-        queue.append(physical, len(room), code, record.store_timestamp)
+        queue.append(physical, len(room), tag_code_of(record.properties), record.store_timestamp)
 
     def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The columns of a queue to write to; made at first use."""
@@ -510,9 +518,6 @@ def _nearest(times: array[int], index: int, first: int, time_ms: int) -> int:
     return index if is_later_nearer else index - 1
 
 
-def tag_code_of(message: InnerMessage) -> int:
-    """What the consume queue notes of a message besides its place."""
-    if message.tag_code is not None:
-        return message.tag_code
-    tag = message.properties.get("TAGS")
-    return java_hash(tag) if tag else 0
+def tag_code_of(properties: Mapping[str, str]) -> int:
+    """By what the consume queue knows a message's tag; 0 if it has none."""
+    return java_hash(properties.get("TAGS", ""))

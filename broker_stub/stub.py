@@ -12,20 +12,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from string import ascii_lowercase
 from types import TracebackType
 from typing import NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import ConnectError, OptionError
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.record import Record
 
+from .acl import Gate
 from .clock import Clock
 from .dispatch import Desk
+from .doors import Door, find_door
 from .faults import NAME_SERVER, Faults, Script
 from .filling import fill
+from .persistence import BrokerFiles, NameServerFiles
 from .registry import Channel, load_handlers
 from .releases import find_release
 from .server import Listener, Runtime, TlsFiles, make_tls_context
@@ -36,6 +41,8 @@ from .topics import TEMPLATE_TOPIC, check_name
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
+SAVE_INTERVAL_S = 5.0
+"""How often a data directory is brought up to date, as at a real broker."""
 DEFAULT_QUEUES = 4
 """How many queues a topic gets that `put` or `fill` makes, as from a producer."""
 
@@ -89,6 +96,12 @@ class Options(TypedDict, total=False):
     """The name server's port; 0, as usual, for a free one."""
     tls: TlsFiles | None
     """A certificate; with it, every port takes TLS clients beside plain ones."""
+    acl: Mapping[str, str]
+    """Secrets by access key; with them, brokers serve signed requests only."""
+    data: str | Path | None
+    """A directory that keeps the state; without it, the state ends with the stub."""
+    grpc_port: int
+    """Port of the gRPC door; 0, as usual, for a free one."""
     frozen_clock: bool
     """Whether time passes by `clock.advance` only."""
 
@@ -100,6 +113,10 @@ class StubCluster:
         self, brokers: int = 1, slaves: int = 0, *, topics: Mapping[str, int] | None = None, **options: Unpack[Options]
     ) -> None:
         settings = options.get("settings", DEFAULT_SETTINGS)
+        self._options = options
+        self._door: Door | None = None
+        self._files: dict[Broker, BrokerFiles] = {}
+        self._name_server_files: NameServerFiles | None = None
         self._script = Script()
         self._put_turns: defaultdict[str, count[int]] = defaultdict(count)
         self._runtime = Runtime(Clock(frozen=options.get("frozen_clock", False)))
@@ -113,8 +130,8 @@ class StubCluster:
         try:
             tls = options.get("tls")
             self._tls = make_tls_context(tls) if tls else None
-            address = Address(options.get("host", LOOPBACK), options.get("port", 0))
-            self._build(address, brokers, slaves, topics or {})
+            self._gate = Gate(options["acl"], self.state.release) if options.get("acl") else None
+            self.run(lambda: self._build(brokers, slaves, topics or {}))
         except BaseException:
             self._runtime.close()
             raise
@@ -133,13 +150,25 @@ class StubCluster:
             self._script.check_reached()
 
     def close(self) -> None:
-        """End it all: ports, connections, thread."""
-        self._runtime.close()
+        """End it all: ports, connections, thread. What a data directory keeps is written."""
+        if self._runtime.is_running:
+            if self._door:
+                self._door.close()
+            self.run(self._save)
+            self._runtime.close()
 
     @property
     def name_server(self) -> str:
         """Address of the name server, as clients want it."""
         return str(self._name_listener.address)
+
+    @property
+    def endpoints(self) -> str | None:
+        """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
+        if self._door is None and (open_door := find_door()):
+            address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
+            self._door = open_door(self.state, self.run, address)
+        return str(self._door.address) if self._door else None
 
     def broker_address(self, broker: str | None = None) -> str:
         """Address of a master, for those who do not ask the name server."""
@@ -219,6 +248,7 @@ class StubCluster:
         """Let clients connect to a broker."""
         desk = Desk(broker.name, broker, self._brokers, self.state.settings, self._script)
         desk.opened, desk.closed = broker.channels.add, broker.channel_closed
+        desk.check = self._gate.check if self._gate else None
         self._listeners[broker].open(desk)
 
     def refuse(self, broker: Broker) -> None:
@@ -231,32 +261,61 @@ class StubCluster:
 
     # --- building ----------------------------------------------------------------------------------------------------
 
-    def _build(self, address: Address, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
+    def _build(self, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
         self._brokers, name_server = load_handlers()
-        self._name_listener = self._runtime.listen(address, self._tls)
+        host = self._options.get("host", LOOPBACK)
+        self._name_listener = self._runtime.listen(Address(host, self._options.get("port", 0)), self._tls)
+        if data := self._options.get("data"):
+            self._open_files(Path(data))
+        for index in range(brokers):
+            self._add_broker(f"broker-{_letters(index)}", slaves, host, topics)
         desk = Desk(NAME_SERVER, self.state, name_server, self.state.settings, self._script)
         desk.is_silent_on_unknown = not self.state.release.is_5x
-
-        def build() -> None:
-            for index in range(brokers):
-                self._add_broker(f"broker-{_letters(index)}", slaves, address.host, topics)
-            self._name_listener.open(desk)
-
-        self.run(build)
+        self._name_listener.open(desk)
 
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
-        master = None
-        for broker_id in range(MASTER_ID, MASTER_ID + slaves + 1):
-            listener = self._runtime.listen(Address(host, 0), self._tls)
-            broker = Broker(self.state, name, broker_id, listener.address, master)
-            self._listeners[broker] = listener
-            self.state.brokers.append(broker)
-            self.open(broker)
-            master = master or broker
-        assert master
+        master = self._add_master(name, host)
         for topic, queues in topics.items():
             check_name(topic, self.state.release)
             master.topics.create_plain(topic, queues)
+        for broker_id in range(MASTER_ID + 1, MASTER_ID + 1 + slaves):
+            listener = self._runtime.listen(Address(host, 0), self._tls)
+            self._start(Broker(self.state, name, broker_id, listener.address, master), listener)
+
+    def _add_master(self, name: str, host: str) -> Broker:
+        data = self._options.get("data")
+        files = BrokerFiles(Path(data) / name) if data else None
+        listener = self._listen_again(files.address() if files else None, host)
+        log = files.open_log() if files else None
+        broker = Broker(self.state, name, MASTER_ID, listener.address, log=log)
+        if files:
+            files.load(broker)
+            self._files[broker] = files
+        self._start(broker, listener)
+        return broker
+
+    def _listen_again(self, known: Address | None, host: str) -> Listener:
+        """At the known address if it is to be had, because message ids name it."""
+        if known and known.host == host:
+            with suppress(ConnectError):
+                return self._runtime.listen(known, self._tls)
+        return self._runtime.listen(Address(host, 0), self._tls)
+
+    def _start(self, broker: Broker, listener: Listener) -> None:
+        self._listeners[broker] = listener
+        self.state.brokers.append(broker)
+        self.open(broker)
+
+    def _open_files(self, directory: Path) -> None:
+        self._name_server_files = NameServerFiles(directory)
+        self._name_server_files.load(self.state)
+        self._runtime.every(SAVE_INTERVAL_S, self._save)
+
+    def _save(self) -> None:
+        if self._name_server_files:
+            self._name_server_files.save(self.state)
+        for broker, files in self._files.items():
+            files.save(broker)
 
     # --- in the stub's thread ----------------------------------------------------------------------------------------
 

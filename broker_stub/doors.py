@@ -1,0 +1,43 @@
+"""Which other ways lead into the same state?
+
+A door is a module of its own, because what it is built with may not be installed: `grpc_door` needs grpcio. It offers
+`open_door`, which gets the state, a way to carry calls into the stub's thread, and the address to listen at.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from pyspark_rocketmq.model import Address
+
+from .state import Cluster
+
+GRPC_DOOR = "broker_stub.grpc_door"
+GRPC = "grpc"
+
+Run = Callable[[Callable[[], Any]], Any]
+"""Carries a call out in the stub's thread and returns its result."""
+
+
+class Door(Protocol):
+    """One way in."""
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+
+
+OpenDoor = Callable[[Cluster, Run, Address], Door]
+
+
+def find_door() -> OpenDoor | None:
+    """How to open the gRPC door; None if it is not installed."""
+    if not all(map(importlib.util.find_spec, (GRPC, GRPC_DOOR))):
+        return None
+    return cast(OpenDoor, importlib.import_module(GRPC_DOOR).open_door)

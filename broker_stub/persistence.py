@@ -1,0 +1,291 @@
+"""How does a broker's state outlive its process?
+
+As at a real broker, the log is its files: segments are mapped into memory, so what was stored is on disk by itself.
+Everything else is written as small JSON files, when something changed and at the end; the offsets' file looks as
+RocketMQ writes it. Consume queues are not kept: they are read out of the log again. What the log cannot tell is kept
+beside: where a queue begins since it was made anew, and what expired.
+
+    <broker>/commitlog/00000000000000000000 ...
+    <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json
+
+A file that cannot be read is refused by its name; the one that was there before it, kept as `.bak`, is tried first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.model import Address, parse_address
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.bodies import (
+    SubscriptionGroupWrapper,
+    TopicConfigSerializeWrapper,
+    decode_body,
+    encode_body,
+)
+from pyspark_rocketmq.wire.record import Record, decode_record
+
+from .offsets import SEPARATOR, Table
+from .state import Broker, Cluster
+from .store import PHYSICAL_AT, SEGMENT_BYTES, CommitLog, ConsumeQueue, QueueKey, tag_code_of
+from .topics import SCHEDULE_TOPIC
+
+T = TypeVar("T")
+
+_VALUES, _OFFSETS, _DELAYS = "kvConfig.json", "consumerOffset.json", "delayOffset.json"
+_TOPICS, _GROUPS, _QUEUES = "topics.json", "subscriptionGroup.json", "queues.json"
+_BACKUP = ".bak"
+_LEAST_BYTES = 91
+"""A record without body, topic and properties."""
+_NOTHING: dict[str, Any] = {}
+
+
+class DamagedData(OptionError):
+    """A file of the data directory cannot be used."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__("data", str(path), what, advice="restore the file, or give another directory")
+
+
+class ConfigFiles:
+    """Small files in one directory, each written only when its content changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._saved: dict[str, bytes] = {}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as cause:
+            raise DamagedData(directory, f"not a directory to write to: {cause.strerror}") from cause
+
+    def read(self, name: str, parse: Callable[[bytes], T], default: T) -> T:
+        """A file's content, else that of the file before it, else the default if there is neither."""
+        fault: Exception | None = None
+        for path in (self.directory / name, self.directory / (name + _BACKUP)):
+            try:
+                return parse(path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, LookupError, TypeError, AttributeError, RocketMQError) as cause:
+                fault = fault or cause
+        if fault is not None:
+            raise DamagedData(self.directory / name, f"damaged: {fault}") from fault
+        return default
+
+    def save(self, parts: dict[str, bytes]) -> None:
+        """Write what changed since the last time."""
+        for name, content in parts.items():
+            if self._saved.get(name) != content:
+                self._write(name, content)
+        self._saved = parts
+
+    def _write(self, name: str, content: bytes) -> None:
+        path, new = self.directory / name, self.directory / (name + ".new")
+        new.write_bytes(content)
+        if path.exists():
+            os.replace(path, self.directory / (name + _BACKUP))
+        os.replace(new, path)
+
+
+class NameServerFiles:
+    """What a name server keeps: its key-value configuration."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = ConfigFiles(directory / "namesrv")
+
+    def load(self, cluster: Cluster) -> None:
+        """Bring a new name server into the state that was saved."""
+        cluster.values.update(self._files.read(_VALUES, _parse_json, _NOTHING))
+
+    def save(self, cluster: Cluster) -> None:
+        """Write what changed since the last time."""
+        self._files.save({_VALUES: json.dumps(cluster.values).encode()})
+
+
+class BrokerFiles:
+    """What a broker keeps."""
+
+    def __init__(self, directory: Path) -> None:
+        self._config = ConfigFiles(directory / "config")
+        self._log = ConfigFiles(directory / "commitlog").directory
+
+    def open_log(self) -> CommitLog:
+        """The log with what it held."""
+        log = CommitLog(self._map_segment)
+        for index, path in enumerate(sorted(self._log.iterdir())):
+            if path.name != _segment_name(index):
+                raise DamagedData(path, f"{_segment_name(index)} was expected in its place")
+            segment = self._map_segment(index)
+            log.add_segment(segment, _end_of(segment, path, index))
+        return log
+
+    def address(self) -> Address | None:
+        """Where the broker listened last; message ids and clients may remember it."""
+        text = self._config.read(_QUEUES, _parse_json, _NOTHING).get("address")
+        return parse_address(text) if text else None
+
+    def load(self, broker: Broker) -> None:
+        """Bring a new broker into the state that was saved; its log is open already."""
+        read = self._config.read
+        for config in read(_TOPICS, _parse_topics, TopicConfigSerializeWrapper()).topic_config_table.values():
+            broker.topics.create(config)
+        for group in read(_GROUPS, _parse_groups, SubscriptionGroupWrapper()).subscription_group_table.values():
+            broker.group_configs.update(group)
+        broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
+        self._rebuild_queues(broker, read(_QUEUES, _parse_json, _NOTHING))
+        delays = read(_DELAYS, _parse_fastjson, _NOTHING)
+        delivered = {int(level): offset for level, offset in delays.get("offsetTable", {}).items()}
+        broker.delays.resume(delivered, delays.get("timers", ()))
+        broker.transactions.resume()
+
+    def save(self, broker: Broker) -> None:
+        """Write what changed since the last time."""
+        topics = TopicConfigSerializeWrapper(topic_config_table={config.topic_name: config for config in broker.topics})
+        groups = SubscriptionGroupWrapper(subscription_group_table=broker.group_configs.table)
+        delays = {"offsetTable": broker.delays.delivered, "timers": broker.delays.waiting_timers}
+        self._config.save(
+            {
+                _TOPICS: encode_body(topics),
+                _GROUPS: encode_body(groups),
+                _OFFSETS: format_offsets(broker.offsets.committed, is_5x=broker.release.is_5x).encode(),
+                _DELAYS: fastjson.write(delays, bare_integer_keys=True),
+                _QUEUES: json.dumps(_describe_queues(broker)).encode(),
+            }
+        )
+
+    def _map_segment(self, index: int) -> memoryview:
+        path = self._log / _segment_name(index)
+        is_new = not path.exists()
+        if not is_new and path.stat().st_size != SEGMENT_BYTES:
+            raise DamagedData(path, f"{path.stat().st_size} bytes long, which should be {SEGMENT_BYTES}")
+        return np.memmap(path, np.uint8, "w+" if is_new else "r+", shape=(SEGMENT_BYTES,)).data
+
+    def _rebuild_queues(self, broker: Broker, saved: dict[str, Any]) -> None:
+        """Read the consume queues out of the log. Records of queues that were gone at the last save stay out."""
+        store = broker.store
+        starts: dict[QueueKey, int] = {}
+        for row in saved.get("queues", ()):
+            queue = store.queues[row["topic"], row["queueId"]] = ConsumeQueue(row["base"])
+            queue.min_offset, starts[row["topic"], row["queueId"]] = row["min"], row["from"]
+        store.log.min_offset = saved.get("logMin", 0)
+        for physical, data in store.log.records():
+            record = self._checked(data, physical)
+            if physical >= starts.setdefault((record.topic, record.queue_id), saved.get("logEnd", 0)):
+                queue = store.open_queue(record.topic, record.queue_id)
+                queue.append(physical, len(data), _code(broker, record), record.store_timestamp)
+
+    def _checked(self, data: memoryview, physical: int) -> Record:
+        try:
+            record = decode_record(data)[0]
+            record.check_crc()
+        except RocketMQError as cause:
+            index, at = divmod(physical, SEGMENT_BYTES)
+            raise DamagedData(self._log / _segment_name(index), f"damaged at byte {at}: {cause.what}") from cause
+        return record
+
+
+def _parse_json(data: bytes) -> dict[str, Any]:
+    return _object(json.loads(data))
+
+
+def _parse_fastjson(data: bytes) -> dict[str, Any]:
+    return _object(fastjson.parse(data))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"not an object: {value!r:.60}")
+    return value
+
+
+def _parse_topics(data: bytes) -> TopicConfigSerializeWrapper:
+    return decode_body(TopicConfigSerializeWrapper, data)
+
+
+def _parse_groups(data: bytes) -> SubscriptionGroupWrapper:
+    return decode_body(SubscriptionGroupWrapper, data)
+
+
+# --- the log and its queues ------------------------------------------------------------------------------------------
+
+
+def _segment_name(index: int) -> str:
+    return f"{index * SEGMENT_BYTES:020d}"
+
+
+def _end_of(segment: memoryview, path: Path, index: int) -> int:
+    """Where the records of a segment end."""
+    at = 0
+    while at + _LEAST_BYTES <= SEGMENT_BYTES and (size := int.from_bytes(segment[at : at + 4], "big")):
+        physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
+        if physical != index * SEGMENT_BYTES + at or not _LEAST_BYTES <= size <= SEGMENT_BYTES - at:
+            raise DamagedData(path, f"damaged at byte {at}: a record of {size} bytes that lies at {physical}")
+        at += size
+    return at
+
+
+def _code(broker: Broker, record: Record) -> int:
+    """What the consume queue says of a message: its tag's hash, or, in a delay queue, when it is due."""
+    if record.topic == SCHEDULE_TOPIC:
+        return record.store_timestamp + broker.delays.levels_ms[record.queue_id]
+    return tag_code_of(record.properties)
+
+
+def _describe_queues(broker: Broker) -> dict[str, Any]:
+    end = broker.store.log.end
+    return {
+        "address": str(broker.address),
+        "logEnd": end,
+        "logMin": broker.store.log.min_offset,
+        "queues": [
+            {
+                "topic": topic,
+                "queueId": queue_id,
+                "base": queue.base,
+                "min": queue.min_offset,
+                "from": queue.physical[0] if queue.physical else end,
+            }
+            for (topic, queue_id), queue in broker.store.queues.items()
+        ],
+    }
+
+
+# --- the offsets' file -----------------------------------------------------------------------------------------------
+
+
+def parse_offsets(data: bytes) -> Table:
+    """Read a `consumerOffset.json`."""
+    table = _parse_fastjson(data)["offsetTable"]
+    return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
+
+
+def format_offsets(table: Table, *, is_5x: bool) -> str:
+    """The text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
+    members = {"offsetTable": {key: _format_row(row) for key, row in table.items() if row}}
+    if is_5x:
+        groups: defaultdict[str, list[str]] = defaultdict(list)
+        for key in members["offsetTable"]:
+            topic, _, group = key.rpartition(SEPARATOR)
+            groups[group].append(topic)
+        version = {"counter": "0", "stateVersion": "0", "timestamp": "0"}
+        topics = {group: json.dumps(sorted(names), separators=(",", ":")) for group, names in groups.items()}
+        members = {"dataVersion": version, "groupTopicMap": topics, **members}
+    return _format_object({name: _format_object(member, 1) for name, member in members.items()}, 0)
+
+
+def _format_row(row: dict[int, int]) -> str:
+    pairs = ",".join(f"{queue_id}:{offset}" for queue_id, offset in sorted(row.items()))
+    return f"{{{pairs}\n\t\t}}"
+
+
+def _format_object(members: Mapping[str, str], depth: int) -> str:
+    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+    return "{" + ",".join(f"{inner}{json.dumps(name)}:{text}" for name, text in members.items()) + outer + "}"
