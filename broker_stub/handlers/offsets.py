@@ -65,7 +65,7 @@ def get_earliest_store_time(broker: Broker, call: Call) -> Answer:
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
 def query_consumer_offset(broker: Broker, call: Call) -> Answer:
-    """Where a group stands; without a stored offset it may stand at 0, see `_starts_at_zero`."""
+    """Where a group stands; a new group stands at 0 where the first message is still there."""
     header = call.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
     if stored is not None:
