@@ -6,7 +6,7 @@ those named), and what is read is read from one broker or merged from all.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ..broker_errors import TopicNotExist
@@ -54,7 +54,7 @@ from ..wire.commands import (
     UpdateBrokerConfigRequestHeader,
     UpdateSubscriptionGroupRequestHeader,
 )
-from .broker import Brokers
+from .broker import Brokers, Errand
 from .messages import TEMPLATE_TOPIC
 from .nameserver import NameServers
 from .requests import Answer
@@ -96,14 +96,12 @@ class Admin:
         self._name_servers.delete_topic(topic, deadline)
         self._brokers.routes.expire(topic)
 
-    def fetch_topic_config(self, topic: str, broker_name: str, deadline: Deadline | None = None) -> TopicConfig | None:
-        """How one broker has a topic configured (5.x)."""
-        try:
-            answer = self._ask_master(broker_name, GetTopicConfigRequestHeader(topic=topic), deadline)
-        except TopicNotExist:
-            return None
-        config = answer.body(TopicConfig)
-        return replace(config, topic_name=self._namespace.unwrap(config.topic_name))
+    def fetch_topic_config(self, topic: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
+        """How the brokers of a topic's route have it configured (5.x), by broker name."""
+        header = GetTopicConfigRequestHeader(topic=topic)
+        answers = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), deadline=deadline)
+        configs = {name: answer.body(TopicConfig) for name, answer in answers.items()}
+        return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
         """How one broker has all its topics configured, by the names the broker knows."""
@@ -179,23 +177,25 @@ class Admin:
         return [replace(span, message_queue=self._ours(span.message_queue)) for span in spans]
 
     def reset_offsets(
-        self,
-        group: str,
-        topic: str,
-        *,
-        timestamp_ms: int = -1,
-        queue_id: int | None = None,
-        offset: int | None = None,
-        force: bool = True,
-        deadline: Deadline | None = None,
+        self, group: str, topic: str, timestamp_ms: int = -1, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to a store time (-1: the end) in all queues, or to an offset in one; returns where it stands."""
+        """Move a group to a store time in all queues of a topic (-1: to their ends); returns where it stands now."""
+        header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=timestamp_ms, is_force=True)
+        return self._moved(self._brokers.ask_each(topic, header, deadline=deadline).values())
+
+    def reset_offset(
+        self, group: str, queue: MessageQueue, offset: int, deadline: Deadline | None = None
+    ) -> dict[MessageQueue, int]:
+        """Move a group to an offset in one queue (5.x); returns where it stands now."""
         header = ResetOffsetRequestHeader(
-            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, queue_id=queue_id, offset=offset
+            topic=queue.topic, group=group, timestamp=-1, is_force=True, queue_id=queue.queue_id, offset=offset
         )
-        answers = self._brokers.ask_each(topic, header, deadline=deadline)
-        tables = (answer.body(ResetOffsetBody).offset_table for answer in answers.values())
-        return {self._ours(queue): moved for table in tables for queue, moved in table.items()}
+        errand = Errand(queue.topic, queue.broker_name, header)
+        return self._moved([self._brokers.ask(errand, deadline=deadline)])
+
+    def _moved(self, answers: Iterable[Answer]) -> dict[MessageQueue, int]:
+        tables = (answer.body(ResetOffsetBody).offset_table for answer in answers)
+        return {self._ours(queue): offset for table in tables for queue, offset in table.items()}
 
     # --- members -----------------------------------------------------------------------------------------------------
 

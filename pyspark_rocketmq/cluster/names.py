@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
+READER_GROUP = "TOOLS_CONSUMER"
+"""The group of readers that are no group's member: every broker has it from the beginning."""
+
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_TOPICS = frozenset(
@@ -72,4 +75,4 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _is_system(name: str) -> bool:
-    return is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX)
+    return name == READER_GROUP or is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX)

@@ -29,6 +29,7 @@ from ..wire.commands import (
 from .broker import Brokers, Errand, Errors
 from .requests import Answer
 from .routes import MASTER_ID
+from .times import SEARCHES_EXACTLY, run_searches, search_first_since
 
 LOWER, UPPER = "LOWER", "UPPER"
 """Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
@@ -82,13 +83,23 @@ class Offsets:
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
         """Offset that belongs to each queue's store time, as the broker sees it."""
+        return {queue: _offset(answer) for queue, answer in self._search(times_ms, boundary, deadline).items()}
 
-        def header(queue: MessageQueue) -> RequestHeader:
-            return SearchOffsetRequestHeader(
-                topic=queue.topic, queue_id=queue.queue_id, timestamp=times_ms[queue], boundary_type=boundary
+    def fetch_first_since(
+        self, times_ms: Mapping[MessageQueue, int], deadline: Deadline | None = None
+    ) -> dict[MessageQueue, int]:
+        """Offset of the first message stored at or after each queue's time, its next offset if there is none."""
+        answers = self._search(times_ms, LOWER, deadline)
+        nearest = {queue: _offset(answer) for queue, answer in answers.items()}
+        inexact = [queue for queue, answer in answers.items() if answer.command.version < SEARCHES_EXACTLY]
+        bounds = self.fetch_bounds(inexact, deadline)
+        searches = {
+            queue: search_first_since(
+                times_ms[queue], nearest[queue], bounds[queue].min_offset, bounds[queue].max_offset
             )
-
-        return self._fetch_offsets(times_ms, header, deadline)
+            for queue in inexact
+        }
+        return nearest | run_searches(self._brokers, searches, deadline)
 
     def fetch_earliest_times(
         self, queues: Collection[MessageQueue], deadline: Deadline | None = None
@@ -125,6 +136,9 @@ class Offsets:
             )
 
         answers = self._ask_queues(queues, header, deadline, absent=(QueryNotFound,))
+        for queue in queues:
+            if queue not in answers:  # Only a master's word counts: a replica may not have copied the position yet.
+                self._brokers.routes.route(queue.topic, deadline).broker(queue.broker_name).master()
         return {queue: _offset(answer) for queue, answer in answers.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
@@ -173,6 +187,16 @@ class Offsets:
             low, high = answers[queue, _min_header], answers[queue, _max_header]
             bounds[queue] = _bounds(_offset(low), _offset(high), high)
         return bounds
+
+    def _search(
+        self, times_ms: Mapping[MessageQueue, int], boundary: str, deadline: Deadline | None
+    ) -> dict[MessageQueue, Answer]:
+        def header(queue: MessageQueue) -> RequestHeader:
+            return SearchOffsetRequestHeader(
+                topic=queue.topic, queue_id=queue.queue_id, timestamp=times_ms[queue], boundary_type=boundary
+            )
+
+        return self._ask_queues(times_ms, header, deadline)
 
     def _fetch_offsets(
         self,

@@ -1,0 +1,97 @@
+"""Which is the first message stored at or after a time, where the broker only names one nearby?
+
+Brokers before 5.1.1 answer a search by time with the *nearest* message, earlier or later, and among equal times with
+any. So the store times around their answer are looked at, one message per queue and round, until the place is
+certain. Store times rise with offsets, so steps that double, then halve, need few rounds: usually two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
+from ..model import MessageQueue
+from ..net.deadline import Deadline
+from ..wire.commands import PullMessageRequestHeader, RequestHeader
+from ..wire.record import decode_record
+from .broker import Brokers, Errand
+from .names import READER_GROUP
+from .requests import Answer, located
+
+SEARCHES_EXACTLY = 435
+"""The first version, 5.1.1, whose search by time is exact."""
+
+_SUBSCRIPTION_IN_REQUEST = 4
+_GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
+_LONG_AGO = -1
+
+Search = Generator[int, int, int]
+"""Yields an offset, is sent the store time found there, and returns the offset sought."""
+
+
+def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: int) -> Search:
+    """Look for the first offset of `[min_offset, max_offset)` stored at or after a time, beginning at `nearest`."""
+    low, high = min_offset, max_offset  # Everything below `low` is earlier; what is at `high` is not, or is the end.
+    probe, step = min(max(nearest, low), high - 1), 1
+    while low < high:
+        is_earlier = (yield probe) < time_ms
+        low, high = (probe + 1, high) if is_earlier else (low, probe)
+        ahead = low + step - 1 if is_earlier else high - step
+        probe = ahead if low <= ahead < high else (low + high) // 2
+        step *= 2
+    return low
+
+
+def run_searches(
+    brokers: Brokers, searches: Mapping[MessageQueue, Search], deadline: Deadline | None = None
+) -> dict[MessageQueue, int]:
+    """What the searches find, one burst of questions for each round."""
+    found: dict[MessageQueue, int] = {}
+    probes: dict[MessageQueue, int] = {}
+
+    def step(queue: MessageQueue, store_time: int | None) -> None:
+        try:
+            probes[queue] = next(searches[queue]) if store_time is None else searches[queue].send(store_time)
+        except StopIteration as end:
+            found[queue] = end.value
+
+    for queue in searches:
+        step(queue, None)
+    while probes:
+        times = fetch_store_times(brokers, probes, deadline)
+        probes.clear()
+        for queue, time in times.items():
+            step(queue, time)
+    return found
+
+
+def fetch_store_times(
+    brokers: Brokers, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None
+) -> dict[MessageQueue, int]:
+    """Store time of the message at an offset of each queue; of one that is gone meanwhile, a time long ago."""
+    errands = {
+        queue: Errand(queue.topic, queue.broker_name, _pull_one(queue, offset)) for queue, offset in offsets.items()
+    }
+    answers = brokers.ask_all(errands, absent=_GONE, any_copy=True, deadline=deadline)
+    return {queue: _store_time(answers[queue]) if queue in answers else _LONG_AGO for queue in offsets}
+
+
+def _pull_one(queue: MessageQueue, offset: int) -> RequestHeader:
+    return PullMessageRequestHeader(
+        consumer_group=READER_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=1,
+        sys_flag=_SUBSCRIPTION_IN_REQUEST,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+    )
+
+
+def _store_time(answer: Answer) -> int:
+    with located(answer.question.where()):
+        return decode_record(answer.command.body)[0].store_timestamp
