@@ -25,7 +25,7 @@ from .clock import Clock
 from .registry import Refusal
 from .rewriting import REAL_TOPIC, record_at, release, set_aside
 from .store import InnerMessage, Store, Stored
-from .topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from .topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 
 DELAY = "DELAY"
 RECALLED_KEY = "TIMER_DEL_UNIQKEY"
@@ -100,11 +100,15 @@ class Delays:
         return stored
 
     def _deliver_next(self, level: int) -> None:
-        """Messages of a level wait equally long, so the next one due is the next one in its queue."""
+        """Messages of a level wait equally long, so the next one due is the next one in its queue.
+
+        A half message that was given a level is lost here, as it is in a real broker.
+        """
         offset = max(self.delivered.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
         record = record_at(self._store, SCHEDULE_TOPIC, level - 1, offset)
         if record:
             self.delivered[level] = offset + 1
+        if record and record.properties[REAL_TOPIC] != HALF_TOPIC:
             self._put(release(record, {}))
 
     # --- timers ------------------------------------------------------------------------------------------------------

@@ -62,21 +62,22 @@ class Transactions:
             message.properties[_TRANSACTION_ID] = message.properties[_UNIQUE_ID]
         half = set_aside(message, HALF_TOPIC, 0)
         half.sys_flag &= ~TransactionState.ROLLBACK
-        stored = self._broker.put(half)
+        stored = self._broker.accept(half)
         self._watch()
         return stored
 
-    def end(self, header: EndTransactionRequestHeader) -> None:
-        """Commit a half message or roll it back; any other wish changes nothing."""
-        if header.commit_or_rollback not in (TransactionState.COMMIT, TransactionState.ROLLBACK):
-            return
+    def commit(self, header: EndTransactionRequestHeader) -> None:
+        """Store a half message where it belongs; doing so twice stores it twice."""
         record = self._half_message(header)
-        if header.commit_or_rollback == TransactionState.COMMIT:
-            message = release(record, {})
-            message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
-            message.prepared_transaction_offset = header.commit_log_offset
-            self._broker.accept(message)
+        message = release(record, {})
+        message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
+        message.prepared_transaction_offset = header.commit_log_offset
+        self._broker.accept(message)
         self._note_end(record.queue_offset)
+
+    def roll_back(self, header: EndTransactionRequestHeader) -> None:
+        """Leave a half message where it is, for ever."""
+        self._note_end(self._half_message(header).queue_offset)
 
     def resume(self) -> None:
         """Go on where an earlier broker left off with the same store."""
@@ -89,7 +90,7 @@ class Transactions:
 
     def _half_message(self, header: EndTransactionRequestHeader) -> Record:
         record = self._broker.store.message_at(header.commit_log_offset)
-        if record is None or record.topic != HALF_TOPIC:
+        if record is None or REAL_TOPIC not in record.properties:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if self._broker.release.is_5x and not header.from_transaction_check and self._is_too_late(record):
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own time for a first end is over")
@@ -100,7 +101,8 @@ class Transactions:
         return record
 
     def _is_too_late(self, record: Record) -> bool:
-        return _IMMUNITY in record.properties and self._age_ms(record) > self._immunity_ms(record)
+        latest_ms = max(self._immunity_ms(record), self._broker.settings.transaction_timeout_ms)
+        return _IMMUNITY in record.properties and self._age_ms(record) > latest_ms
 
     def _note_end(self, offset: int) -> None:
         self._ended.add(offset)

@@ -25,10 +25,9 @@ from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from ..registry import HELD, Answer, Call, Refusal, answer, handles
 from ..state import Broker, Settings
 from ..store import Boundary
+from .topics import NO_REMARK
 
 CONSUMER_TIMEOUT_MS = 10_000
-NO_REMARK = "not set any response code"
-"""What Java's answers say when nobody gave them a remark."""
 
 # --- offsets ---------------------------------------------------------------------------------------------------------
 

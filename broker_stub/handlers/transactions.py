@@ -7,22 +7,30 @@ from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
 )
+from pyspark_rocketmq.wire.sys_flag import TransactionState
 
 from ..delays import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import REGION, Broker
 from ..store import InnerMessage
+from .topics import NO_REMARK
 
 _REGION = {"MSG_REGION": REGION}
 
 
 @handles(RequestCode.END_TRANSACTION)
 def end_transaction(broker: Broker, call: Call) -> Answer:
-    """Commit or roll back; producers want no answer."""
+    """Commit or roll back, which producers want no answer to; an open end has none."""
     if not broker.is_master:
         raise Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, "half messages are ended at the master")
-    broker.transactions.end(call.header(EndTransactionRequestHeader))
-    return answer()
+    header = call.header(EndTransactionRequestHeader)
+    if header.commit_or_rollback == TransactionState.COMMIT:
+        broker.transactions.commit(header)
+        return answer()
+    if header.commit_or_rollback == TransactionState.ROLLBACK:
+        broker.transactions.roll_back(header)
+        return answer(remark=NO_REMARK)
+    return None
 
 
 @handles(RequestCode.RECALL_MESSAGE)
@@ -40,7 +48,7 @@ def recall_message(broker: Broker, call: Call) -> Answer:
         "PGROUP": header.producer_group or "",
     }
     broker.accept(InnerMessage(handle.topic, 0, b"0", properties, born_timestamp=now, born_host=call.channel.remote))
-    return answer(fields={**_REGION, "msgId": handle.unique_id})
+    return answer(fields={**_REGION, "msgId": handle.unique_id}, remark=NO_REMARK)
 
 
 def _checked_handle(broker: Broker, header: RecallMessageRequestHeader) -> RecallHandle:

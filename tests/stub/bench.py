@@ -38,7 +38,7 @@ class Bench:
         channel: RecordingChannel | None = None,
         version: int = VERSION,
     ) -> Command:
-        """The answer to a request; that of a held one is found in the channel's replies."""
+        """The answer to a request; "held" stands for none, or one that is found in the channel's replies later."""
         data = encode_body(body) if isinstance(body, Body) else body
         command = Command(header.code, fields=to_fields(header), body=data, version=version)
         call = Call(command, channel or self.channel)

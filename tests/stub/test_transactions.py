@@ -194,10 +194,13 @@ def test_a_message_may_claim_more_time() -> None:
 
 
 def test_a_first_end_may_come_too_late() -> None:
-    """After the time a message claimed, 5.x takes an end only as the answer to a question."""
+    """After the time a message claimed, or the timeout if that is longer, 5.x takes an end only after asking."""
     producer = Producer()
-    half = producer.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="1")
-    producer.bench.clock.advance(1_001)
+    half = producer.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    hasty = producer.prepare(b"hasty", CHECK_IMMUNITY_TIME_IN_SECONDS="1")
+    producer.bench.clock.advance(TIMEOUT_MS)
+    assert producer.end(hasty, COMMIT).code == ResponseCode.SUCCESS
+    producer.bench.clock.advance(10_001 - TIMEOUT_MS)
     assert producer.end(half, COMMIT).code == ResponseCode.ILLEGAL_OPERATION
     assert producer.end(half, COMMIT, checked=True).code == ResponseCode.SUCCESS
 
@@ -222,13 +225,29 @@ def test_only_half_messages_can_be_ended() -> None:
         assert producer.end(stored, COMMIT).remark == "Find prepared transaction message failed"
 
 
-def test_a_commit_may_be_delayed() -> None:
-    """A delay level counts from the commit."""
+def test_a_commit_twice_is_stored_twice() -> None:
+    """The half message stays where it is."""
+    producer = Producer()
+    half = producer.prepare()
+    for _ in range(2):
+        assert producer.end(half, COMMIT).code == ResponseCode.SUCCESS
+    assert len(producer.committed()) == 2
+
+
+def test_a_delay_level_loses_a_half_message() -> None:
+    """It would be delivered to the half topic, which a real broker refuses, too; clients remove the level."""
     producer = Producer()
     producer.end(producer.prepare(DELAY="1"), COMMIT)
-    assert producer.committed() == []
-    producer.bench.clock.advance(1_000)
-    assert len(producer.committed()) == 1
+    producer.bench.clock.advance(10_000)
+    assert producer.committed() == [] and producer.bench.found(HALF_TOPIC) == []
+
+
+def test_an_open_end_has_no_answer() -> None:
+    """A rollback has one that nobody gave a remark."""
+    producer = Producer()
+    half = producer.prepare()
+    assert producer.end(half, UNKNOWN).remark == "held"
+    assert producer.end(half, ROLLBACK).remark == "not set any response code"
 
 
 def test_looking_goes_on_after_a_restart() -> None:
