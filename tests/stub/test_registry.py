@@ -1,0 +1,68 @@
+"""Tests of `broker_stub.registry`."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub.registry import BROKER, Call, Refusal, Registry, answer, handles, load_handlers
+from broker_stub.releases import RELEASES, find_release
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
+from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command
+
+from .channels import RecordingChannel
+
+
+def test_a_code_has_one_handler() -> None:
+    """A second one is refused, and names the first."""
+    registry: Registry[str] = Registry("test")
+    registry.handles(RequestCode.GET_MAX_OFFSET)(lambda subject, call: None)
+
+    with pytest.raises(ValueError, match="GET_MAX_OFFSET has a handler already"):
+        registry.handles(RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)(lambda subject, call: None)
+
+
+def test_every_handler_says_what_it_does() -> None:
+    """The generated page lists those sentences."""
+    for registry in load_handlers():
+        assert registry.handlers
+        assert all(handler.__doc__ for handler in registry.handlers.values())
+    assert handles.__self__ is BROKER  # type: ignore[attr-defined]  # a bound method has it
+
+
+def test_a_call_reads_its_header_and_replies_on_its_channel() -> None:
+    """A late answer goes where the request came from."""
+    channel = RecordingChannel()
+    call = Call(Command(30, fields={"topic": "T", "queueId": "3"}, body=memoryview(b"b")), channel)
+
+    call.reply(answer(fields=OffsetResponseHeader(offset=7)))
+
+    assert call.header(GetMaxOffsetRequestHeader).queue_id == 3
+    assert call.body == b"b"
+    assert [reply.fields for reply in channel.replies] == [{"offset": "7"}]
+
+
+def test_a_request_that_wants_no_answer_gets_none() -> None:
+    """Whatever its handler says."""
+    channel = RecordingChannel()
+
+    Call(Command(15, flag=ONEWAY_FLAG), channel).reply(answer())
+
+    assert channel.replies == []
+
+
+def test_a_refusal_holds_its_answer() -> None:
+    """With code, remark and fields."""
+    refusal = Refusal(ResponseCode.NO_PERMISSION, "no", {"forbiddenType": "3"})
+
+    assert (refusal.answer.code, refusal.answer.remark) == (16, "no")
+    assert refusal.answer.fields == {"forbiddenType": "3"}
+    assert refusal.answer.is_response
+
+
+def test_an_unknown_release_is_refused() -> None:
+    """The text names those that are known."""
+    with pytest.raises(OptionError, match=r"emulate = '1\.2\.3'.*5\.3\.3 or 4\.9\.7"):
+        find_release("1.2.3")
+    assert [find_release(name).name for name in RELEASES] == list(RELEASES)
