@@ -1,0 +1,114 @@
+"""A cluster of a few lines: servers that answer from a table, in the place of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.cluster.links import Call, Outcome
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import ConnectError, RocketMQError
+from pyspark_rocketmq.model import Address, parse_address
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.header import Command
+
+SERVER_VERSION = 479
+Server = Callable[[Call], Command]
+
+
+def answer(
+    code: int = 0, body: Any = None, remark: str | None = None, version: int = SERVER_VERSION, **fields: object
+) -> Command:
+    """What a server says; `body` is bytes, or written as JSON."""
+    texts = {name: str(value) for name, value in fields.items()}
+    data = body if isinstance(body, bytes) else b"" if body is None else fastjson.write(body)
+    return Command(code, fields=texts, body=data, remark=remark, version=version)
+
+
+def unsupported() -> Command:
+    """What a server says to requests it does not know."""
+    return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not supported")
+
+
+def raising(error: RocketMQError) -> Server:
+    """A server whose connection ends with an error."""
+
+    def fail(call: Call) -> Command:
+        raise error
+
+    return fail
+
+
+class ScriptedLinks:
+    """Servers by address; what has no server refuses connections. Remembers all calls."""
+
+    def __init__(self) -> None:
+        self.servers: dict[Address, dict[int, Server]] = {}
+        self.calls: list[Call] = []
+        self.bursts: list[int] = []
+
+    def serve(self, address: str, **handlers: Server | Command) -> None:
+        """Have a server at an address answer requests by their names."""
+        table = self.servers.setdefault(parse_address(address), {})
+        for name, handler in handlers.items():
+            table[RequestCode[name]] = _always(handler) if isinstance(handler, Command) else handler
+
+    def stop(self, address: str) -> None:
+        """Have connections to an address refused from now on."""
+        del self.servers[parse_address(address)]
+
+    def asked(self, name: str) -> list[Call]:
+        """The calls of one kind so far."""
+        return [call for call in self.calls if call.code == RequestCode[name]]
+
+    def call(self, call: Call, deadline: Deadline | None = None) -> Command:
+        """Ask and wait."""
+        self.calls.append(call)
+        if call.address not in self.servers:
+            raise ConnectError("refused", address=str(call.address))
+        server = self.servers[call.address].get(call.code)
+        return server(call) if server else unsupported()
+
+    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
+        """Ask all at once."""
+        self.bursts.append(len(calls))
+        return [self._outcome(call, deadline) for call in calls]
+
+    def tell(self, call: Call, deadline: Deadline | None = None) -> None:
+        """Send without wanting an answer."""
+        self.call(call, deadline)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _outcome(self, call: Call, deadline: Deadline | None) -> Outcome:
+        try:
+            return self.call(call, deadline)
+        except RocketMQError as error:
+            return error
+
+
+def _always(command: Command) -> Server:
+    return lambda _: replace(command)
+
+
+def route_of(queue_count: int = 2, /, **masters: dict[int, str]) -> Command:
+    """A name server's answer: brokers by name, the addresses of each, the same number of queues at all."""
+    counts = {"perm": 6, "readQueueNums": queue_count, "writeQueueNums": queue_count}
+    return answer(
+        body={
+            "queueDatas": [{"brokerName": name, **counts} for name in masters],
+            "brokerDatas": [{"brokerName": name, "cluster": "C", "brokerAddrs": at} for name, at in masters.items()],
+        }
+    )
+
+
+def cluster_of(links: ScriptedLinks, *name_servers: str, **settings: Any) -> Cluster:
+    """A cluster behind these name servers that does not wait between attempts."""
+    addresses = tuple(map(parse_address, name_servers or ("ns:1",)))
+    return Cluster(ClusterSettings(addresses, pause=Backoff(0.0, 0.0), **settings), links)

@@ -1,0 +1,127 @@
+"""Requests find the broker that owns a queue, also after it has moved."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import NoPermission, QueryNotFound, SystemBusy
+from pyspark_rocketmq.cluster.broker import Errand
+from pyspark_rocketmq.cluster.links import Call
+from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
+from pyspark_rocketmq.wire.header import Command
+from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of
+
+BUSY = answer(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]")
+
+
+def max_of(broker_name: str, queue_id: int = 0) -> Errand:
+    """Ask for the end of a queue of topic T."""
+    return Errand("T", broker_name, GetMaxOffsetRequestHeader(topic="T", queue_id=queue_id))
+
+
+def test_a_moved_broker_is_found_by_a_new_route() -> None:
+    """A refused connection expires the route; the next attempt goes to the new address."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "old:1"}))
+    cluster = cluster_of(links)
+    cluster.routes.route("T")
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "new:1"}))
+    links.serve("new:1", GET_MAX_OFFSET=answer(offset=7))
+    assert cluster.brokers.ask(max_of("a")).header(OffsetResponseHeader).offset == 7
+    assert [str(call.address) for call in links.asked("GET_MAX_OFFSET")] == ["old:1", "new:1"]
+
+
+def test_an_error_that_says_nothing_of_routes_keeps_the_route() -> None:
+    """A busy broker is asked again, the name server is not."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
+    links.serve("a:1", GET_MAX_OFFSET=BUSY)
+    with pytest.raises(SystemBusy):
+        cluster_of(links, retries=2).brokers.ask(max_of("a"))
+    assert (len(links.asked("GET_MAX_OFFSET")), len(links.asked("GET_ROUTEINFO_BY_TOPIC"))) == (3, 1)
+
+
+def test_a_refusal_is_not_asked_again() -> None:
+    """It would be refused again."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
+    links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.NO_PERMISSION, remark="no"))
+    with pytest.raises(NoPermission):
+        cluster_of(links).brokers.ask(max_of("a"))
+    assert len(links.asked("GET_MAX_OFFSET")) == 1
+
+
+def test_only_what_failed_is_asked_again() -> None:
+    """One burst for all, then one for the rest."""
+
+    def busy_once(call: Call) -> Command:
+        first = len(links.asked("GET_MAX_OFFSET")) <= 3
+        return BUSY if first and call.fields["queueId"] == "1" else answer(offset=call.fields["queueId"])
+
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(3, a={0: "a:1"}))
+    links.serve("a:1", GET_MAX_OFFSET=busy_once)
+    answers = cluster_of(links).brokers.ask_all({number: max_of("a", number) for number in range(3)})
+    assert {key: found.header(OffsetResponseHeader).offset for key, found in answers.items()} == {0: 0, 1: 1, 2: 2}
+    assert links.bursts == [3, 1]
+
+
+def test_what_is_expected_to_be_absent_is_left_out() -> None:
+    """It is neither an error nor asked again."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
+    links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.QUERY_NOT_FOUND))
+    assert cluster_of(links).brokers.ask_all({1: max_of("a")}, absent=(QueryNotFound,)) == {}
+    assert links.bursts == [1]
+
+
+def test_a_master_that_is_gone_is_replaced_only_where_any_copy_will_do() -> None:
+    """Reading goes to the replica, writing waits for a master."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
+    links.serve("replica:1", GET_MAX_OFFSET=answer(offset=5))
+    brokers = cluster_of(links).brokers
+    assert brokers.ask(max_of("a"), any_copy=True).question.broker_id == 1
+    with pytest.raises(NoBrokerAvailable, match="no master"):
+        brokers.ask(max_of("a"))
+
+
+def test_a_broker_that_left_the_route_has_moved() -> None:
+    """After new routes have been tried."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
+    with pytest.raises(QueueMoved, match="topic T, broker gone"):
+        cluster_of(links, retries=2).brokers.ask(max_of("gone"))
+    assert len(links.asked("GET_ROUTEINFO_BY_TOPIC")) == 3
+
+
+def test_one_attempt_tells_of_each_broker_for_itself() -> None:
+    """What one broker answered does not get lost because another is down."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
+    links.serve("a:1", GET_MAX_OFFSET=answer(offset=1))
+    results = cluster_of(links).brokers.try_all({name: max_of(name) for name in ("a", "b", "c")})
+    assert results["a"].header(OffsetResponseHeader).offset == 1  # type: ignore[union-attr]  # an answer, or it fails
+    assert [type(results[name]) for name in ("b", "c")] == [ConnectError, QueueMoved]
+
+
+def test_any_broker_will_do_where_all_know_the_same() -> None:
+    """A dead one gives way to the next; a refusal does not."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
+    links.serve("b:1", GET_MAX_OFFSET=answer(offset=1))
+    header = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
+    assert cluster_of(links).brokers.ask_any("T", header).question.broker_name == "b"
+    links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.NO_PERMISSION))
+    with pytest.raises(NoPermission):
+        cluster_of(links).brokers.ask_any("T", header)
+
+
+def test_a_route_without_brokers_serves_nobody() -> None:
+    """The error names the topic."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of())
+    with pytest.raises(NoBrokerAvailable, match="topic T"):
+        cluster_of(links, retries=0).brokers.ask_each("T", GetMaxOffsetRequestHeader(topic="T", queue_id=0))

@@ -1,0 +1,96 @@
+"""Membership and locks are told broker by broker."""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.cluster.groups import HeartbeatAnswer
+from pyspark_rocketmq.cluster.names import Namespace
+from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.wire.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchRequestBody,
+    ProducerData,
+    build_subscription,
+    decode_body,
+)
+from pyspark_rocketmq.wire.codes import ResponseCode
+from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of
+
+A0, A1, B0 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0)
+
+
+def two_brokers(namespace: Namespace | None = None) -> tuple[Cluster, ScriptedLinks]:
+    """A topic at two brokers; the second is down until it is served."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
+    return cluster_of(links, namespace=namespace or Namespace()), links
+
+
+def test_a_lock_is_granted_refused_or_unknown() -> None:
+    """A broker that is down neither grants nor refuses, and hides nothing that others granted."""
+    cluster, links = two_brokers()
+    links.serve("a:1", LOCK_BATCH_MQ=answer(body={"lockOKMQSet": [A1]}))
+    locked = cluster.groups.lock("g", "c1", [A0, A1, B0])
+    assert locked.granted == {A1} and locked.refused == {A0}
+    assert [type(error) for error in locked.unknown.values()] == [ConnectError] and list(locked.unknown) == ["b"]
+
+
+def test_locks_name_queues_as_the_cluster_knows_them() -> None:
+    """Group and topics go out wrapped, and come back as ours."""
+    cluster, links = two_brokers(Namespace("NS"))
+    theirs = A0._replace(topic="NS%T")
+    links.serve("a:1", LOCK_BATCH_MQ=answer(body={"lockOKMQSet": [theirs]}), UNLOCK_BATCH_MQ=answer())
+    assert cluster.groups.lock("g", "c1", [A0]).granted == {A0}
+    cluster.groups.unlock("g", "c1", [A0])
+    cluster.groups.unlock_oneway("g", "c1", [A0])
+    bodies = [decode_body(LockBatchRequestBody, call.body) for call in links.calls if call.body]
+    assert bodies == [LockBatchRequestBody(consumer_group="NS%g", client_id="c1", mq_set=(theirs,))] * 3
+
+
+def test_a_heartbeat_wraps_the_names_in_its_body() -> None:
+    """Producer groups, consumer groups and subscribed topics."""
+    cluster, links = two_brokers(Namespace("NS"))
+    links.serve("a:1", HEART_BEAT=answer(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="false"))
+    member = ConsumerData(
+        group_name="g", consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET", subscription_data_set=(build_subscription("T"),),
+    )  # fmt: skip
+    data = HeartbeatData(client_id="c1", producer_data_set=(ProducerData(group_name="p"),), consumer_data_set=(member,))
+    assert cluster.groups.heartbeat(Address("a", 1), data) == HeartbeatAnswer(479, True, False)
+    sent = decode_body(HeartbeatData, links.calls[-1].body)
+    [group], [producer] = sent.consumer_data_set, sent.producer_data_set
+    assert (producer.group_name, group.group_name, group.subscription_data_set[0].topic) == ("NS%p", "NS%g", "NS%T")
+
+
+def test_a_broker_before_5_knows_no_second_version() -> None:
+    """Its answer has no fields at all."""
+    cluster, links = two_brokers()
+    links.serve("a:1", HEART_BEAT=answer(version=407))
+    assert cluster.groups.heartbeat(Address("a", 1), HeartbeatData(client_id="c")) == HeartbeatAnswer(407, False, False)
+
+
+def test_a_group_without_members_is_empty() -> None:
+    """Brokers answer that with an error of many meanings."""
+    cluster, links = two_brokers()
+    links.serve("a:1", GET_CONSUMER_LIST_BY_GROUP=answer(1, remark="no consumer for this group, g"))
+    assert cluster.groups.fetch_members("g", "T") == ()
+    links.serve("a:1", GET_CONSUMER_LIST_BY_GROUP=answer(body={"consumerIdList": ["c1", "c2"]}))
+    assert cluster.groups.fetch_members("g", "T") == ("c1", "c2")
+
+
+def test_brokers_without_the_group_are_left_out() -> None:
+    """Consumers and producers are asked for at every broker."""
+    cluster, links = two_brokers()
+    members = {"connectionSet": [{"clientId": "c1", "clientAddr": "h:1", "language": "PYTHON", "version": 409}]}
+    links.serve(
+        "a:1", GET_CONSUMER_CONNECTION_LIST=answer(body=members), GET_PRODUCER_CONNECTION_LIST=answer(body=members)
+    )
+    links.serve(
+        "b:1",
+        GET_CONSUMER_CONNECTION_LIST=answer(ResponseCode.CONSUMER_NOT_ONLINE, remark="not online"),
+        GET_PRODUCER_CONNECTION_LIST=answer(1, remark="the producer group[p] not exist"),
+    )
+    assert list(cluster.groups.fetch_consumer_connections("g", "T")) == ["a"]
+    assert cluster.groups.fetch_producer_connections("p", "T")["a"].connection_set[0].client_id == "c1"

@@ -1,0 +1,105 @@
+"""Name servers stand in for each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import SystemBusy
+from pyspark_rocketmq.errors import ConnectError, MalformedFrame, OptionError, StaticTopicUnsupported, TopicNotFound
+from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.wire.codes import ResponseCode
+from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of
+
+UNKNOWN = answer(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
+BUSY = answer(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]")
+
+
+def test_a_dead_name_server_gives_way_and_is_not_asked_first_again() -> None:
+    """The next one answers, and goes on answering."""
+    links = ScriptedLinks()
+    links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=route_of(b={0: "b:1"}))
+    cluster = cluster_of(links, "one:1", "two:2")
+    for _ in range(2):
+        assert cluster.name_servers.fetch_route("T").readable
+    assert [str(call.address) for call in links.calls] == ["one:1", "two:2", "two:2"]
+    assert "now two:2" in repr(cluster.name_servers)
+
+
+def test_no_name_server_at_all_names_each_of_them() -> None:
+    """After all rounds the error says whom it asked for what."""
+    cluster = cluster_of(ScriptedLinks(), "one:1", "two:2", retries=1)
+    with pytest.raises(ConnectError, match=r"one:1: refused; two:2: refused .*GET_ROUTEINFO_BY_TOPIC, topic T"):
+        cluster.name_servers.fetch_route("T")
+
+
+def test_a_topic_is_unknown_only_when_nobody_knows_it() -> None:
+    """A name server started a moment ago knows little."""
+    links = ScriptedLinks()
+    links.serve("one:1", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
+    links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=route_of(b={0: "b:1"}))
+    assert cluster_of(links, "one:1", "two:2").name_servers.fetch_route("T").readable
+
+
+def test_an_unknown_topic_is_not_asked_for_again() -> None:
+    """One round is enough, though another name server is down."""
+    links = ScriptedLinks()
+    links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
+    with pytest.raises(TopicNotFound, match=r"two:2.*topic T.*create the topic") as caught:
+        cluster_of(links, "one:1", "two:2").name_servers.fetch_route("T")
+    assert len(links.calls) == 2 and not caught.value.retriable and caught.value.__cause__
+
+
+def test_a_busy_name_server_is_asked_again() -> None:
+    """Its last word is what the caller sees."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=BUSY)
+    with pytest.raises(SystemBusy, match="OVERLOAD"):
+        cluster_of(links, retries=2).name_servers.fetch_route("T")
+    assert len(links.calls) == 3
+
+
+def test_a_static_topic_is_refused_by_name() -> None:
+    """The error says which topic and which name server, and is not retried."""
+    links = ScriptedLinks()
+    mapping = {"b": {"bname": "b", "totalQueues": 8}}
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=answer(body={"topicQueueMappingByBroker": mapping}))
+    with pytest.raises(StaticTopicUnsupported, match=r"ns:1.*topic T"):
+        cluster_of(links).name_servers.fetch_route("T")
+    assert len(links.calls) == 1
+
+
+@pytest.mark.parametrize("body", ["nothing", [], {"queueDatas": [{"brokerName": 7}]}, {"queueDatas": {}}])
+def test_an_answer_that_is_no_route_names_server_and_topic(body: object) -> None:
+    """Garbage from a name server gives one error of ours."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=answer(body=body))
+    with pytest.raises(MalformedFrame, match=r"TopicRouteData.*address ns:1, .*topic T"):
+        cluster_of(links).name_servers.fetch_route("T")
+
+
+def test_values_are_kept_by_each_name_server() -> None:
+    """Each has a table of its own, so each is told."""
+    links = ScriptedLinks()
+    for address in ("one:1", "two:2"):
+        links.serve(address, PUT_KV_CONFIG=answer(), DELETE_KV_CONFIG=answer(), DELETE_TOPIC_IN_NAMESRV=answer())
+    servers = cluster_of(links, "one:1", "two:2").name_servers
+    servers.put_value("N", "k", "v")
+    servers.delete_value("N", "k")
+    servers.delete_topic("T")
+    assert [str(call.address) for call in links.calls] == ["one:1", "two:2"] * 3
+
+
+def test_absent_values_are_none() -> None:
+    """Code 22 says there is no such value, which is no error."""
+    links = ScriptedLinks()
+    absent = answer(ResponseCode.QUERY_NOT_FOUND)
+    links.serve("ns:1", GET_KV_CONFIG=absent, GET_KVLIST_BY_NAMESPACE=absent)
+    servers = cluster_of(links).name_servers
+    assert servers.fetch_value("N", "k") is None and servers.fetch_values("N") == {}
+
+
+@pytest.mark.parametrize("text", ["http://ns:9876", "https://ns:9876", "ns", "", ";"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """Addresses are host and port, not a URL to look them up at."""
+    with pytest.raises(OptionError, match="host:port"):
+        parse_addresses(text, "nameServer")

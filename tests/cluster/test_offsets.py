@@ -1,0 +1,147 @@
+"""Places in queues are asked for in bursts, and taken for what they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.cluster.links import Call
+from pyspark_rocketmq.cluster.offsets import QueueBounds
+from pyspark_rocketmq.errors import NoBrokerAvailable
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.record import Record, encode_record
+from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of, unsupported
+
+VERSION_4_9_7 = 407
+A, B = (MessageQueue("T", name, 0) for name in ("a", "b"))
+ABSENT = answer(ResponseCode.QUERY_NOT_FOUND)
+
+
+def two_brokers(**handlers: Command) -> tuple[Cluster, ScriptedLinks]:
+    """A topic with two queues at each of two masters, which answer alike."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
+    for address in ("a:1", "b:1"):
+        links.serve(address, **handlers)
+    return cluster_of(links), links
+
+
+def statistics(broker_name: str, *numbers: int) -> Command:
+    """Queues that hold `[-1, 10 + number)`."""
+    bounds = {"minOffset": -1, "lastUpdateTimestamp": 0}
+    table = {MessageQueue("T", broker_name, n): {**bounds, "maxOffset": 10 + n} for n in numbers}
+    return answer(body={"offsetTable": table})
+
+
+def test_bounds_of_all_queues_take_one_request_a_broker() -> None:
+    """In one burst; a queue that never held a message begins at 0."""
+    cluster, links = two_brokers()
+    for name in ("a", "b"):
+        links.serve(f"{name}:1", GET_TOPIC_STATS_INFO=statistics(name, 0, 1))
+    queues = cluster.routes.route("T").readable
+    bounds = cluster.offsets.fetch_bounds(queues)
+    assert list(bounds) == list(queues) and bounds[A] == QueueBounds(0, 10) == bounds[B]
+    assert links.bursts == [2]
+
+
+def test_where_statistics_are_refused_each_queue_is_asked() -> None:
+    """In one burst as well; the refusal is remembered."""
+    cluster, links = two_brokers(
+        GET_TOPIC_STATS_INFO=unsupported(), GET_MIN_OFFSET=answer(offset=3), GET_MAX_OFFSET=answer(offset=9)
+    )
+    for _ in range(2):
+        assert cluster.offsets.fetch_bounds([A, B]) == {A: QueueBounds(3, 9), B: QueueBounds(3, 9)}
+    assert len(links.asked("GET_TOPIC_STATS_INFO")) == 2 and links.bursts == [2, 4, 0, 4]
+
+
+def test_a_queue_that_statistics_leave_out_is_asked_for_itself() -> None:
+    """So every queue asked for has bounds."""
+    cluster, links = two_brokers(GET_MIN_OFFSET=answer(offset=0), GET_MAX_OFFSET=answer(offset=4))
+    links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 1))
+    assert cluster.offsets.fetch_bounds([A]) == {A: QueueBounds(0, 4)}
+
+
+def test_bounds_from_a_replica_say_so() -> None:
+    """It may lie behind its master."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
+    links.serve("replica:1", GET_TOPIC_STATS_INFO=statistics("a", 0))
+    assert cluster_of(links).offsets.fetch_bounds([A])[A].from_replica
+
+
+def test_no_queues_ask_nobody() -> None:
+    """Not even a name server."""
+    cluster, links = two_brokers()
+    assert not cluster.offsets.fetch_bounds([]) and not cluster.offsets.fetch_committed("g", [])
+    assert not links.calls
+
+
+def test_only_committed_queues_have_a_position() -> None:
+    """Brokers are asked not to make one up, unless the caller wants what Java's consumers get."""
+    cluster, links = two_brokers()
+    links.serve("a:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
+    links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
+    assert cluster.offsets.fetch_committed("g", [A, B]) == {A: 5}
+    cluster.offsets.fetch_committed("g", [A], zero_if_young=True)
+    asked = [call.fields.get("setZeroIfNotFound") for call in links.asked("QUERY_CONSUMER_OFFSET")]
+    assert asked == ["false", "false", None]
+
+
+def test_a_replica_that_knows_no_position_proves_nothing() -> None:
+    """Starting anew because the master is down would read everything again."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
+    links.serve("replica:1", QUERY_CONSUMER_OFFSET=ABSENT)
+    offsets = cluster_of(links).offsets
+    with pytest.raises(NoBrokerAvailable, match="no master"):
+        offsets.fetch_committed("g", [A])
+    links.serve("replica:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
+    assert offsets.fetch_committed("g", [A]) == {A: 5}
+
+
+def test_positions_are_committed_with_and_without_answer() -> None:
+    """Both ways carry group, queue and offset."""
+    cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
+    cluster.offsets.commit("g", {A: 7, B: 8})
+    cluster.offsets.commit_oneway("g", {A: 9})
+    sent = [
+        (call.fields["consumerGroup"], call.fields["commitOffset"]) for call in links.asked("UPDATE_CONSUMER_OFFSET")
+    ]
+    assert sent == [("g", "7"), ("g", "8"), ("g", "9")]
+
+
+def test_empty_queues_have_no_earliest_time() -> None:
+    """Brokers say -1."""
+    cluster, links = two_brokers(GET_EARLIEST_MSG_STORETIME=answer(timestamp=-1))
+    links.serve("a:1", GET_EARLIEST_MSG_STORETIME=answer(timestamp=77))
+    assert cluster.offsets.fetch_earliest_times([A, B]) == {A: 77}
+
+
+def stored_at(call: Call) -> Command:
+    """A queue whose message at offset n was stored at 100 n."""
+    host, offset = Address("127.0.0.1", 1), int(call.fields["queueOffset"])
+    record = Record(
+        topic="T", queue_id=0, queue_offset=offset, physical_offset=0, born_timestamp=0, born_host=host,
+        store_timestamp=100 * offset, store_host=host, body=b"x",
+    )  # fmt: skip
+    return answer(body=encode_record(record))
+
+
+@pytest.mark.parametrize(("nearest", "first"), [(4, 5), (5, 5), (6, 5), (9, 5)])
+def test_an_old_brokers_nearest_message_is_put_right(nearest: int, first: int) -> None:
+    """The first message at or after time 450 is number 5, whatever the broker took for near."""
+    cluster, links = two_brokers()
+    links.serve("a:1", SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=nearest, version=VERSION_4_9_7))
+    links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 0))
+    links.servers[Address("a", 1)][11] = stored_at
+    assert cluster.offsets.fetch_first_since({A: 450}) == {A: first}
+
+
+def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
+    """No message is looked at."""
+    cluster, links = two_brokers(SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=5))
+    assert cluster.offsets.fetch_first_since({A: 450, B: 450}) == {A: 5, B: 5}
+    assert {call.fields["boundaryType"] for call in links.calls if "boundaryType" in call.fields} == {"LOWER"}
+    assert not links.asked("PULL_MESSAGE")

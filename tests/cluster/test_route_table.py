@@ -1,0 +1,92 @@
+"""Routes are kept for their time, and fetched when they are wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.cluster.route_table import KEEP_STALE_S, RouteTable
+from pyspark_rocketmq.cluster.routes import AddressMap, Route, make_route
+from pyspark_rocketmq.errors import ConnectError, RocketMQError, TopicNotFound
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.wire.bodies import BrokerData, TopicRouteData
+
+
+class World:
+    """A name server and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.fetched = 0
+        self.error: RocketMQError | None = None
+        self.table = RouteTable(self.fetch, max_age_s=30, clock=lambda: self.now)
+
+    def fetch(self, topic: str, deadline: Deadline | None) -> Route:
+        """A new snapshot, whose broker's name tells its number."""
+        if self.error:
+            raise self.error
+        self.fetched += 1
+        data = TopicRouteData(broker_datas=(BrokerData(broker_name=f"b{self.fetched}"),))
+        return make_route(topic, data, AddressMap())
+
+    def broker(self, topic: str = "T") -> str:
+        """The broker that the route in force names."""
+        return next(iter(self.table.route(topic).brokers))
+
+
+def test_a_route_serves_until_it_has_come_of_age() -> None:
+    """One fetch for each age."""
+    world = World()
+    assert [world.broker(), world.broker()] == ["b1", "b1"]
+    world.now = 29.9
+    assert world.broker() == "b1"
+    world.now = 30.0
+    assert world.broker() == "b2"
+
+
+def test_an_expired_route_is_fetched_at_once() -> None:
+    """Only the topic in question; what is not in the table cannot expire."""
+    world = World()
+    assert (world.broker("T"), world.broker("U")) == ("b1", "b2")
+    world.table.expire("T")
+    world.table.expire("unheard of")
+    assert (world.broker("U"), world.broker("T"), world.broker("T")) == ("b2", "b3", "b3")
+
+
+def test_without_name_servers_the_last_route_stays_in_force() -> None:
+    """Name servers are asked again soon, but not at every call."""
+    world = World()
+    world.broker()
+    world.now, world.error = 40.0, ConnectError("refused")
+    assert world.broker() == "b1"
+    world.error = None
+    assert world.broker() == "b1"
+    world.now += KEEP_STALE_S
+    assert world.broker() == "b2"
+
+
+def test_the_first_route_must_be_fetched() -> None:
+    """There is nothing to fall back on."""
+    world = World()
+    world.error = ConnectError("refused")
+    with pytest.raises(ConnectError):
+        world.broker()
+
+
+def test_a_topic_that_is_gone_is_forgotten() -> None:
+    """An old route does not outlive its topic."""
+    world = World()
+    world.broker()
+    world.now, world.error = 40.0, TopicNotFound("gone")
+    with pytest.raises(TopicNotFound):
+        world.broker()
+    world.error = ConnectError("refused")
+    with pytest.raises(ConnectError):
+        world.broker()
+
+
+def test_all_brokers_in_use_are_known() -> None:
+    """Heartbeats go to each of them; the table says how many."""
+    world = World()
+    world.broker("T")
+    world.broker("U")
+    assert set(world.table.known_brokers()) == {"b1", "b2"} and repr(world.table) == "<RouteTable 2 topics, 2 brokers>"
