@@ -1,0 +1,114 @@
+"""Bursts reach all servers before anybody waits, and each request has its own outcome."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyspark_rocketmq.cluster.links import BURST, Call, InlineLinks, Links, SharedLinks, within
+from pyspark_rocketmq.errors import ConnectError, ConnectionLost, RequestTimeout
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.pool import ConnectionPool, SharedPool
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.wire.header import Command
+from tests.net.fixtures import StartPeer, Talk, echo, never_answer, until
+
+SETTINGS = NetSettings(connect_timeout_s=5.0, request_timeout_s=5.0)
+NOBODY = Address("127.0.0.1", 1)
+
+
+def inline() -> tuple[Links, Callable[[], None]]:
+    """Links of one thread, and how to close them."""
+    pool = ConnectionPool(SETTINGS)
+    return InlineLinks(pool), pool.close_all
+
+
+def shared() -> tuple[Links, Callable[[], None]]:
+    """Links of many threads, and how to close them."""
+    pool = SharedPool(SETTINGS)
+    return SharedLinks(pool), pool.close_all
+
+
+@pytest.fixture(params=[inline, shared])
+def links(request: pytest.FixtureRequest) -> Iterator[Links]:
+    """Links of either kind."""
+    made, close = request.param()
+    yield made
+    close()
+
+
+def asks(address: Address, *bodies: bytes) -> list[Call]:
+    """One request for each body."""
+    return [Call(address, 30, {}, body) for body in bodies]
+
+
+def test_each_call_gets_its_own_answer(links: Links, start_peer: StartPeer) -> None:
+    """In the order of the calls, over several servers and more than one burst."""
+    addresses = [start_peer(echo).address, start_peer(echo).address]
+    bodies = [b"%d" % number for number in range(BURST + 50)]
+    calls = [Call(addresses[number % 2], 30, {}, body) for number, body in enumerate(bodies * 2)]
+    assert [bytes(outcome.body) for outcome in links.call_all(calls) if isinstance(outcome, Command)] == bodies * 2
+
+
+def test_nobody_waits_before_all_are_asked(links: Links, start_peer: StartPeer) -> None:
+    """The first server answers only once the second has been asked."""
+    second_asked = threading.Event()
+
+    def first(talk: Talk) -> None:
+        request = talk.read()
+        assert second_asked.wait(5)
+        talk.answer(request)
+
+    def second(talk: Talk) -> None:
+        request = talk.read()
+        second_asked.set()
+        talk.answer(request)
+
+    outcomes = links.call_all([*asks(start_peer(first).address, b"1"), *asks(start_peer(second).address, b"2")])
+    assert [isinstance(outcome, Command) for outcome in outcomes] == [True, True]
+
+
+def test_a_server_that_is_not_there_fails_only_its_own(links: Links, start_peer: StartPeer) -> None:
+    """The others' answers are not lost."""
+    there = start_peer(echo).address
+    outcomes = links.call_all([*asks(NOBODY, b"1"), *asks(there, b"2"), *asks(NOBODY, b"3")])
+    assert [type(outcome) for outcome in outcomes] == [ConnectError, Command, ConnectError]
+
+
+def test_what_was_answered_before_the_end_counts(links: Links, start_peer: StartPeer) -> None:
+    """A connection that breaks takes only the rest with it."""
+
+    def answer_one(talk: Talk) -> None:
+        talk.answer(talk.read())
+        talk.read()
+
+    outcomes = links.call_all(asks(start_peer(answer_one).address, b"1", b"2"))
+    assert [type(outcome) for outcome in outcomes] == [Command, ConnectionLost]
+
+
+def test_a_silent_server_costs_no_more_than_the_deadline(links: Links, start_peer: StartPeer) -> None:
+    """Alone and in a burst beside one that answers."""
+    silent, there = start_peer(never_answer).address, start_peer(echo).address
+    with pytest.raises(RequestTimeout):
+        links.call(asks(silent, b"1")[0], Deadline.after(0.2))
+    outcomes = links.call_all([*asks(silent, b"1"), *asks(there, b"2")], Deadline.after(0.5))
+    assert [type(outcome) for outcome in outcomes] == [RequestTimeout, Command]
+
+
+def test_telling_waits_for_no_answer(links: Links, start_peer: StartPeer) -> None:
+    """The server hears it as one-way."""
+    heard: list[Command] = []
+    peer = start_peer(lambda talk: heard.append(talk.read()))
+    links.tell(asks(peer.address, b"x")[0])
+    until(lambda: heard)
+    assert heard[0].is_oneway and bytes(heard[0].body) == b"x"
+
+
+def test_a_step_ends_with_the_whole_at_the_latest() -> None:
+    """The shorter of its own time and what is left."""
+    assert within(None, 3.0).seconds == 3.0
+    assert within(Deadline.after(100.0), 3.0).seconds == 3.0
+    assert within(Deadline.after(1.0), 3.0).seconds <= 1.0
