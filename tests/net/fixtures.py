@@ -57,7 +57,7 @@ class Talk:
 
     def tell(self, code: int) -> None:
         """Send the client a one-way request."""
-        self.sock.sendall(encode_command(Command(code, opaque=1, flag=ONEWAY_FLAG)))
+        self.sock.sendall(encode_command(Command(code, opaque=77, flag=ONEWAY_FLAG)))
 
     def answer(self, request: Command, code: int = 0, body: bytes = b"") -> None:
         """Answer a request; by default with success."""
@@ -128,6 +128,7 @@ class Peer:
         with suppress(OSError):
             while True:
                 sock, _ = self._listener.accept()
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._socks.append(sock)
                 self._start(self._play, sock)
 

@@ -237,18 +237,21 @@ def test_an_answer_nobody_wants_any_more_is_dropped(dial: Dial) -> None:
     assert connection.dropped_replies == 1
 
 
-def test_a_trickle_of_bytes_does_not_extend_the_deadline(dial: Dial) -> None:
-    """A peer that keeps sending without ever finishing an answer cannot hold us."""
+def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> None:
+    """A server that always has something to say, but never what we wait for, cannot hold us."""
 
     def script(talk: Talk) -> None:
+        flood = answer_to(talk.read()) * 10_000
         talk.read()
-        talk.sock.sendall((1 << 20).to_bytes(4, "big"))
         while True:
-            talk.sock.sendall(b"x")
+            talk.sock.sendall(flood)
+
+    connection = dial(script)
+    connection.forget(connection.submit(PULL))
 
     started = time.monotonic()
     with pytest.raises(RequestTimeout):
-        dial(script).call(PULL, deadline=soon())
+        connection.call(PULL, deadline=Deadline.after(0.2))
     assert time.monotonic() - started < PATIENCE_S / 2
 
 
@@ -410,6 +413,8 @@ def test_a_request_that_is_too_large_harms_nobody(dial: Dial) -> None:
 
     with pytest.raises(FrameTooLarge, match=rf"address {connection.address}, request SEND_MESSAGE_V2.*maxFrameSize"):
         connection.call(RequestCode.SEND_MESSAGE_V2, body=bytes(2000))
+    with pytest.raises(FrameTooLarge, match="request HEART_BEAT"):
+        connection.tell(RequestCode.HEART_BEAT, body=bytes(2000))
     assert connection.call(PULL).code == 0
 
 

@@ -15,7 +15,19 @@ from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import ConnectionPool, SharedPool, pool_for
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.net.fixtures import PATIENCE_S, QUICK, StartPeer, Talk, echo, end_at_once, never_answer, until
+from tests.net.fixtures import (
+    PATIENCE_S,
+    QUICK,
+    TRUSTING,
+    Script,
+    StartPeer,
+    Talk,
+    echo,
+    end_at_once,
+    never_answer,
+    server_tls,
+    until,
+)
 
 PULL = RequestCode.PULL_MESSAGE
 NOBODY = Address("127.0.0.1", 1)
@@ -244,6 +256,47 @@ def test_closing_all_closes_shared_connections(start_peer: StartPeer, shared: Sh
     with pytest.raises(ConnectionLost, match="closed on this side"):
         first.call(PULL)
     assert shared.connection(peer.address).call(PULL).code == 0
+
+
+def gated_tls() -> tuple[Script, threading.Event]:
+    """A TLS server that waits with the handshake for an event."""
+    go_on = threading.Event()
+
+    def script(talk: Talk) -> None:
+        assert go_on.wait(PATIENCE_S)
+        with server_tls().wrap_socket(talk.sock, server_side=True) as stream:
+            echo(Talk(stream))
+
+    return script, go_on
+
+
+def test_nobody_waits_past_his_deadline_for_anothers_attempt(start_peer: StartPeer) -> None:
+    """Whoever opens a connection may have more time than those who wait for it."""
+    script, go_on = gated_tls()
+    peer, pool = start_peer(script), SharedPool(replace(QUICK, tls=TRUSTING))
+    with ThreadPoolExecutor(1) as caller:
+        opening = caller.submit(pool.connection, peer.address)
+        until(lambda: repr(pool) == "<SharedPool 0 open, 1 opening>")
+        with pytest.raises(ConnectError, match=r"no connection within 0.05 s .* another thread is still connecting"):
+            pool.connection(peer.address, Deadline.after(0.05))
+        go_on.set()
+
+    assert opening.result().call(PULL).code == 0
+    pool.close_all()
+
+
+def test_closing_all_reaches_a_connection_that_is_being_opened(start_peer: StartPeer) -> None:
+    """It ends as soon as it stands, and its opener is told so when using it."""
+    script, go_on = gated_tls()
+    peer, pool = start_peer(script), SharedPool(replace(QUICK, tls=TRUSTING))
+    with ThreadPoolExecutor(1) as caller:
+        opening = caller.submit(pool.connection, peer.address)
+        until(lambda: repr(pool) == "<SharedPool 0 open, 1 opening>")
+        pool.close_all()
+        go_on.set()
+
+    assert not opening.result().is_open
+    assert repr(pool) == "<SharedPool 0 open, 0 opening>"
 
 
 def test_the_handler_serves_all_shared_connections(start_peer: StartPeer) -> None:

@@ -93,6 +93,20 @@ def silent_address() -> Iterator[Address]:
         yield Address(*listener.getsockname())
 
 
+def test_a_silent_address_leaves_time_for_the_next(
+    start_peer: StartPeer, silent_address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No address of a host may use up all the time there is."""
+    peer = start_peer(greet)
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", where) for where in (silent_address, peer.address)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    deadline = Deadline.after(1.5)
+    with closing(connect(Address("two-addresses", 9876), deadline)) as transport:
+        assert not deadline.expired
+        assert receive(transport) == b"hello"
+
+
 def test_connecting_ends_at_its_deadline(silent_address: Address) -> None:
     """A host that does not answer at all costs no more than the time-out."""
     started = time.monotonic()
