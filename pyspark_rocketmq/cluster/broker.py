@@ -7,7 +7,7 @@ new one. Requests for many queues leave in one burst per broker.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar, cast
 
@@ -18,7 +18,7 @@ from ..wire.commands import RequestHeader
 from .requests import Answer, Question, Requests
 from .retrying import Retrying
 from .route_table import RouteTable
-from .routes import MASTER_ID, Place
+from .routes import MASTER_ID, Place, Route
 
 K = TypeVar("K", bound=Hashable)
 Errors = tuple[type[RocketMQError], ...]
@@ -76,6 +76,7 @@ class Brokers:
             if failures:
                 raise next((error for error in failures if not error.retriable), failures[0])
 
+        self._need_routes({errand.topic for errand in errands.values()}, deadline)
         self._retrying.run(attempt, deadline)
         return {key: answer for key in errands if (answer := outcomes[key])}
 
@@ -83,7 +84,8 @@ class Brokers:
         self, errands: Mapping[K, Errand], *, any_copy: bool = False, deadline: Deadline | None = None
     ) -> dict[K, Answer | RocketMQError]:
         """Ask all at once and once only; for each its answer, or the error in its place."""
-        placed = {key: self._try_question(errand, any_copy, deadline) for key, errand in errands.items()}
+        routes = {topic: self._try_route(topic, deadline) for topic in {errand.topic for errand in errands.values()}}
+        placed = {key: _place(errand, routes[errand.topic], any_copy) for key, errand in errands.items()}
         questions = {key: question for key, question in placed.items() if isinstance(question, Question)}
         outcomes = self.requests.ask_all(tuple(questions.values()), deadline=deadline)
         answered = dict(zip(questions, outcomes, strict=True))
@@ -109,10 +111,12 @@ class Brokers:
         self, topic: str, header: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None
     ) -> Answer:
         """Ask the brokers that hold queues of a topic one after the other, until one answers."""
+        self._need_routes([topic], deadline)
         return self._retrying.run(lambda: self._ask_around(topic, header, body, deadline), deadline)
 
     def tell(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> None:
         """Send a broker something that wants no answer, again if that may help."""
+        self._need_routes([errand.topic], deadline)
         self._retrying.run(lambda: self._tell(errand, any_copy, deadline), deadline)
 
     # --- by address --------------------------------------------------------------------------------------------------
@@ -149,16 +153,21 @@ class Brokers:
 
     def question(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> Question:
         """The errand as a question to one process: the master's, or with `any_copy` another's if there is none."""
-        topic, broker_name, header, body = errand
-        broker = self.routes.route(topic, deadline).broker(broker_name)
-        place = broker.to_read() if any_copy else Place(MASTER_ID, broker.master())
-        return Question(place.address, header, body, broker_name, place.broker_id)
+        question = _place(errand, self.routes.route(errand.topic, deadline), any_copy)
+        if isinstance(question, RocketMQError):
+            raise question
+        return question
 
-    def _try_question(self, errand: Errand, any_copy: bool, deadline: Deadline | None) -> Question | RocketMQError:
+    def _try_route(self, topic: str, deadline: Deadline | None) -> Route | RocketMQError:
         try:
-            return self.question(errand, any_copy=any_copy, deadline=deadline)
+            return self.routes.route(topic, deadline)
         except RocketMQError as error:
             return error
+
+    def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
+        """Fail now if there is no route: name servers have been asked again already."""
+        for topic in topics:
+            self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Answer:
         failures = []
@@ -180,3 +189,16 @@ class Brokers:
     def _learn(self, topic: str, result: Answer | RocketMQError) -> None:
         if isinstance(result, RocketMQError) and result.refresh_routes:
             self.routes.expire(topic)
+
+
+def _place(errand: Errand, route: Route | RocketMQError, any_copy: bool) -> Question | RocketMQError:
+    """The errand as a question to one process, or why it cannot be one."""
+    if isinstance(route, RocketMQError):
+        return route
+    _, broker_name, header, body = errand
+    try:
+        broker = route.broker(broker_name)
+        place = broker.to_read() if any_copy else Place(MASTER_ID, broker.master())
+    except RocketMQError as error:
+        return error.locate(topic=errand.topic)
+    return Question(place.address, header, body, broker_name, place.broker_id)

@@ -7,7 +7,7 @@ import pytest
 from pyspark_rocketmq.broker_errors import NoPermission, QueryNotFound, SystemBusy
 from pyspark_rocketmq.cluster.broker import Errand
 from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved
+from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved, TopicNotFound
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
 from pyspark_rocketmq.wire.header import Command
@@ -95,6 +95,27 @@ def test_a_broker_that_left_the_route_has_moved() -> None:
     with pytest.raises(QueueMoved, match="topic T, broker gone"):
         cluster_of(links, retries=2).brokers.ask(max_of("gone"))
     assert len(links.asked("GET_ROUTEINFO_BY_TOPIC")) == 3
+
+
+def test_without_name_servers_an_unknown_route_fails_once() -> None:
+    """Name servers are asked in their own rounds, not once more for each queue and attempt."""
+    links = ScriptedLinks()
+    with pytest.raises(ConnectError, match="GET_ROUTEINFO_BY_TOPIC"):
+        cluster_of(links, retries=2).brokers.ask_all({number: max_of("a", number) for number in range(100)})
+    assert len(links.calls) == 3
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_looked_up_once_an_attempt() -> None:
+    """However many of its queues are asked about."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
+    links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.TOPIC_NOT_EXIST))
+    cluster = cluster_of(links)
+    cluster.routes.route("T")
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=answer(ResponseCode.TOPIC_NOT_EXIST))
+    with pytest.raises(TopicNotFound):
+        cluster.brokers.ask_all({number: max_of("a", number) for number in range(100)})
+    assert len(links.asked("GET_ROUTEINFO_BY_TOPIC")) == 2
 
 
 def test_one_attempt_tells_of_each_broker_for_itself() -> None:
