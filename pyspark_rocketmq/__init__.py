@@ -1,12 +1,26 @@
 """Apache RocketMQ for Spark.
 
-Spark imports this package whenever it looks for a data source, so it stays light: what is heavy is imported
-where it is used.
+Installing the package is enough for `spark.readStream.format("rocketmq")`: Spark imports this module whenever it looks
+for a data source and takes `DefaultSource`. So the module stays light, and what is heavy is imported where it is used.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import errors
 from ._version import __version__
 
-__all__ = ["__version__", "errors"]
+if TYPE_CHECKING:
+    from .datasource import RocketMQDataSource as DefaultSource
+    from .datasource import register
+
+__all__ = ["DefaultSource", "__version__", "errors", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("DefaultSource", "register"):
+        from . import datasource
+
+        return datasource.RocketMQDataSource if name == "DefaultSource" else datasource.register
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,60 @@
+"""What does Spark find under the name `rocketmq`?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from .options import parse_reader_options
+from .options.reader_options import ReaderOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["RocketMQDataSource", "register"]
+
+
+class RocketMQDataSource(DataSource):
+    """Reads Apache RocketMQ topics, as a stream or as a batch."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        parse_reader_options(options, stream=None)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The columns that the options choose."""
+        from .source.schema import spark_schema
+
+        options = parse_reader_options(self.options, stream=None)
+        return spark_schema(options.columns, options.content.properties_as_json)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        from .source.batch import BatchReader
+
+        return BatchReader(self._options(schema, stream=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming read."""
+        from .source.stream import make_stream_reader
+
+        return make_stream_reader(self._options(schema, stream=True))
+
+    def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
+        from .source.schema import columns_of
+
+        options = parse_reader_options(self.options, stream=stream)
+        return replace(options, columns=columns_of(schema, options.content.properties_as_json))
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to a session where installing the package is not enough (Connect, Databricks)."""
+    spark.dataSource.register(RocketMQDataSource)

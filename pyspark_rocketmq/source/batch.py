@@ -1,0 +1,57 @@
+"""What does a batch read cover?
+
+Both ends are resolved once, in the driver, against the same bounds of the queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ..offsets.resolve import resolve_batch
+from ..options.reader_options import ReaderOptions
+from ..planning.ranges import plan_tasks
+from .catalog import QueueCatalog, require_some
+from .losses import LossJournal
+from .partition import RangePartition, read_partition
+from .view import BrokerView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchReader"]
+
+_log = logging.getLogger(__name__)
+
+
+class BatchReader(DataSourceReader):
+    """Reads between two positions."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[RangePartition]:
+        """The tasks of the read."""
+        from ..cluster.cluster import open_cluster
+
+        options = self.options
+        cluster = open_cluster(options.cluster)
+        catalog = QueueCatalog(cluster, options)
+        queues = catalog.queues()
+        require_some(queues, options)
+        catalog.require_listed(queues)
+        view = BrokerView(cluster, options.pull.group)
+        plan = resolve_batch(
+            options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
+        )
+        LossJournal(options.fail_on_data_loss).note(plan.warnings)
+        for option in plan.outranked:
+            _log.warning("%s has no effect: for every queue another option decides", option)
+        return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_partition(cast(RangePartition, partition), self.options)

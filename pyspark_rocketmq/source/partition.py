@@ -1,0 +1,79 @@
+"""What does one Spark task do?
+
+It reads its ranges over this worker process's pooled connections and yields record batches. Reading the same
+partition again gives the same rows: ranges are explicit, and nothing is remembered between tasks but connections and
+routes.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from ..cluster.cluster import Cluster, open_cluster
+from ..cluster.settings import ClusterSettings
+from ..model import Block, QueueRange
+from ..net.pool import pool_for
+from ..options.reader_options import ReaderOptions
+from ..pull.loop import BatchSize, read_ranges
+from .losses import LossJournal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RangePartition", "read_partition"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """The ranges that one task reads."""
+
+    ranges: tuple[QueueRange, ...]
+
+
+@cache
+def worker_cluster(settings: ClusterSettings) -> Cluster:
+    """This process's view of a cluster; its routes outlive a task."""
+    # After every task the worker collects garbage; what is imported by now need not be looked at each time.
+    gc.freeze()
+    return open_cluster(settings)
+
+
+def read_partition(partition: RangePartition, options: ReaderOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of one task."""
+    from ..decode.columns import ColumnDecoder
+
+    decoder = ColumnDecoder(options.columns, options.content)
+    dropped = 0
+    for blocks in _read_blocks(partition, options):
+        decoded = decoder.decode(blocks)
+        dropped += decoded.dropped
+        yield from _cut(decoded.batch, options.rows_per_batch)
+    if dropped:
+        _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
+
+
+def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[list[Block]]:
+    cluster = worker_cluster(options.cluster)
+    return read_ranges(
+        partition.ranges,
+        cluster.brokers,
+        pool_for(options.cluster.net),
+        LossJournal(options.fail_on_data_loss),
+        options.pull,
+        BatchSize(messages=options.rows_per_batch),
+    )
+
+
+def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Pieces of at most so many rows; blocks are not cut before they are decoded."""
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

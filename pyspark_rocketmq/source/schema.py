@@ -1,0 +1,60 @@
+"""What does Spark call the columns, and is the schema that a user asks for one we can give?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ..decode.layout import COLUMNS, ColumnType
+from ..errors import OptionError
+
+__all__ = ["columns_of", "spark_schema"]
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+_TYPES: dict[ColumnType, DataType] = {
+    ColumnType.STRING: StringType(),
+    ColumnType.INT: IntegerType(),
+    ColumnType.BIGINT: LongType(),
+    ColumnType.BINARY: BinaryType(),
+    ColumnType.TIMESTAMP: TimestampType(),
+    ColumnType.MAP: MapType(StringType(), StringType()),
+    ColumnType.HEADERS: ArrayType(_HEADER),
+}
+
+
+def spark_schema(columns: Sequence[str], properties_as_json: bool = False) -> StructType:
+    """Spark's schema of a choice of columns."""
+    return StructType([_field(name, properties_as_json) for name in columns])
+
+
+def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[str, ...]:
+    """The columns that a schema given by the user asks for; anything we would not fill exactly so is refused."""
+    for given in schema.fields:
+        if given.name not in COLUMNS:
+            raise OptionError("schema", given.name, "no such column", advice=f"columns are {', '.join(COLUMNS)}")
+        ours = _field(given.name, properties_as_json)
+        if given.dataType != ours.dataType:
+            wanted = ours.dataType.simpleString()
+            raise OptionError("schema", given.name, f"is {given.dataType.simpleString()}", advice=f"declare {wanted}")
+        if ours.nullable and not given.nullable:
+            raise OptionError("schema", given.name, "is NOT NULL, but may be null", advice="declare it nullable")
+    return tuple(schema.names)
+
+
+def _field(name: str, properties_as_json: bool) -> StructField:
+    column = COLUMNS[name]
+    as_text = properties_as_json and name == "properties"
+    return StructField(name, StringType() if as_text else _TYPES[column.type], column.nullable)

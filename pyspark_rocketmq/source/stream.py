@@ -1,0 +1,145 @@
+"""Which calls does Spark make on a streaming read?
+
+In the driver's long-lived process: the offset methods, `partitions`, `commit`. In another driver process: nothing but
+the constructor. On executors: `read`, on an unpickled copy. So a planner is made at the first offset call and
+never travels.
+
+Spark announces the end of a query to this process by SIGTERM and does not wait; positions acknowledged by then are
+published if they can be in that moment.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ..offsets.position import SENTINEL, Position, parse_position, position_json
+from ..options.reader_options import ReaderOptions
+from .partition import RangePartition, read_partition
+from .planner import Planner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # PySpark 4.1 has no admission control.
+    HAS_ADMISSION = False
+else:
+    HAS_ADMISSION = True
+
+__all__ = ["HAS_ADMISSION", "make_stream_reader"]
+
+_FLUSH_S = 1.0
+
+
+class StreamReader(DataSourceStreamReader):
+    """What every supported PySpark calls."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        self.options = options
+        self._planner: Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["options"])  # type: ignore[misc]  # the one way to set up a copy
+
+    @property
+    def planner(self) -> Planner:
+        """The query's planner, made in the process that plans."""
+        if self._planner is None:
+            from ..cluster.cluster import open_cluster
+
+            self._planner = Planner(open_cluster(self.options.cluster), self.options)
+            _flush_at_end(self._planner)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:
+        """A constant: Spark does not store it, so it must not depend on time."""
+        return dict(SENTINEL)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """The tasks between two offsets; a function of these alone."""
+        last = parse_position(end)
+        return [] if last is None else self.planner.partitions(parse_position(start), last)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_partition(cast(RangePartition, partition), self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is finished; comes late, and never for the last one."""
+        if position := parse_position(end):
+            self.planner.acknowledge(position)
+
+    def stop(self) -> None:
+        """The query ended."""
+        if self._planner:
+            self._planner.flush(_FLUSH_S)
+
+
+def _flush_at_end(planner: Planner) -> None:
+    """Publish on SIGTERM, then end as before."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def flush(_number: int, _frame: FrameType | None) -> None:
+        planner.flush(_FLUSH_S)
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, flush)
+
+
+if HAS_ADMISSION:
+
+    class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
+        """With admission control, from PySpark 4.2 on."""
+
+        def getDefaultReadLimit(self) -> Any:
+            """A finite number whenever some cap is set, so that "all" can only mean a trigger without caps."""
+            limits = self.options.limits
+            capped = limits.max_per_trigger or limits.max_per_queue or limits.min_per_trigger
+            return ReadMaxRows(capped) if capped else ReadAllAvailable()
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Freeze the ends to read to."""
+            self.planner.freeze_target()
+
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+            """The end of the next batch; the start itself if there is none."""
+            position = parse_position(start)
+            end = self.planner.latest(position, without_caps=isinstance(limit, ReadAllAvailable))
+            return start if end is position else position_json(end)
+
+        def reportLatestOffset(self) -> dict[str, Any] | None:
+            """How far the queues went, for the lag in the query's progress."""
+            return position_json(self.planner.last_known_ends())
+
+
+class PlainStreamReader(StreamReader):
+    """Without admission control: PySpark 4.1 does not say where the query stands."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        super().__init__(options)
+        self._last_end: Position | None = None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """The tasks between two offsets, and from now on where the query stands."""
+        self._last_end = parse_position(end)
+        return super().partitions(start, end)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        """The end of the next batch after the last one that was planned; the arguments never come."""
+        return position_json(self.planner.latest(self._last_end))
+
+
+def make_stream_reader(options: ReaderOptions) -> StreamReader:
+    """The reader for this PySpark."""
+    return AdmittingStreamReader(options) if HAS_ADMISSION else PlainStreamReader(options)
