@@ -18,7 +18,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,13 +39,13 @@ from .store import PHYSICAL_AT, SEGMENT_BYTES, CommitLog, ConsumeQueue, QueueKey
 from .topics import SCHEDULE_TOPIC
 
 T = TypeVar("T")
+Values = dict[str, dict[str, str]]
 
 _VALUES, _OFFSETS, _DELAYS = "kvConfig.json", "consumerOffset.json", "delayOffset.json"
 _TOPICS, _GROUPS, _QUEUES = "topics.json", "subscriptionGroup.json", "queues.json"
 _BACKUP = ".bak"
 _LEAST_BYTES = 91
 """A record without body, topic and properties."""
-_NOTHING: dict[str, Any] = {}
 
 
 class DamagedData(OptionError):
@@ -53,6 +53,35 @@ class DamagedData(OptionError):
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__("data", str(path), what, advice="restore the file, or give another directory")
+
+
+class QueuePlace(NamedTuple):
+    """What the log cannot tell about a queue."""
+
+    topic: str
+    queue_id: int
+    base: int
+    min_offset: int
+    start: int
+    """Address of its first record; earlier ones belong to a queue of this name that was deleted."""
+
+
+class Places(NamedTuple):
+    """What the log cannot tell about itself and its queues."""
+
+    address: Address | None = None
+    """Where the broker listened."""
+    log_end: int = 0
+    log_min: int = 0
+    queues: tuple[QueuePlace, ...] = ()
+
+
+class Delivered(NamedTuple):
+    """How far delayed messages have been delivered."""
+
+    by_level: dict[int, int]
+    timers: list[int]
+    """Offsets of the timer messages that still wait."""
 
 
 class ConfigFiles:
@@ -103,7 +132,7 @@ class NameServerFiles:
 
     def load(self, cluster: Cluster) -> None:
         """Bring a new name server into the state that was saved."""
-        cluster.values.update(self._files.read(_VALUES, _parse_json, _NOTHING))
+        cluster.values.update(self._files.read(_VALUES, _parse_values, Values()))
 
     def save(self, cluster: Cluster) -> None:
         """Write what changed since the last time."""
@@ -129,8 +158,7 @@ class BrokerFiles:
 
     def address(self) -> Address | None:
         """Where the broker listened last; message ids and clients may remember it."""
-        text = self._config.read(_QUEUES, _parse_json, _NOTHING).get("address")
-        return parse_address(text) if text else None
+        return self._config.read(_QUEUES, _parse_places, Places()).address
 
     def load(self, broker: Broker) -> None:
         """Bring a new broker into the state that was saved; its log is open already."""
@@ -140,10 +168,8 @@ class BrokerFiles:
         for group in read(_GROUPS, _parse_groups, SubscriptionGroupWrapper()).subscription_group_table.values():
             broker.group_configs.update(group)
         broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
-        self._rebuild_queues(broker, read(_QUEUES, _parse_json, _NOTHING))
-        delays = read(_DELAYS, _parse_fastjson, _NOTHING)
-        delivered = {int(level): offset for level, offset in delays.get("offsetTable", {}).items()}
-        broker.delays.resume(delivered, delays.get("timers", ()))
+        self._rebuild_queues(broker, read(_QUEUES, _parse_places, Places()))
+        broker.delays.resume(*read(_DELAYS, _parse_delays, Delivered({}, [])))
         broker.transactions.resume()
 
     def save(self, broker: Broker) -> None:
@@ -157,7 +183,7 @@ class BrokerFiles:
                 _GROUPS: encode_body(groups),
                 _OFFSETS: format_offsets(broker.offsets.committed, is_5x=broker.release.is_5x).encode(),
                 _DELAYS: fastjson.write(delays, bare_integer_keys=True),
-                _QUEUES: json.dumps(_describe_queues(broker)).encode(),
+                _QUEUES: _format_places(broker),
             }
         )
 
@@ -168,17 +194,17 @@ class BrokerFiles:
             raise DamagedData(path, f"{path.stat().st_size} bytes long, which should be {SEGMENT_BYTES}")
         return np.memmap(path, np.uint8, "w+" if is_new else "r+", shape=(SEGMENT_BYTES,)).data
 
-    def _rebuild_queues(self, broker: Broker, saved: dict[str, Any]) -> None:
+    def _rebuild_queues(self, broker: Broker, places: Places) -> None:
         """Read the consume queues out of the log. Records of queues that were gone at the last save stay out."""
         store = broker.store
         starts: dict[QueueKey, int] = {}
-        for row in saved.get("queues", ()):
-            queue = store.queues[row["topic"], row["queueId"]] = ConsumeQueue(row["base"])
-            queue.min_offset, starts[row["topic"], row["queueId"]] = row["min"], row["from"]
-        store.log.min_offset = saved.get("logMin", 0)
+        for place in places.queues:
+            queue = store.queues[place.topic, place.queue_id] = ConsumeQueue(place.base)
+            queue.min_offset, starts[place.topic, place.queue_id] = place.min_offset, place.start
+        store.log.min_offset = places.log_min
         for physical, data in store.log.records():
             record = self._checked(data, physical)
-            if physical >= starts.setdefault((record.topic, record.queue_id), saved.get("logEnd", 0)):
+            if physical >= starts.setdefault((record.topic, record.queue_id), places.log_end):
                 queue = store.open_queue(record.topic, record.queue_id)
                 queue.append(physical, len(data), _code(broker, record), record.store_timestamp)
 
@@ -192,18 +218,20 @@ class BrokerFiles:
         return record
 
 
-def _parse_json(data: bytes) -> dict[str, Any]:
-    return _object(json.loads(data))
+def _parse_values(data: bytes) -> Values:
+    return {namespace: {**table} for namespace, table in json.loads(data).items()}
 
 
-def _parse_fastjson(data: bytes) -> dict[str, Any]:
-    return _object(fastjson.parse(data))
+def _parse_delays(data: bytes) -> Delivered:
+    parsed = fastjson.parse(data)
+    delivered = {int(level): int(offset) for level, offset in parsed["offsetTable"].items()}
+    return Delivered(delivered, [int(offset) for offset in parsed.get("timers", ())])
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"not an object: {value!r:.60}")
-    return value
+def _parse_places(data: bytes) -> Places:
+    parsed = json.loads(data)
+    rows = tuple(QueuePlace(str(topic), *map(int, numbers)) for topic, *numbers in parsed["queues"])
+    return Places(parse_address(parsed["address"]), int(parsed["logEnd"]), int(parsed["logMin"]), rows)
 
 
 def _parse_topics(data: bytes) -> TopicConfigSerializeWrapper:
@@ -239,23 +267,14 @@ def _code(broker: Broker, record: Record) -> int:
     return tag_code_of(record.properties)
 
 
-def _describe_queues(broker: Broker) -> dict[str, Any]:
-    end = broker.store.log.end
-    return {
-        "address": str(broker.address),
-        "logEnd": end,
-        "logMin": broker.store.log.min_offset,
-        "queues": [
-            {
-                "topic": topic,
-                "queueId": queue_id,
-                "base": queue.base,
-                "min": queue.min_offset,
-                "from": queue.physical[0] if queue.physical else end,
-            }
-            for (topic, queue_id), queue in broker.store.queues.items()
-        ],
-    }
+def _format_places(broker: Broker) -> bytes:
+    log = broker.store.log
+    rows = [
+        QueuePlace(*key, queue.base, queue.min_offset, queue.physical[0] if queue.physical else log.end)
+        for key, queue in broker.store.queues.items()
+    ]
+    places = {"address": str(broker.address), "logEnd": log.end, "logMin": log.min_offset, "queues": rows}
+    return json.dumps(places).encode()
 
 
 # --- the offsets' file -----------------------------------------------------------------------------------------------
@@ -263,7 +282,7 @@ def _describe_queues(broker: Broker) -> dict[str, Any]:
 
 def parse_offsets(data: bytes) -> Table:
     """Read a `consumerOffset.json`."""
-    table = _parse_fastjson(data)["offsetTable"]
+    table = fastjson.parse(data)["offsetTable"]
     return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
 
 

@@ -7,24 +7,19 @@ place of what was recorded in later requests.
 
 from __future__ import annotations
 
-import socket
-from collections import deque
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import Any
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Address, parse_address
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import Record
-from pyspark_rocketmq.wire.session import Reply, Session
 
+from .asking import Asker
 from .recordings import Exchange, by_time, records_in
-
-TIMEOUT_S = 5.0
 
 # Fields whose values differ from run to run; where they name a place, later requests name it again.
 _PLACES = {"msgId": "id", "offsetMsgId": "id", "queueOffset": "state", "tranStateTableOffset": "state"}
@@ -42,61 +37,14 @@ _KEYED_BY_NAMES = frozenset(
 _PHYSICAL_REQUESTS = frozenset({33, 36})
 
 
-class Line:
+class Line(Asker):
     """One connection to the stub."""
 
-    def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, TIMEOUT_S)
-        self._session = Session()
-        self._answers: dict[int, Command] = {}
-        self.asked: deque[Command] = deque()
-        """What the broker asked and nobody looked at yet."""
-
-    def close(self) -> None:
-        """End the connection."""
-        self._socket.close()
-
-    def ask(self, request: Command) -> int:
-        """Send a request as it was recorded, but with an opaque of ours; returns when the stub has seen it."""
-        self._session.header_type = request.header_type
-        if request.is_oneway:
-            self._socket.sendall(self._session.oneway(request.code, request.fields, bytes(request.body)))
-            opaque = 0
-        else:
-            opaque = self._send(request)
-        self._session.header_type = type(request.header_type).JSON
-        self.answer_to(self._send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
+    def pass_on(self, request: Command) -> int:
+        """Send a request as it was recorded; returns when the stub has seen it."""
+        opaque = self.send(request)
+        self.answer_to(self.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
         return opaque
-
-    def reply(self, request: Command, answer: Command) -> None:
-        """Answer the broker."""
-        self._socket.sendall(self._session.reply(request, replace(answer)))
-
-    def answer_to(self, opaque: int) -> Command:
-        """Wait for the answer to a request."""
-        while opaque not in self._answers:
-            self._receive()
-        return self._answers.pop(opaque)
-
-    def next_asked(self) -> Command:
-        """Wait for a request of the broker."""
-        while not self.asked:
-            self._receive()
-        return self.asked.popleft()
-
-    def _send(self, request: Command) -> int:
-        opaque, data = self._session.request(request.code, request.fields, bytes(request.body))
-        self._socket.sendall(data)
-        return opaque
-
-    def _receive(self) -> None:
-        count = self._socket.recv_into(self._session.space())
-        assert count, "the stub closed the connection"
-        for event in self._session.received(count):
-            if isinstance(event, Reply):
-                self._answers[event.opaque] = event.command
-            else:
-                self.asked.append(event.command)
 
 
 class Player:
@@ -144,7 +92,7 @@ class Player:
             yield from self._compare(exchange.request, asked)
         else:
             request = replace(exchange.request, fields=self._translate(exchange.request))
-            self._opaques[exchange.seq] = line.ask(request)
+            self._opaques[exchange.seq] = line.pass_on(request)
 
     def _play_answer(self, exchange: Exchange) -> Iterator[str]:
         assert exchange.answer
@@ -159,7 +107,7 @@ class Player:
     def _line(self, exchange: Exchange) -> Line:
         if exchange.connection not in self._lines:
             server = self._stub.name_server if exchange.to_name_server else self._stub.broker_address()
-            self._lines[exchange.connection] = Line(parse_address(server))
+            self._lines[exchange.connection] = Line(server)
         return self._lines[exchange.connection]
 
     # --- comparing ---------------------------------------------------------------------------------------------------
@@ -241,7 +189,7 @@ def _without_mark(fields: dict[str, str] | None) -> dict[str, str]:
 
 
 def _shape(value: Any, name: str = "") -> Any:
-    """Which members a JSON value has, in any order, and of which types; of lists and tables only the first item counts."""
+    """Which members a JSON value has, and of which types; of lists and tables only the first item counts."""
     if isinstance(value, dict):
         if name in _KEYED_BY_NAMES:
             return {"*": _shape(next(iter(value.values()), None))}

@@ -1,0 +1,281 @@
+"""Tests of `broker_stub.faults`."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from broker_stub import NAME_SERVER, FaultNotReached, StubBroker, StubCluster
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    GetRouteInfoRequestHeader,
+    to_fields,
+)
+from pyspark_rocketmq.wire.header import Command
+
+from .asking import Asker, pull_of, send_of
+
+END = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
+START = GetMinOffsetRequestHeader(topic="T", queue_id=0)
+ROUTE = GetRouteInfoRequestHeader(topic="T")
+
+
+# --- which fault comes to pass ---------------------------------------------------------------------------------------
+
+
+def test_faults_happen_in_the_order_they_were_scripted() -> None:
+    """Each as often as it was scripted, then the broker answers itself."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.busy(times=2)
+        stub.faults.flow_control()
+
+        codes = [asker.ask(END).code for _ in range(4)]
+
+    assert codes == [ResponseCode.SYSTEM_BUSY] * 2 + [ResponseCode.FLOW_CONTROL, ResponseCode.SUCCESS]
+
+
+def test_faults_for_a_number_of_times_come_before_those_for_ever() -> None:
+    """Whichever was scripted first."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        lasting = stub.faults.answer(14, times=None)
+        once = stub.faults.answer(1, "just once")
+
+        codes = [asker.ask(END).code for _ in range(3)]
+        assert (codes, lasting.fired, once.fired) == ([1, 14, 14], 2, 1)
+
+        stub.faults.clear()
+        assert asker.ask(END).code == 0
+
+
+def test_faults_are_for_one_request_at_one_place() -> None:
+    """By request code, and by broker; without a place the name server is not meant."""
+    with StubCluster(2, topics={"T": 1}) as stub:
+        stub.faults.answer(1, on=RequestCode.GET_MIN_OFFSET, at="broker-b")
+        stub.faults.answer(2, at=NAME_SERVER)
+        first, second = stub.broker_address("broker-a"), stub.broker_address("broker-b")
+
+        with Asker(first) as a, Asker(second) as b, Asker(stub.name_server) as names:
+            assert [a.ask(START).code, b.ask(END).code, b.ask(START).code] == [0, 0, 1]
+            assert [names.ask(ROUTE).code, names.ask(ROUTE).code] == [2, 0]
+
+
+def test_a_fault_that_never_happened_is_reported() -> None:
+    """A test that relies on it shows nothing; the report names it."""
+    with pytest.raises(FaultNotReached, match="drop the reply on PULL_MESSAGE at any broker, 2 more times"):
+        with StubBroker() as stub:
+            stub.faults.drop_reply(on=RequestCode.PULL_MESSAGE, times=2)
+
+
+def test_an_unreached_fault_does_not_hide_another_error() -> None:
+    """The first error is the one that is seen."""
+    with pytest.raises(ZeroDivisionError):
+        with StubBroker() as stub:
+            stub.faults.busy()
+            raise ZeroDivisionError
+
+
+# --- what happens to an answer ---------------------------------------------------------------------------------------
+
+
+def test_a_dropped_reply_was_carried_out() -> None:
+    """The message is stored, and its sender never hears of it."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
+        lost = asker.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
+
+        assert asker.ask(END).fields == {"offset": "1"}
+        asker.socket.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            asker.answer_to(lost)
+
+
+def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
+    """Later requests are answered before it."""
+    with StubBroker({"T": 1}, frozen_clock=True) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.delay(30_000, on=RequestCode.GET_MIN_OFFSET)
+        late = asker.send(Command(31, fields=to_fields(START)))
+
+        assert asker.ask(END).code == 0
+        stub.clock.advance(30_000)
+
+        assert asker.answer_to(late).code == 0
+
+
+def test_a_delay_befalls_a_held_pull_too() -> None:
+    """Its answer is late from when it would have been given."""
+    with StubBroker({"T": 1}, frozen_clock=True) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.delay(5_000, on=RequestCode.PULL_MESSAGE)
+        late = asker.send(Command(11, fields=to_fields(pull_of("T", wait_ms=10_000))))
+        asker.ask(END)
+
+        stub.put("T", b"x")
+        stub.clock.advance(5_000)
+
+        assert len(asker.answer_to(late).body) > 0
+
+
+def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
+    """Half of it comes, then nothing."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.cut_reply()
+        asker.send(Command(30, fields=to_fields(END)))
+
+        came = b""
+        while more := asker.socket.recv(4096):
+            came += more
+
+        assert 4 < len(came) < 4 + int.from_bytes(came[:4], "big")
+
+
+def test_a_half_closed_connection_says_no_more_but_listens() -> None:
+    """What is sent to it still counts."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.half_close()
+        asker.send(Command(30, fields=to_fields(END)))
+        assert asker.is_ended()
+
+        asker.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
+        deadline = time.monotonic() + 5
+        while not stub.messages("T") and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        assert [message.body for message in stub.messages("T")] == [b"x"]
+
+
+def test_a_trickled_answer_is_whole() -> None:
+    """What is answered meanwhile waits for its end."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.trickle(on=RequestCode.GET_MAX_OFFSET)
+        slow = asker.send(Command(30, fields=to_fields(END)))
+        quick = asker.send(Command(31, fields=to_fields(START)))
+
+        assert (asker.answer_to(quick).code, asker.answer_to(slow).fields) == (0, {"offset": "0"})
+
+
+def test_a_trickled_answer_comes_in_pieces() -> None:
+    """Nobody gets it at once."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.trickle()
+        asker.send(Command(30, fields=to_fields(END)))
+
+        pieces = [asker.socket.recv(1_000) for _ in range(5)]
+
+    assert max(map(len, pieces)) < 50
+
+
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def route_of(stub: StubCluster) -> str:
+    """The text of T's route, or the refusal's remark."""
+    with Asker(stub.name_server) as asker:
+        answer = asker.ask(ROUTE)
+        return bytes(answer.body).decode() or answer.remark or ""
+
+
+def test_a_broker_that_is_down_is_gone_until_it_is_up() -> None:
+    """Its connections end, its port refuses, the route forgets it; messages and offsets are there again."""
+    with StubCluster(2, topics={"T": 1}) as stub:
+        stub.put("T", b"x", broker="broker-a")
+        address = stub.broker_address("broker-a")
+        with Asker(address) as asker:
+            asker.ask(END)
+            stub.faults.broker_down("broker-a")
+            assert asker.is_ended()
+
+        assert "broker-a" not in route_of(stub) and "broker-b" in route_of(stub)
+        with pytest.raises(ConnectionRefusedError):
+            Asker(address)
+        stub.faults.broker_up("broker-a")
+
+        assert "broker-a" in route_of(stub)
+        with Asker(address) as asker:
+            assert asker.ask(END).fields == {"offset": "1"}
+
+
+def test_the_last_broker_takes_its_topics_along() -> None:
+    """As at a real name server, nobody knows the topic any more."""
+    with StubBroker({"T": 1}) as stub:
+        stub.faults.broker_down()
+
+        assert route_of(stub).startswith("No topic route info in name server for the topic: T")
+
+
+def test_refusing_leaves_connections_alone() -> None:
+    """Only new ones are turned away."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        asker.ask(END)
+        stub.faults.refuse()
+
+        with pytest.raises(ConnectionRefusedError):
+            Asker(stub.broker_address())
+        assert asker.ask(END).code == 0
+        stub.faults.broker_up()
+
+        Asker(stub.broker_address()).close()
+
+
+def test_a_lagging_slave_shows_less_than_its_master() -> None:
+    """By so many messages in each queue."""
+    with StubCluster(1, 1, topics={"T": 1}) as stub:
+        stub.fill("T", 10, 100)
+        slave = str(stub.state.brokers[1].address)
+
+        with Asker(slave) as asker:
+            assert asker.ask(END).fields == {"offset": "10"}
+            stub.faults.slave_lag(4)
+            assert asker.ask(END).fields == {"offset": "6"}
+        with Asker(stub.broker_address()) as asker:
+            assert asker.ask(END).fields == {"offset": "10"}
+
+
+def test_an_unknown_broker_is_a_named_error() -> None:
+    """The text says which there are."""
+    with StubCluster(2) as stub:
+        with pytest.raises(OptionError, match=r"broker = 'broker-z'.*broker-a, broker-b"):
+            stub.faults.broker_down("broker-z")
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_queue_is_gone_from_the_route() -> None:
+    """With its messages; asking for it is refused as illegal."""
+    with StubBroker({"T": 2}) as stub, Asker(stub.broker_address()) as asker:
+        stub.put("T", b"x", queue_id=1)
+        stub.faults.lose_queue("T")
+
+        assert '"readQueueNums":1' in route_of(stub)
+        assert asker.ask(pull_of("T", queue_id=1)).code == ResponseCode.INVALID_PARAMETER
+        assert stub.messages("T") == []
+
+
+def test_an_offset_can_be_reset_as_an_administrator_does() -> None:
+    """The next pull is told so, and goes on from there."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.fill("T", 10, 100)
+        stub.faults.reset_offset("g", MessageQueue("T", "broker-a", 0), 3)
+
+        answer = asker.ask(pull_of("T", 9))
+
+        assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert (answer.fields or {})["nextBeginOffset"] == "3"
+        assert asker.ask(pull_of("T", 3)).code == 0
+
+
+def test_a_clock_jump_stamps_messages_otherwise() -> None:
+    """Forth or back."""
+    with StubBroker({"T": 1}, frozen_clock=True) as stub:
+        now = stub.clock.now_ms()
+        for jump_ms in (0, 3_600_000, -7_200_000):
+            stub.faults.clock_jump(jump_ms)
+            stub.put("T", b"x")
+
+        times = [message.store_timestamp - now for message in stub.messages("T")]
+
+    assert times == [0, 3_600_000, -3_600_000]

@@ -1,0 +1,109 @@
+"""Tests of the stub's command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker_stub.__main__ import main, parse_topic, read_seeds
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.wire.commands import GetRouteInfoRequestHeader
+from pyspark_rocketmq.wire.record import decode_records
+
+from .asking import Asker, pull_of
+
+ROOT = Path(__file__).parents[2]
+READY = re.compile(r"nameServer=(127\.0\.0\.1:\d+) endpoints=(\S+)\n")
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A stub of its own process; yields the name server's address and the process."""
+    command = [sys.executable, "-m", "broker_stub", "--port", "0", "--grpc-port", "0", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            ready = READY.fullmatch(process.stdout.readline())
+            assert ready
+            yield ready[1], process
+        finally:
+            process.kill()
+
+
+def broker_of(name_server: str, topic: str) -> str:
+    """Where a topic's only broker listens."""
+    with Asker(name_server) as asker:
+        route = json.loads(bytes(asker.ask(GetRouteInfoRequestHeader(topic=topic)).body))
+    address: str = route["brokerDatas"][0]["brokerAddrs"]["0"]
+    return address
+
+
+def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    """The first line says where; SIGTERM ends it with success."""
+    seed = tmp_path / "seed.jsonl"
+    seed.write_text('{"topic":"orders","queueId":1,"body":"hello","storeTimestamp":5}\n')
+    with running("--topic", "orders:3", "--seed", str(seed)) as (name_server, process):
+        with Asker(broker_of(name_server, "orders")) as asker:
+            (record,) = decode_records(asker.ask(pull_of("orders", queue_id=1)).body)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(10) == 0
+    assert (record.body, record.store_timestamp) == (b"hello", 5)
+
+
+def test_seeds_say_everything_about_a_message(tmp_path: Path) -> None:
+    """Body as text or base64; blank lines do not count."""
+    path = tmp_path / "seed.jsonl"
+    row = '{"topic":"T","tags":"a","keys":"k","properties":{"n":1},"bodyBase64":"AA=="}'
+    path.write_text(f'{row}\n\n{{"topic":"T","body":"é"}}\n', encoding="utf-8")
+
+    assert list(read_seeds(path)) == [
+        {"topic": "T", "body": b"\0", "properties": {"n": "1"}, "tags": "a", "keys": "k"},
+        {"topic": "T", "body": "é".encode(), "properties": {}},
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", "{}", '{"topic":"T"}', '{"topic":"T","bodyBase64":"?"}', '{"topic":"T","body":1}']
+)
+def test_a_broken_seed_is_refused_by_file_and_line(tmp_path: Path, line: str) -> None:
+    """The text says what a line must hold."""
+    path = tmp_path / "seed.jsonl"
+    path.write_text(f'{{"topic":"T","body":""}}\n{line}\n')
+
+    with pytest.raises(OptionError, match=r"seed\.jsonl, line 2'.*give \{topic"):
+        list(read_seeds(path))
+
+
+def test_topics_are_named_with_their_queues() -> None:
+    """Names may hold colons no more than topics may."""
+    assert parse_topic("orders:8") == ("orders", 8)
+    for text in ("orders", "orders:", ":8", "orders:0", "orders:x"):
+        with pytest.raises(OptionError, match=r"--topic = .*NAME:QUEUES"):
+            parse_topic(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--topic", "bad"], "--topic = 'bad'"),
+        (["--acl", "user"], "--acl = 'user'"),
+        (["--tls", "cert.pem"], "--tls = 'cert.pem'"),
+        (["--seed", "nowhere.jsonl"], "--seed = 'nowhere.jsonl'"),
+        (["--host", "nowhere.invalid"], "CONNECT"),
+    ],
+)
+def test_bad_arguments_end_it_with_a_reason(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, and with a failure."""
+    assert main(["--port", "0", *arguments]) == 2
+    assert complaint in capsys.readouterr().err

@@ -1,0 +1,177 @@
+"""Tests of `broker_stub.server`: what reaches the stub by a socket, and how it ends."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from broker_stub import StubBroker, TlsFiles
+from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError
+from pyspark_rocketmq.model import parse_address
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, to_fields
+from pyspark_rocketmq.wire.header import Command, HeaderType
+
+from .asking import Asker, pull_of
+
+PKI = Path(__file__).parents[1] / "net" / "pki"
+END = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
+
+
+def test_it_is_ready_when_the_constructor_returns_and_gone_after_close() -> None:
+    """Ports answer at once, and refuse afterwards; the thread has ended."""
+    before = threading.active_count()
+    with StubBroker({"T": 1}) as stub:
+        addresses = stub.name_server, stub.broker_address()
+        for address in addresses:
+            Asker(address).close()
+
+    for address in addresses:
+        with pytest.raises(ConnectionRefusedError):
+            Asker(address)
+    assert threading.active_count() == before
+
+
+def test_calls_after_close_are_refused() -> None:
+    """With a text that says why; closing twice is harmless."""
+    stub = StubBroker({"T": 1})
+    stub.close()
+    stub.close()
+
+    with pytest.raises(LocalProtocolError, match="the stub is closed"):
+        stub.put("T", b"x")
+
+
+def test_a_taken_port_is_a_named_error() -> None:
+    """And leaves no thread behind."""
+    before = threading.active_count()
+    with StubBroker() as stub:
+        port = parse_address(stub.name_server).port
+
+        with pytest.raises(ConnectError, match=f"127.0.0.1:{port}.*choose another port"):
+            StubBroker(port=port)
+
+    assert threading.active_count() == before
+
+
+def test_both_header_forms_are_understood() -> None:
+    """5.x answers in JSON, 4.9.7 in the form it was asked in."""
+    request = Command(END.code, fields=to_fields(END), header_type=HeaderType.ROCKETMQ)
+    for release, form in (("5.3.3", HeaderType.JSON), ("4.9.7", HeaderType.ROCKETMQ)):
+        with StubBroker({"T": 1}, emulate=release) as stub, Asker(stub.broker_address()) as asker:
+            answer = asker.answer_to(asker.send(request))
+
+            assert (answer.code, answer.fields, answer.header_type) == (0, {"offset": "0"}, form)
+
+
+def test_an_unknown_code_is_answered_so() -> None:
+    """By the broker and by the name server."""
+    with StubBroker() as stub:
+        for address in (stub.name_server, stub.broker_address()):
+            with Asker(address) as asker:
+                answer = asker.answer_to(asker.send(Command(9999)))
+
+                assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x00\x00\x04\x07\x00\x00\x00",
+        b"\x00\x00\x00\x08\x00\x00\x00\x04oops",
+        b"\x00\x00\x00\x01\x00",
+        b"\xff" * 64,
+    ],
+)
+def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
+    """Others go on, and new ones are welcome."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as other:
+        for address in (stub.name_server, stub.broker_address()):
+            with Asker(address) as asker:
+                asker.socket.sendall(garbage)
+
+                assert asker.is_ended()
+        assert other.ask(END).code == 0
+
+
+def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
+    """The answer says which; the connection stays."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        missing = asker.answer_to(asker.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T"})))
+        broken = asker.answer_to(asker.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T", "queueId": "x"})))
+
+        assert (missing.code, broken.code) == (1, 1)
+        assert "queueId" in (missing.remark or "") and "queueId is 'x'" in (broken.remark or "")
+        assert asker.ask(END).code == 0
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    """Its answers wait in its own connection, and others are served meanwhile."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as lazy, Asker(stub.broker_address()) as other:
+        stub.put("T", b"." * 1_000_000)
+        for _ in range(60):
+            lazy.send(Command(11, fields=to_fields(pull_of("T"))))
+
+        assert other.ask(END).fields == {"offset": "1"}
+        answers = [lazy.answer_to(opaque) for opaque in range(1, 61)]
+        assert {len(answer.body) for answer in answers} == {len(answers[0].body)}
+
+
+def test_held_pulls_of_a_client_that_left_are_forgotten() -> None:
+    """The stub keeps nothing of it."""
+    with StubBroker({"T": 1}) as stub:
+        with Asker(stub.broker_address()) as asker:
+            asker.send(Command(11, fields=to_fields(pull_of("T", wait_ms=60_000))))
+            asker.ask(END)
+            assert stub.run(lambda: len(stub.state.brokers[0].held)) == 1
+        deadline = time.monotonic() + 5
+        while stub.connections() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        assert stub.run(lambda: len(stub.state.brokers[0].held)) == 0
+
+
+def test_tls_and_plain_clients_come_by_the_same_port() -> None:
+    """The first byte tells them apart."""
+    trust = ssl.create_default_context(cafile=str(PKI / "ca.pem"))
+    trust.check_hostname = False
+    files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
+    with StubBroker({"T": 1}, tls=files) as stub:
+        for tls in (trust, None):
+            with Asker(stub.broker_address(), tls) as asker:
+                assert asker.ask(END).code == 0
+
+
+def test_a_silent_client_of_a_tls_port_does_not_keep_the_stub_from_closing() -> None:
+    """Nothing hangs on a client that never says its first byte."""
+    files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
+    with StubBroker(tls=files) as stub:
+        silent = socket.create_connection(parse_address(stub.broker_address()))
+        with Asker(stub.broker_address()) as asker:
+            asker.ask(END)
+
+    silent.close()
+
+
+def test_unusable_certificates_are_refused() -> None:
+    """By the option's name."""
+    with pytest.raises(OptionError, match="tls = 'nowhere:nowhere'"):
+        StubBroker(tls=TlsFiles("nowhere", "nowhere"))
+
+
+def test_an_idle_stub_does_nothing() -> None:
+    """Its thread uses no processor time, clients connected or not."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        asker.ask(END)
+        clock = stub.run(lambda: time.pthread_getcpuclockid(threading.get_ident()))
+        before = time.clock_gettime(clock)
+
+        threading.Event().wait(0.5)
+
+        assert time.clock_gettime(clock) - before < 0.02

@@ -1,0 +1,252 @@
+"""Tests of the stub's face: what a test or a notebook may do with it besides connecting."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from broker_stub import Settings, StubBroker, StubCluster
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    GetBrokerClusterInfoRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetRouteInfoRequestHeader,
+    HeartbeatRequestHeader,
+    LockBatchMqRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+    to_fields,
+)
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+from pyspark_rocketmq.wire.record import decode_records
+
+from .asking import Asker, pull_of, send_of
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    with StubBroker({"T": 2}) as stub:
+        yield stub
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_put_can_be_pulled(stub: StubBroker) -> None:
+    """With its tag, keys and properties, and those a broker adds."""
+    put = stub.put("T", b"hello", tags="new", keys="k1 k2", properties={"a": "b"}, queue_id=1)
+
+    with Asker(stub.broker_address()) as asker:
+        (record,) = decode_records(asker.ask(pull_of("T", queue_id=1)).body)
+
+    assert put.queue == MessageQueue("T", "broker-a", 1)
+    assert (put.offset, record.body, record.offset_message_id) == (0, b"hello", put.message_id)
+    assert {"TAGS": "new", "KEYS": "k1 k2", "a": "b", "CLUSTER": "DefaultCluster"}.items() <= record.properties.items()
+    assert str(decode_offset_message_id(put.message_id).store_host) == stub.broker_address()
+
+
+def test_queues_take_turns(stub: StubBroker) -> None:
+    """Unless one is named."""
+    queues = [stub.put("T", b"x").queue.queue_id for _ in range(4)]
+
+    assert sorted(queues) == [0, 0, 1, 1]
+    assert [message.queue_id for message in stub.messages("T", 1)] == [1, 1]
+
+
+def test_a_missing_topic_is_made_as_for_a_producer(stub: StubBroker) -> None:
+    """With four queues, after the template."""
+    stub.fill("made", 8, 10)
+
+    assert [message.queue_id for message in stub.messages("made")] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_message_may_be_stored_in_the_past(stub: StubBroker) -> None:
+    """So that searches by time have something to find."""
+    stub.put("T", b"x", store_timestamp=1_000)
+
+    assert [message.store_timestamp for message in stub.messages("T")] == [1_000]
+
+
+def test_messages_are_put_under_a_waiting_pull(stub: StubBroker) -> None:
+    """It answers at once, for one message or for many."""
+    for fill in (False, True):
+        with Asker(stub.broker_address()) as asker:
+            end = int((asker.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).fields or {})["offset"])
+            waiting = asker.send(pull_command(end))
+            asker.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0))
+            stub.fill("T", 2, 10) if fill else stub.put("T", b"x", queue_id=0)
+
+            assert asker.answer_to(waiting).code == 0
+
+
+def pull_command(offset: int) -> Command:
+    """A pull that waits for a minute."""
+    return Command(RequestCode.PULL_MESSAGE, fields=to_fields(pull_of("T", offset, wait_ms=60_000)))
+
+
+def test_a_fill_spreads_over_all_brokers() -> None:
+    """Evenly, numbered through."""
+    with StubCluster(3, topics={"T": 2}) as stub:
+        stub.fill("T", 13, 20)
+
+        numbers = sorted(int(message.body[:10]) for message in stub.messages("T"))
+        counts = [len(stub.messages("T", broker=f"broker-{letter}")) for letter in "abc"]
+
+    assert numbers == list(range(13))
+    assert sum(counts) == 13 and max(counts) - min(counts) <= 2
+
+
+def test_a_named_queue_must_exist(stub: StubBroker) -> None:
+    """The error names topic and queue."""
+    with pytest.raises(OptionError, match="queue_id = '7': no such queue of T"):
+        stub.put("T", b"x", queue_id=7)
+
+
+def test_expired_messages_are_gone(stub: StubBroker) -> None:
+    """A pull below the new minimum is sent there."""
+    stub.fill("T", 20, 10)
+    stub.expire("T", 0, 4)
+
+    with Asker(stub.broker_address()) as asker:
+        answer = asker.ask(pull_of("T", 1))
+
+    assert (answer.code, (answer.fields or {})["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "4")
+    assert len(stub.messages("T", 0)) == 6
+
+
+def test_a_queue_moves_with_its_messages() -> None:
+    """It becomes the other broker's last; offsets go on."""
+    with StubCluster(2, topics={"T": 2}) as stub:
+        for _ in range(8):
+            stub.put("T", b"x")
+        moved = stub.move_queue("T", "broker-a", "broker-b")
+
+        with Asker(stub.name_server) as asker:
+            route = fastjson.parse(asker.ask(GetRouteInfoRequestHeader(topic="T")).body)
+        counts = {queue["brokerName"]: queue["readQueueNums"] for queue in route["queueDatas"]}
+
+        assert (moved, counts) == (MessageQueue("T", "broker-b", 2), {"broker-a": 1, "broker-b": 3})
+        assert [message.queue_offset for message in stub.messages("T", 2)] == [0, 1]
+        assert stub.put("T", b"x", queue_id=2).offset == 2
+
+
+# --- what clients left behind ----------------------------------------------------------------------------------------
+
+
+def heartbeat(client_id: str, group: str) -> bytes:
+    """The body of a heartbeat of one consumer."""
+    subscription = {"topic": "T", "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "subscriptionDataSet": [subscription],
+    }
+    return json.dumps({"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}).encode()
+
+
+def test_members_offsets_locks_and_connections_can_be_seen(stub: StubBroker) -> None:
+    """As the broker knows them now; a member that leaves is gone."""
+    queue = {"topic": "T", "brokerName": "broker-a", "queueId": 1}
+    lock = json.dumps({"clientId": "c1", "consumerGroup": "g", "mqSet": [queue]}).encode()
+    commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=1, commit_offset=7)
+    with Asker(stub.broker_address()) as asker:
+        asker.ask(HeartbeatRequestHeader(), heartbeat("c1", "g"))
+        asker.ask(LockBatchMqRequestHeader(), lock)
+        asker.ask(commit)
+
+        assert stub.groups() == {"g": ("c1",)}
+        assert stub.offsets("g") == {MessageQueue("T", "broker-a", 1): 7}
+        assert stub.locks("g") == {MessageQueue("T", "broker-a", 1): "c1"}
+        assert [client.client_ids for client in stub.connections()] == [("c1",)]
+
+    deadline = time.monotonic() + 5
+    while stub.connections() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert stub.groups() == {}
+
+
+# --- shape -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
+    """As cluster information shows them, number 0 the master."""
+    with StubCluster(2, 1, topics={"T": 1}) as stub, Asker(stub.name_server) as asker:
+        info = fastjson.parse(asker.ask(GetBrokerClusterInfoRequestHeader()).body)
+
+    brokers = {name: sorted(data["brokerAddrs"]) for name, data in info["brokerAddrTable"].items()}
+    assert brokers == {"broker-a": ["0", "1"], "broker-b": ["0", "1"]}
+
+
+def test_a_slave_serves_what_its_master_took() -> None:
+    """It takes no messages itself, and serves on when the master is down."""
+    with StubCluster(1, 1, topics={"T": 1}) as stub, Asker(str(stub.state.brokers[1].address)) as slave:
+        stub.put("T", b"x")
+
+        assert slave.ask(send_of("T"), b"y").code == ResponseCode.SERVICE_NOT_AVAILABLE
+        stub.faults.broker_down("broker-a", 0)
+
+        assert [record.body for record in decode_records(slave.ask(pull_of("T")).body)] == [b"x"]
+
+
+def test_a_slave_sends_back_to_its_master_who_finds_nothing_new() -> None:
+    """At once, without waiting, as long as there is a master."""
+    with StubCluster(1, 1, topics={"T": 1}) as stub, Asker(str(stub.state.brokers[1].address)) as slave:
+        stub.put("T", b"x")
+
+        answer = slave.ask(pull_of("T", 1, wait_ms=60_000))
+
+    assert (answer.code, (answer.fields or {})["suggestWhichBrokerId"]) == (20, "0")
+
+
+def test_a_slave_may_refuse_to_be_read() -> None:
+    """As 5.x slaves do unless they are told otherwise."""
+    settings = Settings(slave_reads=False)
+    with StubCluster(1, 1, topics={"T": 1}, settings=settings) as stub:
+        with Asker(str(stub.state.brokers[1].address)) as slave:
+            answer = slave.ask(pull_of("T"))
+
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert (answer.remark or "").startswith("[REJECTREQUEST]")
+
+
+def test_many_queues_start_quickly() -> None:
+    """Queues that hold nothing cost nothing."""
+    begin = time.process_time()
+    with StubBroker({"T": 10_000}) as stub:
+        stub.put("T", b"x", queue_id=9_999)
+
+        assert len(stub.messages("T", 9_999)) == 1
+    assert time.process_time() - begin < 2
+
+
+def test_signed_requests_only_when_accounts_are_given() -> None:
+    """Brokers refuse the others; the name server asks for nothing."""
+    with StubBroker({"T": 1}, acl={"user": "secret"}) as stub:
+        with Asker(stub.broker_address()) as asker:
+            assert asker.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).code == ResponseCode.NO_PERMISSION
+        with Asker(stub.name_server) as asker:
+            assert asker.ask(GetRouteInfoRequestHeader(topic="T")).code == 0
+
+
+def test_time_can_be_made_to_pass(stub: StubBroker) -> None:
+    """What is delayed comes when the clock says so."""
+    stub.put("T", b"x", queue_id=0, properties={"DELAY": "18"})
+    assert stub.messages("T") == []
+
+    stub.clock.advance(2 * 3600 * 1000)
+
+    assert [message.body for message in stub.messages("T")] == [b"x"]
+
+
+def test_repr_shows_where_it_is(stub: StubBroker) -> None:
+    """For whoever prints it in a notebook."""
+    assert repr(stub) == f"<StubBroker {stub.name_server}, 1 brokers>"
+    assert "broker-a:0 at 127.0.0.1" in stub.run(lambda: repr(stub.state))
