@@ -21,6 +21,7 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+from pyspark_rocketmq.wire.record import decode_record
 
 from ..registry import HELD, Answer, Call, Refusal, answer, handles
 from ..state import Broker, Settings
@@ -212,17 +213,27 @@ def _as_java(value: object) -> str:
 @handles(RequestCode.GET_BROKER_RUNTIME_INFO)
 def get_runtime_info(broker: Broker, call: Call) -> Answer:
     """Figures of the broker, as far as tools ask for them; rates are not measured."""
-    waiting = str(len(broker.delays.waiting_timers))
+    messages = str(sum(queue.max_offset for queue in broker.store.queues.values()))
     figures = {
+        **_IDLE_FIGURES,
         "brokerActive": "true",
         "brokerVersion": str(broker.release.version),
         "brokerVersionDesc": f"V{broker.release.name.replace('.', '_')}",
         "commitLogMaxOffset": str(broker.store.log.end),
         "commitLogMinOffset": str(broker.store.log.min_offset),
-        "timerCongestNum": waiting,
-        **_IDLE_FIGURES,
+        "earliestMessageTimeStamp": str(_earliest_time(broker)),
+        "msgPutTotalTodayNow": messages,
+        "putMessageTimesTotal": messages,
+        "timerCongestNum": str(len(broker.delays.waiting_timers)),
     }
     return answer(body=encode_body(KVTable(table=figures)))
+
+
+def _earliest_time(broker: Broker) -> int:
+    """When the oldest message was stored; -1 if there is none."""
+    log = broker.store.log
+    first = next(iter(log.records(log.min_offset)), None)
+    return decode_record(first[1])[0].store_timestamp if first else -1
 
 
 _QUEUES = ("ack", "litePull", "pull", "query", "send")
@@ -235,7 +246,6 @@ _IDLE_FIGURES = {
     "commitLogDiskRatio": "0.0",
     "consumeQueueDiskRatio": "0.0",
     "dispatchBehindBytes": "0",
-    "earliestMessageTimeStamp": "-1",
     "getFoundTps": "0.0 0.0 0.0",
     "getMissTps": "0.0 0.0 0.0",
     "getTotalTps": "0.0 0.0 0.0",
@@ -245,7 +255,6 @@ _IDLE_FIGURES = {
     "msgGetTotalTodayNow": "0",
     "msgGetTotalYesterdayMorning": "0",
     "msgPutTotalTodayMorning": "0",
-    "msgPutTotalTodayNow": "0",
     "msgPutTotalYesterdayMorning": "0",
     "pageCacheLockTimeMills": "0",
     "putTps": "0.0 0.0 0.0",

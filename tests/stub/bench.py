@@ -30,6 +30,10 @@ class Bench:
         self.broker = Broker(Cluster(wanted, self.clock), "broker-a", 0, Address("127.0.0.1", 10911))
         self.channel = RecordingChannel()
 
+    def make_slave(self) -> Broker:
+        """A slave of the broker."""
+        return Broker(self.broker.cluster, "broker-a", 1, Address("127.0.0.1", 10921), master=self.broker)
+
     def ask(
         self,
         header: RequestHeader,

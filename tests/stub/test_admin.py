@@ -297,6 +297,7 @@ def test_the_broker_moves_a_group_itself(bench: Bench) -> None:
     bench.broker.group_configs.find("g")
     assert moved(reset(bench)) == {Q0: 2, Q1: 0}
     assert moved(reset(bench, timestamp=first.store_timestamp)) == {Q0: 0, Q1: 0}
+    assert moved(reset(bench, queue_id=0)) == {Q0: 2}
     assert moved(reset(bench, queue_id=0, offset=1)) == {Q0: 1}
     assert moved(reset(bench, queue_id=0, offset=3)) == {Q0: 3}
     bench.broker.offsets.commit("g", "T", 0, 2)
@@ -310,6 +311,10 @@ def test_a_reset_that_cannot_be_is_refused(bench: Bench) -> None:
     bench.broker.group_configs.find("g")
     refused = reset(bench, queue_id=0, offset=2)
     assert (refused.code, refused.remark) == (1, "Target offset 2 not in consume queue range [0-0]")
+    bench.broker.topics.create_plain("unread", 0)
+    assert reset(bench, topic="unread").remark == "No queues to reset."
+    bench.broker = bench.make_slave()
+    assert reset(bench).remark == "Can not reset offset in slave broker"
 
 
 def test_4_9_7_tells_the_members() -> None:
@@ -359,9 +364,18 @@ def test_the_configuration_is_shown_and_changed(bench: Bench) -> None:
     assert bench.ask(UpdateBrokerConfigRequestHeader(), b"maxMessageSize=much").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_runtime_info_names_the_release(bench: Bench) -> None:
+def test_runtime_info_names_the_release_and_counts_messages(bench: Bench) -> None:
     """The tools print it."""
-    table = decode_body(KVTable, bench.ask(GetBrokerRuntimeInfoRequestHeader()).body).table
+
+    def figures() -> dict[str, str]:
+        return decode_body(KVTable, bench.ask(GetBrokerRuntimeInfoRequestHeader()).body).table
+
+    assert figures()["earliestMessageTimeStamp"] == "-1"
+    first = bench.put()
+    bench.clock.advance(1_000)
+    bench.put()
+    table = figures()
+    assert (table["earliestMessageTimeStamp"], table["msgPutTotalTodayNow"]) == (str(first.store_timestamp), "2")
     assert (table["brokerVersionDesc"], table["brokerVersion"]) == ("V5_3_3", "479")
     assert table["brokerActive"] == "true"
 

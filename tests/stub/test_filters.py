@@ -49,6 +49,17 @@ def test_what_is_not_known_speaks_for_the_message() -> None:
     assert wants(tag_filter, None, None) and wants(property_filter, None, None)
 
 
+def test_a_subscription_by_class_takes_everything() -> None:
+    """That kind of filter has been dead for long."""
+    assert make_filter(SubscriptionData(topic="T", sub_string="A", class_filter_mode=True)) is None
+
+
+def test_a_tag_filter_has_nothing_against_properties() -> None:
+    """The tag code decides alone."""
+    tag_filter = make_filter(build_subscription("T", "TagA"))
+    assert tag_filter and not tag_filter.reads_properties and tag_filter.matches_properties({})
+
+
 def test_sql_reads_the_properties() -> None:
     """The tag code passes, the properties decide."""
     property_filter = make_filter(sql("a > 5"), maybe_compile("a > 5", "SQL92"))

@@ -55,6 +55,10 @@ def test_agrees_with_the_java_filter(case: dict[str, Any]) -> None:
         ("a BETWEEN 'x' AND 5", "compile error"),
         ("a IN ('1', '2',\n'10') -- on two lines\n", True),
         ("a = 1_000", False),
+        ("a NOT = 10", "compile error"),
+        ("5", "compile error"),
+        ("overflow > 1.5", True),
+        ("(a = 10) = (a = 11)", False),
     ],
 )
 def test_follows_java_in_the_corners(expression: str, expected: bool | str) -> None:
@@ -65,6 +69,7 @@ def test_follows_java_in_the_corners(expression: str, expected: bool | str) -> N
         "zero": "0.0",
         "minus_zero": "-0.0",
         "hex": "0x1p3",
+        "overflow": "0x1p9999",
         "infinite": "Infinity",
         "big": "9223372036854775807",
     }

@@ -234,6 +234,14 @@ def test_a_commit_twice_is_stored_twice() -> None:
     assert len(producer.committed()) == 2
 
 
+def test_a_slave_ends_no_transaction() -> None:
+    """Half messages are the master's business."""
+    producer = Producer()
+    half = producer.prepare()
+    producer.bench.broker = producer.bench.make_slave()
+    assert producer.end(half, COMMIT).code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
 def test_a_delay_level_loses_a_half_message() -> None:
     """It would be delivered to the half topic, which a real broker refuses, too; clients remove the level."""
     producer = Producer()
