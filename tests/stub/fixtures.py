@@ -1,0 +1,7 @@
+"""The fixtures that users of the stub get, for its own tests."""
+
+from __future__ import annotations
+
+from broker_stub.fixtures import make_stub, stub_broker
+
+__all__ = ["make_stub", "stub_broker"]
