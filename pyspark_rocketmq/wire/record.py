@@ -32,7 +32,6 @@ from .sized import read_sized, write_sized
 from .sys_flag import SysFlag, TransactionState, transaction_state
 
 __all__ = [
-    "BROKEN_ANSWER",
     "MAGIC_V1",
     "MAGIC_V2",
     "Record",
@@ -53,7 +52,8 @@ _RETRIES = struct.Struct(">iq")  # reconsume times, prepared transaction offset
 _BODY_WIDTH, _PROPERTIES_WIDTH = 4, 2
 _TOPIC_WIDTH = {MAGIC_V1: 1, MAGIC_V2: 2}
 _LONGEST_V1_TOPIC = 127
-BROKEN_ANSWER = "the rest of this answer cannot be trusted; check the broker's store around this message"
+
+_BROKEN = "the rest of this answer cannot be trusted; check the broker's store around this message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
     try:
         record = _decode(memoryview(body)[at:])
     except (struct.error, ValueError) as cause:
-        raise DecodeError(f"no record at byte {at} of {len(body)}: {cause}", advice=BROKEN_ANSWER) from cause
+        raise DecodeError(f"no record at byte {at} of {len(body)}: {cause}", advice=_BROKEN) from cause
     return record, at + record.total_size
 
 

@@ -62,7 +62,7 @@ def hosts(draw: st.DrawFn, *, ipv6: bool) -> Address:
 
 
 batch_entries = st.builds(BatchEntry, bodies, property_texts.map(str.encode), int32)
-batches = st.lists(batch_entries, max_size=5)
+batches = st.lists(batch_entries, max_size=3)
 
 
 @st.composite
@@ -100,9 +100,8 @@ _inner_batches = batches.filter(bool).map(
 )
 
 
-def answers(max_size: int = 6) -> st.SearchStrategy[list[Record]]:
-    """The records of one answer to a pull."""
-    return st.lists(records(), max_size=max_size)
+answers = st.lists(records(), max_size=3)
+"""The records of one answer to a pull."""
 
 
 def join_records(found: Sequence[Record]) -> bytes:

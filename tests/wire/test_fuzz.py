@@ -75,7 +75,7 @@ def packed(compression: Compression) -> tuple[Reader, Bytes]:
 frames = st.deferred(lambda: st.sampled_from([command.frame for command in recorded_commands()])) | commands().map(
     encode_command
 )
-stored = st.deferred(lambda: st.sampled_from(recorded_bodies())) | answers(max_size=3).map(join_records)
+stored = st.deferred(lambda: st.sampled_from(recorded_bodies())) | answers.map(join_records)
 batched = st.deferred(lambda: st.sampled_from(recorded_batches())) | batches.map(encode_batch)
 ids = st.binary(min_size=16, max_size=16) | st.binary(min_size=28, max_size=28)
 

@@ -51,7 +51,7 @@ def pulled(file: str) -> list[Record]:
 # --- whole records ---------------------------------------------------------------------------------------------------
 
 
-@given(answers())
+@given(answers)
 def test_decode_undoes_encode(found: list[Record]) -> None:
     """Every answer comes apart into its records: both families, both magics, packed and wrapped bodies."""
     assert decode_records(join_records(found)) == found
