@@ -1,0 +1,302 @@
+"""How does a test hold the official Java clients in its hands?
+
+    with JavaClients("5.3.3", cluster.name_server) as clients:      # one JVM, ready within a second
+        producer = clients.producer("group")
+        sent = producer.call("send", message("orders", "hello", TAGS="red"))
+        consumer = clients.push_consumer("readers", {"orders": "red"})
+        assert consumer.wait_for(1)[0]["body"] == "hello"
+
+Objects are the official classes and settings their setters' names; `call` takes any public method by its official
+name, with messages, queues (`queue`), SQL selectors, callbacks (`CALLBACK`, whose outcome `call` returns) and queue
+selectors (`SELECT`). The Java side (`java/`) is compiled once for each release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Any, cast
+
+from .artefacts import CACHE, class_path, java_home_tool
+from .processes import OPENED_MODULES, QUICK_START
+
+Json = dict[str, Any]
+SOURCES = Path(__file__).with_name("java")
+CALL_SECONDS = 45
+WAIT_SECONDS = 45
+
+CALLBACK = {"callback": True}
+SELECT = {"select": True}
+
+_SYSTEM_PROPERTIES = {
+    "rocketmq.client.rebalance.waitInterval": "1000",
+    "rocketmq.client.rebalance.minInterval": "500",
+    "rocketmq.client.logLevel": "WARN",
+}
+_CLIENT_SETTINGS = {"heartbeatBrokerInterval": 5000, "pollNameServerInterval": 1000}
+
+
+class JavaError(Exception):
+    """What a Java method threw: its class, text and, from a broker, the response code."""
+
+    def __init__(self, error: Json) -> None:
+        super().__init__(f"{error['type']}: {error['message']}")
+        self.type = str(error["type"])
+        self.code: int | None = error["code"]
+
+
+def message(topic: str, body: str, **properties: str) -> Json:
+    """A message; TAGS, KEYS and DELAY are properties like the user's own."""
+    return {"topic": topic, "body": body, "properties": properties}
+
+
+def queue(topic: str, broker_name: str, queue_id: int) -> Json:
+    """One message queue."""
+    return {"topic": topic, "brokerName": broker_name, "queueId": queue_id}
+
+
+class JavaClients:
+    """One JVM that runs official clients of one release against one cluster."""
+
+    def __init__(self, version: str, name_server: str, **properties: str) -> None:
+        self.version = version
+        self.name_server = name_server
+        self._home = tempfile.TemporaryDirectory(prefix=f"rocketmq-client-{version}-")
+        self._log = Path(self._home.name, "out.log")
+        self._ids = itertools.count(1)
+        self._answers: dict[int, SimpleQueue[Json]] = {}
+        self._events: dict[str, list[Json]] = {}
+        self._news = threading.Condition()
+        self._objects: list[JavaObject] = []
+        self._process = self._start(properties)
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> JavaClients:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Shut every object down in order, and end the JVM."""
+        if self._process.poll() is None:
+            self.shutdown_all()
+        self.kill()
+
+    def kill(self) -> None:
+        """End the JVM at once; brokers see its connections break."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(timeout=5)
+        for pipe in (self._process.stdin, self._process.stdout):
+            cast("IO[str]", pipe).close()
+        self._home.cleanup()
+
+    def shutdown_all(self) -> None:
+        """Shut down whatever is started, and forget it."""
+        while self._objects:
+            self._objects.pop().shutdown()
+
+    @property
+    def log_tail(self) -> str:
+        """The last lines that the JVM wrote beside its answers."""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-4000:] if self._log.exists() else ""
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    def producer(self, group: str, *args: object, **settings: object) -> JavaObject:
+        """A started DefaultMQProducer."""
+        return self.create("client.producer.DefaultMQProducer", group, *args, **settings).start()
+
+    def transaction_producer(self, group: str, script: Mapping[str, Sequence[Json]]) -> JavaObject:
+        """A started TransactionMQProducer; a body's first outcome is the local one, the others answer checks."""
+        producer = self.create("client.producer.TransactionMQProducer", group)
+        producer.listen(script)
+        return producer.start()
+
+    def push_consumer(
+        self,
+        group: str,
+        subscriptions: Mapping[str, str | Json],
+        script: Mapping[str, Sequence[Json]] | None = None,
+        *,
+        orderly: bool = False,
+        replier: JavaObject | None = None,
+        **settings: object,
+    ) -> JavaObject:
+        """A started DefaultMQPushConsumer that reads from the beginning and reports every delivery."""
+        defaults: Json = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "persistConsumerOffsetInterval": 500}
+        consumer = self.create("client.consumer.DefaultMQPushConsumer", group, **{**defaults, **settings})
+        for topic, expression in subscriptions.items():
+            consumer.call("subscribe", topic, expression)
+        consumer.listen(script or {}, orderly=orderly, replier=replier)
+        return consumer.start()
+
+    def lite_pull_consumer(self, group: str, **settings: object) -> JavaObject:
+        """A DefaultLitePullConsumer, to be subscribed or assigned and started."""
+        return self.create("client.consumer.DefaultLitePullConsumer", group, **settings)
+
+    def pull_consumer(self, group: str) -> JavaObject:
+        """A started DefaultMQPullConsumer."""
+        return self.create("client.consumer.DefaultMQPullConsumer", group).start()
+
+    def admin(self) -> JavaObject:
+        """A started DefaultMQAdminExt."""
+        return self.create("tools.admin.DefaultMQAdminExt").start()
+
+    def create(self, java_class: str, *args: object, **settings: object) -> JavaObject:
+        """Any class below org.apache.rocketmq that is configured like a client."""
+        name = f"{java_class.rpartition('.')[2]}-{next(self._ids)}"
+        identity = {"namesrvAddr": self.name_server, "instanceName": name}
+        wish = {**_CLIENT_SETTINGS, **identity, **settings}
+        self.request(op="create", object=name, args=list(args), settings=wish, **{"class": java_class})
+        made = JavaObject(self, name)
+        self._objects.append(made)
+        return made
+
+    # --- talking -----------------------------------------------------------------------------------------------------
+
+    def request(self, **request: object) -> Any:
+        """One request and its answer; raises `JavaError`."""
+        number = next(self._ids)
+        answer = self._answers[number] = SimpleQueue()
+        stdin = cast("IO[str]", self._process.stdin)
+        stdin.write(json.dumps({"id": number, **request}) + "\n")
+        stdin.flush()
+        line = answer.get(timeout=CALL_SECONDS)
+        if "error" in line:
+            raise JavaError(line["error"])
+        return line["result"]
+
+    def events(self, name: str, event: str) -> list[Json]:
+        """What an object reported so far."""
+        with self._news:
+            return [line for line in self._events.get(name, []) if line["event"] == event]
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_SECONDS) -> None:
+        """Wait until events have made a condition true."""
+        with self._news:
+            if not self._news.wait_for(condition, timeout_s):
+                raise AssertionError(f"not within {timeout_s} s: {what}\n{self.log_tail}")
+
+    def _start(self, properties: Mapping[str, str]) -> subprocess.Popen[str]:
+        home = self._home.name
+        wish = {**_SYSTEM_PROPERTIES, "user.home": home, "rocketmq.client.logRoot": home, **properties}
+        switches = [f"-D{name}={value}" for name, value in wish.items()]
+        java = [java_home_tool("java"), "-Xmx256m", *QUICK_START, *OPENED_MODULES, *switches]
+        command = [*java, "-cp", f"{driver_classes(self.version)}:{class_path(self.version)}", "Driver"]
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+
+    def _read(self, lines: IO[str]) -> None:
+        for text in lines:
+            line = json.loads(text)
+            if "id" in line:
+                self._answers.pop(line["id"]).put(line)
+            else:
+                with self._news:
+                    self._events.setdefault(line["object"], []).append(line)
+                    self._news.notify_all()
+        for answer in list(self._answers.values()):
+            answer.put({"error": {"type": "ProcessEnded", "message": self.log_tail, "code": None}})
+
+
+class JavaObject:
+    """One official client object, by name."""
+
+    def __init__(self, clients: JavaClients, name: str) -> None:
+        self.clients = clients
+        self.name = name
+
+    def call(self, method: str, *args: object) -> Any:
+        """Call a public method."""
+        return self.clients.request(op="call", object=self.name, method=method, args=list(args))
+
+    def start(self) -> JavaObject:
+        """Start the client."""
+        self.call("start")
+        return self
+
+    def shutdown(self) -> None:
+        """Shut the client down in order."""
+        self.call("shutdown")
+
+    def listen(
+        self, script: Mapping[str, Sequence[Json]], *, orderly: bool = False, replier: JavaObject | None = None
+    ) -> None:
+        """Register a listener that answers by script and reports."""
+        wish: Json = {"script": {body: list(outcomes) for body, outcomes in script.items()}, "orderly": orderly}
+        self.clients.request(op="listen", object=self.name, **wish, **({"replier": replier.name} if replier else {}))
+
+    @property
+    def deliveries(self) -> list[Json]:
+        """Every message delivered so far, in the order of delivery."""
+        return self.clients.events(self.name, "delivery")
+
+    @property
+    def checks(self) -> list[Json]:
+        """Every half message the broker has asked about so far."""
+        return self.clients.events(self.name, "check")
+
+    @property
+    def bodies(self) -> list[str]:
+        """Bodies delivered so far."""
+        return [delivery["body"] for delivery in self.deliveries]
+
+    def wait_for(self, count: int) -> list[Json]:
+        """Wait until so many messages were delivered, and return them."""
+        self.clients.wait(lambda: len(self.deliveries) >= count, f"{count} deliveries to {self.name}: {self.bodies}")
+        return self.deliveries
+
+
+def driver_classes(version: str) -> Path:
+    """The compiled Java side for one release; compiled when its sources changed."""
+    sources = sorted(SOURCES.glob("*.java"))
+    stamp = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    target = CACHE / f"driver-{version}-{stamp}"
+    if not target.exists():
+        classes = class_path(version)
+        with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
+            command = [java_home_tool("javac"), "-nowarn", "-cp", classes, "-d", f"{fresh}/classes", *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+            _move_in(Path(fresh, "classes"), target)
+    return target
+
+
+def _move_in(source: Path, target: Path) -> None:
+    """Publish a finished directory; another run may have been quicker."""
+    try:
+        source.rename(target)
+    except OSError:
+        assert target.exists()
+
+
+def eventually(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_SECONDS) -> Any:
+    """Ask a server again and again until the answer is true; returns that answer. Errors count as no."""
+    deadline = time.monotonic() + timeout_s
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            if last := condition():
+                return last
+        except JavaError as error:
+            last = error
+        time.sleep(0.1)
+    raise AssertionError(f"not within {timeout_s} s: {what}; last: {last}")
