@@ -24,7 +24,7 @@ _CRC_AT, _QUEUE_ID_AT, _OFFSET_AT, _PHYSICAL_AT = 8, 12, 20, 28
 _BODY_AT = 88
 _UNIQUE_ID = b"UNIQ_KEY\x01"
 _UNIQUE_DIGITS = 8
-_CHUNK_RECORDS = 16_384
+_CHUNK_RECORDS = 4_096
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
