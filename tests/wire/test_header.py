@@ -165,11 +165,12 @@ def test_the_last_of_equal_binary_names_counts() -> None:
     assert decode(header, HeaderType.ROCKETMQ).fields == {"a": "2"}
 
 
-def test_an_unknown_language_is_sent_as_other() -> None:
-    """The binary form has no way to leave the language out."""
-    command = decode_command(memoryview(encode_command(Command(1, language=None, header_type=HeaderType.ROCKETMQ))))
+@pytest.mark.parametrize(("header_type", "told"), [(HeaderType.JSON, None), (HeaderType.ROCKETMQ, LanguageCode.OTHER)])
+def test_a_language_may_be_unknown(header_type: HeaderType, told: LanguageCode | None) -> None:
+    """The JSON form leaves the language out; the binary form cannot, and says OTHER."""
+    command = decode_command(memoryview(encode_command(Command(1, language=None, header_type=header_type))))
 
-    assert command.language is LanguageCode.OTHER
+    assert command.language is told
 
 
 @pytest.mark.parametrize(
