@@ -22,7 +22,10 @@ from .rows import Content, Mode, Row, read_rows, row_value
 from .schema import arrow_schema
 from .spans import Integers
 
-__all__ = ["ColumnDecoder", "Decoded"]
+__all__ = ["ColumnDecoder", "Decoded", "RecordBatch"]
+
+RecordBatch = pa.RecordBatch
+"""What decoding makes; opaque to every other room."""
 
 _BODY_COLUMNS = frozenset(("body", "value"))
 

@@ -20,7 +20,7 @@ from .partition import RangePartition, read_partition
 from .view import BrokerView
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from ..decode.columns import RecordBatch
 
 __all__ = ["BatchReader"]
 
@@ -52,6 +52,6 @@ class BatchReader(DataSourceReader):
             _log.warning("%s has no effect: for every queue another option decides", option)
         return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The rows of one task."""
         return read_partition(cast(RangePartition, partition), self.options)

@@ -25,7 +25,7 @@ from ..pull.loop import BatchSize, read_ranges
 from .losses import LossJournal
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from ..decode.columns import RecordBatch
 
 __all__ = ["RangePartition", "read_partition"]
 
@@ -47,7 +47,7 @@ def worker_cluster(settings: ClusterSettings) -> Cluster:
     return open_cluster(settings)
 
 
-def read_partition(partition: RangePartition, options: ReaderOptions) -> Iterator[pa.RecordBatch]:
+def read_partition(partition: RangePartition, options: ReaderOptions) -> Iterator[RecordBatch]:
     """The rows of one task."""
     from ..decode.columns import ColumnDecoder
 
@@ -73,7 +73,7 @@ def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[
     )
 
 
-def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:
     """Pieces of at most so many rows; blocks are not cut before they are decoded."""
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

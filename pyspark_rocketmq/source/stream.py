@@ -24,7 +24,7 @@ from .partition import RangePartition, read_partition
 from .planner import Planner
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from ..decode.columns import RecordBatch
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -70,7 +70,7 @@ class StreamReader(DataSourceStreamReader):
         last = parse_position(end)
         return [] if last is None else self.planner.partitions(parse_position(start), last)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The rows of one task."""
         return read_partition(cast(RangePartition, partition), self.options)
 

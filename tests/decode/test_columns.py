@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.decode.columns import ColumnDecoder
@@ -54,7 +54,6 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
     ]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.one_of(plain_records, odd_records), max_size=4), max_size=3),
     st.builds(Content, properties_as_json=st.booleans(), system_properties=st.booleans()),
@@ -69,7 +68,6 @@ def test_bulk_equals_readable_for_any_mixture(answers: list[list[Record]], conte
     decoded.batch.validate(full=True)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(plain_records, min_size=1, max_size=8))
 def test_plain_records_need_no_help(records: list[Record]) -> None:
     """No record of the usual kind is read one by one."""

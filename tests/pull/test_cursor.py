@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.model import MessageQueue, QueueRange
@@ -107,13 +107,13 @@ def test_a_queue_that_ends_early_is_finished_early() -> None:
     assert taken(reader) == [(0, 32)] and reader.is_finished and reader.next_request() is None
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 50), st.integers(1, 400), st.integers(1, 40), st.integers(1, 12), st.integers())
 def test_any_order_of_any_answers_tiles_the_range(
     start: int, length: int, batch_size: int, window: int, seed: int
 ) -> None:
     """Short, full, far-reaching and failed answers in any order: each offset is handed out exactly once, in order."""
-    reader, in_flight, seen, chance = cursor(start, start + length, batch_size), [], start, random.Random(seed)
+    reader, seen, chance = cursor(start, start + length, batch_size), start, random.Random(seed)
+    in_flight: list[Request] = []
     while not reader.is_finished:
         while len(in_flight) < window and (request := reader.next_request()):
             in_flight.append(request)
