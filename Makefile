@@ -20,10 +20,13 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-fast test-real test-long lint docs
+.PHONY: help demo test test-fast test-real test-long lint docs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.has-spark ## an order stream through Spark for 20 seconds; NAME_SERVER=host:port uses a real cluster
+	@$(SPARK_ENV) $(BIN)/python docs/examples/live_orders.py
 
 test: $(VENV)/.has-test ## all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"
