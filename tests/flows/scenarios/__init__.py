@@ -1,0 +1,50 @@
+"""Which scenarios hold for every cluster, stub or real, of whatever version?
+
+Each module asks one question; each public function of a `World` in it is a scenario. `EVERYWHERE` runs on one broker;
+other lists need clusters of another shape and are named by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import getmembers, isfunction
+from types import ModuleType
+
+import pytest
+
+from tests.flows.world import World
+
+from . import (
+    administration,
+    lookups,
+    membership,
+    places,
+    pulling,
+    routing,
+    second_chances,
+    sending,
+    transactions,
+)
+
+Scenario = Callable[[World], None]
+
+
+def scenarios_of(*modules: ModuleType) -> list[Scenario]:
+    """The public functions of modules, in the order of their names."""
+    found = [(module, scenario) for module in modules for _, scenario in getmembers(module, isfunction)]
+    return [scenario for module, scenario in found if is_own(module, scenario)]
+
+
+def is_own(module: ModuleType, scenario: Scenario) -> bool:
+    """Whether a function is a scenario of this module, not a helper or an import."""
+    return scenario.__module__ == module.__name__ and not scenario.__name__.startswith("_")
+
+
+def each_of(scenarios: list[Scenario]) -> pytest.MarkDecorator:
+    """Run a test once for each scenario, under its name."""
+    return pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.__name__)
+
+
+EVERYWHERE = scenarios_of(
+    routing, sending, pulling, places, membership, second_chances, transactions, administration, lookups
+)

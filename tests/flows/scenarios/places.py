@@ -1,0 +1,114 @@
+"""What are we told about places in queues: bounds, times, commits?"""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.cluster.offsets import UPPER, QueueBounds
+from pyspark_rocketmq.model import MessageQueue
+from tests.flows.world import World, fresh, now_ms, until
+
+
+def bounds_of_all_queues(world: World) -> None:
+    """In one answer, empty queues included; the end is the next offset to come."""
+    queues = world.make_topic(3)
+    world.fill(queues[1], 7)
+
+    bounds = world.cluster.offsets.fetch_bounds(queues)
+
+    assert bounds == {queues[0]: QueueBounds(0, 0), queues[1]: QueueBounds(0, 7), queues[2]: QueueBounds(0, 0)}
+    assert world.cluster.offsets.fetch_max(queues) == dict(zip(queues, (0, 7, 0), strict=True))
+    assert world.cluster.offsets.fetch_min([queues[1]]) == {queues[1]: 0}
+
+
+def first_message_since_a_time(world: World) -> None:
+    """Exactly, although old brokers only know one nearby; before all is the start, after all the end."""
+    queue, times = _queue_with_times(world)
+
+    def first_since(time_ms: int) -> int:
+        return world.cluster.offsets.fetch_first_since({queue: time_ms})[queue]
+
+    for offset, time_ms in enumerate(times):
+        assert first_since(time_ms) == offset
+        assert first_since(time_ms + 1) == offset + 1
+    assert first_since(times[0] - 60_000) == 0
+    assert first_since(times[-1] + 60_000) == len(times)
+
+
+def messages_around_a_time(world: World) -> None:
+    """Since 5.1.1 the search takes a side; before, it names one of the two nearest."""
+    queue, times = _queue_with_times(world)
+    between = {queue: times[1] + 1}
+
+    lower = world.cluster.offsets.search(between)[queue]
+    upper = world.cluster.offsets.search(between, UPPER)[queue]
+
+    assert lower in world.by_version({"4.9": {1, 2}, "5": {2}})
+    assert upper in world.by_version({"4.9": {1, 2}, "5": {1}})
+
+
+def _queue_with_times(world: World) -> tuple[MessageQueue, list[int]]:
+    """Three messages, stored at least two milliseconds apart, and their store times."""
+    queue = world.make_queue()
+    times = [_send_and_wait(world, queue, number) for number in range(3)]
+    return queue, times
+
+
+def _send_and_wait(world: World, queue: MessageQueue, offset: int) -> int:
+    world.send(queue)
+    stored_at = world.await_messages(queue, offset + 1)[-1].store_timestamp
+    until(lambda: now_ms() > stored_at + 3, "the clock moves")
+    return stored_at
+
+
+def store_time_of_the_first_message(world: World) -> None:
+    """Of queues that hold any."""
+    empty, filled = world.make_topic(2)
+    world.fill(filled, 2)
+
+    times = world.cluster.offsets.fetch_earliest_times([empty, filled])
+
+    assert times == {filled: world.read(filled)[0].store_timestamp}
+
+
+def nothing_committed_yet(world: World) -> None:
+    """In a young queue brokers say 0; since 5.0 they can be asked for the truth."""
+    queue, group = world.make_queue(), fresh("group")
+    world.fill(queue, 3)
+    offsets = world.cluster.offsets
+
+    assert offsets.fetch_committed(group, [queue], zero_if_young=True) == {queue: 0}
+    assert offsets.fetch_committed(group, [queue]) == world.by_version({"4.9": {queue: 0}, "5": {}})
+
+
+def commits_are_kept(world: World) -> None:
+    """Queue by queue, forwards and backwards."""
+    queues, group = world.make_topic(2), fresh("group")
+    world.fill(queues[0], 9)
+    offsets = world.cluster.offsets
+
+    offsets.commit(group, {queues[0]: 8, queues[1]: 0})
+    assert offsets.fetch_committed(group, queues) == {queues[0]: 8, queues[1]: 0}
+
+    offsets.commit(group, {queues[0]: 3})
+    assert offsets.fetch_committed(group, queues) == {queues[0]: 3, queues[1]: 0}
+
+
+def oneway_commits_are_kept(world: World) -> None:
+    """Without an answer, but they count."""
+    queue, group = world.make_queue(), fresh("group")
+    world.fill(queue, 5)
+
+    world.cluster.offsets.commit_oneway(group, {queue: 4})
+
+    until(lambda: world.cluster.offsets.fetch_committed(group, [queue]) == {queue: 4}, "the commit counts")
+
+
+def groups_stand_apart(world: World) -> None:
+    """What one group commits is nothing to another."""
+    queue, one, other = world.make_queue(), fresh("group"), fresh("group")
+    world.fill(queue, 5)
+
+    world.cluster.offsets.commit(one, {queue: 2})
+    world.cluster.offsets.commit(other, {queue: 4})
+
+    assert world.cluster.offsets.fetch_committed(one, [queue]) == {queue: 2}
+    assert world.cluster.offsets.fetch_committed(other, [queue]) == {queue: 4}

@@ -1,0 +1,170 @@
+"""Does a pull end as it should, whatever lies at its offset?"""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import SubscriptionParseFailed, TopicNotExist
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.net.connection import Connection
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, to_fields
+from pyspark_rocketmq.wire.record import decode_records
+from tests.flows.world import PATIENCE_S, World, now_ms, pull_errand
+
+
+def messages_are_found(world: World) -> None:
+    """As many as asked for, with the bounds of the queue and where to go on."""
+    queue = world.make_queue()
+    world.fill(queue, 10)
+
+    outcome = world.pull(queue, 2, count=4)
+
+    assert outcome.status is PullStatus.FOUND
+    assert [record.queue_offset for record in decode_records(outcome.body)] == [2, 3, 4, 5]
+    assert (outcome.next_offset, outcome.min_offset, outcome.max_offset) == (6, 0, 10)
+
+
+def nothing_new_at_the_end(world: World) -> None:
+    """At the next offset to come, in an empty queue as in a full one."""
+    empty, full = world.make_topic(2)
+    world.fill(full, 3)
+
+    at_start, at_end = world.pull(empty, 0), world.pull(full, 3)
+
+    assert (at_start.status, at_start.next_offset, at_start.max_offset) == (PullStatus.NO_NEW, 0, 0)
+    assert (at_end.status, at_end.next_offset, at_end.max_offset) == (PullStatus.NO_NEW, 3, 3)
+
+
+def no_match_by_tag_goes_on_behind(world: World) -> None:
+    """The offsets looked at need not be asked for again."""
+    queue = world.make_queue()
+    world.fill(queue, 10, TAGS="red")
+
+    outcome = world.pull(queue, expression="blue")
+
+    assert (outcome.status, outcome.next_offset) == (PullStatus.NO_MATCH, 10)
+
+
+def tags_select(world: World) -> None:
+    """One or several of them; what lies between is passed over."""
+    queue = world.make_queue()
+    for tag in ("red", "blue", "green", "red"):
+        world.send(queue, tag.encode(), TAGS=tag)
+
+    assert [record.queue_offset for record in world.read(queue, expression="red")] == [0, 3]
+    assert [record.queue_offset for record in world.read(queue, expression="green || blue")] == [1, 2]
+
+
+def sql_selects(world: World) -> None:
+    """By properties; a message without the property does not match."""
+    queue = world.make_queue()
+    for weight in ("1", "5", "9"):
+        world.send(queue, b"x", weight=weight)
+    world.send(queue)
+
+    heavy = world.read(queue, expression="weight > 4", expression_type="SQL92")
+    light = world.read(queue, expression="weight BETWEEN 0 AND 2", expression_type="SQL92")
+
+    assert [record.queue_offset for record in heavy] == [1, 2]
+    assert [record.queue_offset for record in light] == [0]
+
+
+def no_match_by_sql_goes_on_behind(world: World) -> None:
+    """As with tags."""
+    queue = world.make_queue()
+    world.fill(queue, 5, weight="1")
+
+    outcome = world.pull(queue, expression="weight > 4", expression_type="SQL92")
+
+    assert (outcome.status, outcome.next_offset) == (PullStatus.NO_MATCH, 5)
+
+
+def bad_sql_is_refused(world: World) -> None:
+    """The error names topic and queue."""
+    queue = world.make_queue()
+
+    with pytest.raises(SubscriptionParseFailed, match=rf"topic {queue.topic}.*queue 0"):
+        world.pull(queue, expression="weight >", expression_type="SQL92")
+
+
+def pull_above_the_end_is_sent_back(world: World) -> None:
+    """The answer names the bounds; where it sends the reader is the broker's choice."""
+    queue = world.make_queue()
+    world.fill(queue, 5)
+
+    outcome = world.pull(queue, 100)
+
+    assert (outcome.status, outcome.min_offset, outcome.max_offset) == (PullStatus.OFFSET_MOVED, 0, 5)
+    assert outcome.next_offset in (0, 5)
+
+
+def pull_below_the_start_is_sent_on(world: World) -> None:
+    """Where retention has taken the oldest messages, the first one left is named."""
+    queue = world.make_queue()
+    world.fill(queue, 20)
+    minimum = world.servers.expire(queue)
+
+    outcome = world.pull(queue, minimum - 1)
+
+    assert (outcome.status, outcome.next_offset) == (PullStatus.OFFSET_MOVED, minimum)
+    assert outcome.min_offset == minimum > 0
+    assert world.cluster.offsets.fetch_min([queue]) == {queue: minimum}
+
+
+def held_pull_is_woken(world: World) -> None:
+    """A pull that may wait is answered by the next message."""
+    queue = world.make_queue()
+
+    with pool_for(world.settings.net).connection(world.master(queue)) as connection:
+        _send_waiting_pull(connection, queue, wait_ms=60_000)
+        world.send(queue, b"wake up")
+        outcome = _next_outcome(connection)
+
+    assert [record.body for record in decode_records(outcome.body)] == [b"wake up"]
+
+
+def held_pull_ends_in_time(world: World) -> None:
+    """Without a message the answer is that there is none, not before the wait is over."""
+    queue, started = world.make_queue(), now_ms()
+
+    with pool_for(world.settings.net).connection(world.master(queue)) as connection:
+        _send_waiting_pull(connection, queue, wait_ms=500)
+        outcome = _next_outcome(connection)
+
+    assert (outcome.status, outcome.next_offset) == (PullStatus.NO_NEW, 0)
+    assert now_ms() - started >= 500
+
+
+def _send_waiting_pull(connection: Connection, queue: MessageQueue, wait_ms: int) -> None:
+    """The broker has it once it has answered what came behind it."""
+    connection.submit(RequestCode.PULL_MESSAGE, to_fields(pull_errand(queue, 0, wait_ms=wait_ms).header))
+    question = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    connection.call(question.code, to_fields(question))
+
+
+def _next_outcome(connection: Connection) -> Outcome:
+    return read_outcome(connection.next_reply(Deadline.after(PATIENCE_S)).command, {})
+
+
+def topic_the_broker_lacks_is_named(world: World) -> None:
+    """Its route is known from elsewhere: the error names topic, queue and broker."""
+    queue = world.make_queue()
+    question = world.cluster.brokers.question(pull_errand(queue, 0))
+    world.cluster.admin.delete_topic(queue.topic)
+
+    with pytest.raises(TopicNotExist, match=rf"topic {queue.topic}, broker {queue.broker_name}"):
+        world.cluster.brokers.requests.ask(question)
+
+
+def queues_are_apart(world: World) -> None:
+    """Each has its own offsets."""
+    first, second = world.make_topic(2)
+    world.fill(first, 3)
+    world.fill(second, 2)
+
+    assert len(world.read(first)) == 3
+    assert len(world.read(second)) == 2

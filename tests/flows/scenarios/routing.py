@@ -1,0 +1,158 @@
+"""What do name servers tell, and what comes of what they do not know?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import NoPermission
+from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.routes import AddressMap
+from pyspark_rocketmq.errors import ConnectError, QueueMoved, TopicNotFound
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from tests.flows.world import World, fresh, now_ms, patient_settings, until
+
+NOBODY = "127.0.0.1:1"
+"""A port on which nobody listens."""
+
+
+def route_names_queues_and_brokers(world: World) -> None:
+    """A route has every queue in order, and where the master listens."""
+    queues = world.make_topic(3)
+
+    route = world.cluster.routes.route(queues[0].topic)
+
+    assert list(route.readable) == list(route.writable) == queues
+    assert [queue.queue_id for queue in queues] == [0, 1, 2]
+    assert route.broker(queues[0].broker_name).master().host == "127.0.0.1"
+
+
+def unknown_topic_is_named(world: World) -> None:
+    """The error says which topic, which name server was asked, and what to do."""
+    topic = fresh("nowhere")
+
+    with pytest.raises(TopicNotFound, match=f"{topic}.*; create the topic") as caught:
+        world.cluster.routes.route(topic)
+
+    assert caught.value.where["address"] in world.name_server
+    assert caught.value.where["request"] == "GET_ROUTEINFO_BY_TOPIC"
+
+
+def unknown_broker_is_named(world: World) -> None:
+    """A queue at a broker that the route does not name has moved."""
+    queue = world.make_queue()._replace(broker_name="broker-gone")
+
+    with pytest.raises(QueueMoved, match="broker-gone") as caught:
+        world.send(queue)
+
+    assert caught.value.where["topic"] == queue.topic
+
+
+def read_only_topic_takes_no_message(world: World) -> None:
+    """It has nothing writable, and a broker refuses what is sent all the same."""
+    queue = world.make_queue(perm=4)
+
+    assert world.cluster.routes.route(queue.topic).writable == ()
+    with pytest.raises(NoPermission, match=queue.topic):
+        world.send(queue)
+
+
+def write_only_topic_gives_no_message(world: World) -> None:
+    """It has nothing readable, and a broker refuses pulls all the same."""
+    queue = world.make_queue(perm=2)
+
+    assert world.cluster.routes.route(queue.topic).readable == ()
+    with pytest.raises(NoPermission, match=queue.topic):
+        world.pull(queue)
+
+
+def grown_topic_is_seen(world: World) -> None:
+    """A route that is told to be old is fetched anew and has the new queues."""
+    queue, other = world.make_queue(), open_cluster(world.settings)
+    assert len(other.routes.route(queue.topic).readable) == 1
+
+    world.cluster.admin.create_topic(TopicConfig(topic_name=queue.topic, read_queue_nums=3, write_queue_nums=3))
+
+    assert len(other.routes.route(queue.topic).readable) == 1, "the snapshot is still in force"
+    until(lambda: _expired_route_length(other, queue) == 3, "the route has grown")
+
+
+def _expired_route_length(cluster: Cluster, queue: MessageQueue) -> int:
+    cluster.routes.expire(queue.topic)
+    return len(cluster.routes.route(queue.topic).readable)
+
+
+def brokers_of_the_cluster_are_known(world: World) -> None:
+    """Cluster information names masters with their addresses."""
+    queue = world.make_queue()
+
+    brokers = {places.broker_name: places for places in world.cluster.name_servers.fetch_brokers()}
+
+    assert brokers[queue.broker_name].master() == world.master(queue)
+
+
+def topics_are_listed(world: World) -> None:
+    """All of them, and those of one cluster."""
+    topic = world.make_queue().topic
+    [cluster_name] = {places.cluster for places in world.cluster.name_servers.fetch_brokers()}
+
+    assert topic in world.cluster.name_servers.fetch_topics()
+    assert topic in world.cluster.name_servers.fetch_topics_of_cluster(cluster_name)
+
+
+def values_are_kept(world: World) -> None:
+    """Put, read singly and together, deleted; what is not there is None."""
+    names, space = world.cluster.name_servers, fresh("space")
+
+    names.put_value(space, "a", "1")
+    names.put_value(space, "b", "2")
+    assert names.fetch_value(space, "a") == "1"
+    assert names.fetch_values(space) == {"a": "1", "b": "2"}
+
+    names.delete_value(space, "a")
+    assert names.fetch_value(space, "a") is None
+    assert names.fetch_values(space) == {"b": "2"}
+    assert names.fetch_values(fresh("space")) == {}
+
+
+def dead_name_server_gives_way(world: World) -> None:
+    """With the first address dead the next one serves."""
+    queue = world.make_queue()
+
+    cluster = open_cluster(patient_settings(f"{NOBODY};{world.name_server}"))
+
+    assert queue in cluster.routes.route(queue.topic).readable
+
+
+def dead_name_servers_are_all_named(world: World) -> None:
+    """When none answers the error names each of them."""
+    cluster = open_cluster(patient_settings(f"{NOBODY};127.0.0.1:2"))
+
+    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"):
+        cluster.routes.route("any")
+
+
+def addresses_are_mapped(world: World) -> None:
+    """A broker is reached where the map says, not where it says itself."""
+    queue = world.make_queue()
+    advertised = world.master(queue)
+    reachable = Address("localhost", advertised.port)
+
+    cluster = open_cluster(replace(world.settings, address_map=AddressMap(((advertised, reachable),))))
+
+    assert cluster.routes.route(queue.topic).broker(queue.broker_name).master() == reachable
+    assert cluster.offsets.fetch_max([queue]) == {queue: 0}
+
+
+def unreachable_broker_is_named(world: World) -> None:
+    """Nobody listens where the route leads: the error names address, broker and topic."""
+    queue, started = world.make_queue(), now_ms()
+    address_map = AddressMap.parse(f'{{"*": "{NOBODY}"}}')
+    cluster = open_cluster(replace(world.settings, address_map=address_map, retries=1))
+
+    with pytest.raises(ConnectError, match=rf"address {NOBODY}.*topic {queue.topic}, broker {queue.broker_name}"):
+        cluster.offsets.fetch_max([queue])
+
+    assert now_ms() - started < 10_000

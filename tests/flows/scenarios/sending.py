@@ -1,0 +1,111 @@
+"""Does what is sent lie in the queue as it was meant?"""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import MessageIllegal
+from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.compression import Compression, compress
+from tests.flows.world import World, now_ms, sending
+
+
+def message_is_stored_whole(world: World) -> None:
+    """Body, tag, keys, properties and flag come back; the receipt says where from."""
+    queue = world.make_topic(2)[1]
+
+    receipt = world.send(queue, b"two lattes", TAGS="new", KEYS="k1 k2", city="Brno ☕")
+
+    [record] = world.read(queue)
+    assert (receipt.status, receipt.queue, receipt.queue_offset) == (ResponseCode.SUCCESS, queue, 0)
+    assert (record.topic, record.queue_id, record.queue_offset, record.body) == (queue.topic, 1, 0, b"two lattes")
+    assert {"TAGS": "new", "KEYS": "k1 k2", "city": "Brno ☕"}.items() <= record.properties.items()
+    assert record.offset_message_id == receipt.message_id
+    record.check_crc()
+
+
+def batch_is_stored_one_by_one(world: World) -> None:
+    """Every message of a batch gets an offset and an id of its own."""
+    queue = world.make_queue()
+
+    world.send(queue, b"before")
+    world.fill(queue, 5, TAGS="t")
+
+    records = world.read(queue)
+    assert [record.queue_offset for record in records] == list(range(6))
+    assert [record.body[:1] for record in records[1:]] == [b"0", b"1", b"2", b"3", b"4"]
+    assert {record.properties.get("TAGS") for record in records[1:]} == {"t"}
+    assert len({record.offset_message_id for record in records}) == 6
+
+
+def oneway_message_arrives(world: World) -> None:
+    """Without an answer, but it is stored."""
+    queue = world.make_queue()
+
+    world.cluster.messages.send_oneway(sending(queue, b"quick", {}))
+
+    assert [record.body for record in world.await_messages(queue)] == [b"quick"]
+
+
+def delayed_message_comes_later(world: World) -> None:
+    """Level 1 is one second: not there at first, then in its own topic and queue."""
+    queue, sent_at = world.make_queue(), now_ms()
+
+    world.send(queue, b"later", DELAY="1")
+    assert world.cluster.offsets.fetch_max([queue]) == {queue: 0}
+
+    [record] = world.await_messages(queue)
+    assert (record.topic, record.queue_id, record.body) == (queue.topic, queue.queue_id, b"later")
+    assert record.store_timestamp - sent_at >= 900
+
+
+def packed_bodies_come_back(world: World) -> None:
+    """In each of the three formats, untouched by the broker."""
+    queue, body = world.make_queue(), b"abc" * 3000
+
+    for compression in Compression:
+        packed = sending(queue, compress(body, compression), {}, sys_flag=compression.sys_flag)
+        world.cluster.messages.send(packed)
+
+    records = world.read(queue)
+    assert [record.unpacked_body() for record in records] == [body] * 3
+    assert max(len(record.body) for record in records) < len(body) / 10
+
+
+def binary_body_survives(world: World) -> None:
+    """Every byte value, and no byte at all where that is allowed."""
+    queue, body = world.make_queue(), bytes(range(256))
+
+    world.send(queue, body)
+
+    assert world.read(queue)[0].body == body
+
+
+def oversized_message_is_refused(world: World) -> None:
+    """Above four mebibytes; nothing is stored and the connection goes on."""
+    queue = world.make_queue()
+
+    with pytest.raises(MessageIllegal, match=queue.topic):
+        world.send(queue, b"x" * (4 * 2**20 + 100_000))
+
+    assert world.send(queue).queue_offset == 0
+
+
+def unknown_queue_is_refused(world: World) -> None:
+    """Brokers name their bounds; the error names topic and queue."""
+    queue = world.make_queue()._replace(queue_id=77)
+
+    with pytest.raises(BrokerError, match=rf"topic {queue.topic}.*queue 77"):
+        world.send(queue)
+
+
+def store_time_is_the_brokers(world: World) -> None:
+    """It lies between asking and reading, and the born time is the sender's."""
+    queue, before = world.make_queue(), now_ms()
+
+    world.send(queue)
+
+    [record] = world.read(queue)
+    assert before - 1000 <= record.store_timestamp <= now_ms() + 1000
+    assert before <= record.born_timestamp <= now_ms()

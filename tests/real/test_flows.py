@@ -1,0 +1,17 @@
+"""Does our client core get on with real brokers of every version? The scenarios are those of the stub."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.flows.scenarios import EVERYWHERE, Scenario, each_of
+from tests.real.servers import RealCluster
+from tests.real.worlds import real_world
+
+pytestmark = pytest.mark.real
+
+
+@each_of(EVERYWHERE)
+def test_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
+    """The scenario list on one real broker."""
+    scenario(real_world(real_cluster))

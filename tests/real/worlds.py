@@ -1,0 +1,47 @@
+"""How do the scenarios of `tests/flows` lay hands on real servers?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from pyspark_rocketmq.model import MessageQueue
+from tests.flows.world import World, until
+from tests.real.servers import Broker, RealCluster
+
+
+class RealServers:
+    """A real cluster's brokers in the hands of a test."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self._cluster = cluster
+
+    def stop(self, broker_name: str) -> None:
+        """End a master, as a power cut does; name servers drop it when its connection breaks."""
+        master = self._master(broker_name)
+        master.kill()
+        name_servers = [server for server in self._cluster.name_servers if server.running]
+        until(lambda: not any(server.knows(master.address) for server in name_servers), f"{broker_name} is gone")
+
+    def start(self, broker_name: str) -> None:
+        """Bring a master back with what it had stored."""
+        self._master(broker_name).start()
+
+    def replicate(self, queues: Sequence[MessageQueue]) -> None:
+        """Wait until the slaves hold what the masters hold of these queues."""
+        for topic in {queue.topic for queue in queues}:
+            count = 1 + max(queue.queue_id for queue in queues if queue.topic == topic)
+            self._cluster.wait_replicated(topic, queues=count)
+
+    def expire(self, queue: MessageQueue) -> int:
+        """Let retention take the oldest messages of a queue that has some; returns the new minimum offset."""
+        return self._master(queue.broker_name).expire(queue.topic, queue.queue_id)
+
+    def _master(self, broker_name: str) -> Broker:
+        return next(broker for broker in self._cluster.brokers if broker.broker_name == broker_name)
+
+
+@cache
+def real_world(cluster: RealCluster) -> World:
+    """Our client core in front of a real cluster; routes outlive a scenario, as they do in a client."""
+    return World(cluster.name_server, cluster.version, False, RealServers(cluster))
