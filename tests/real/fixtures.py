@@ -16,6 +16,8 @@ import pytest
 from .artefacts import MissingTool, check_tools, chosen_versions, jars
 from .servers import RealCluster
 
+pytest_plugins = ["tests.real.java_fixtures"]
+
 _MOST_CLUSTERS = 2
 _COVERED = pytest.StashKey[dict[str, set[str]]]()
 
@@ -145,13 +147,17 @@ def pytest_runtest_makereport(
     if report.failed:
         logs = [(repr(server), server.log_tail) for cluster in clusters for server in cluster.servers]
         report.sections.extend((f"log of {name}", tail) for name, tail in logs if tail)
-    elif clusters and report.when == "call" and report.passed:
-        note_covered(item, f"real RocketMQ {clusters[0].version}")
+    elif report.when == "call" and report.passed and (server := _server_name(item, clusters)):
+        _note_covered(item, server)
     return report
 
 
-def note_covered(item: pytest.Item, server: str) -> None:
-    """Count a passed scenario for the summary at the end."""
+def _server_name(item: pytest.Item, clusters: list[RealCluster]) -> str | None:
+    java_server = getattr(item, "funcargs", {}).get("java_server")
+    return f"real RocketMQ {clusters[0].version}" if clusters else java_server and f"Java clients on {java_server.name}"
+
+
+def _note_covered(item: pytest.Item, server: str) -> None:
     name = getattr(item, "originalname", item.name).removeprefix("test_").replace("_", " ")
     covered = item.config.stash.setdefault(_COVERED, {})
     covered.setdefault(server, set()).add(f"{item.path.stem.removeprefix('test_')}: {name}")

@@ -25,7 +25,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, cast
 
-from .artefacts import CACHE, class_path, java_home_tool
+from .artefacts import CACHE, CONF, class_path, java_home_tool
 from .processes import OPENED_MODULES, QUICK_START
 
 Json = dict[str, Any]
@@ -190,7 +190,8 @@ class JavaClients:
 
     def _start(self, properties: Mapping[str, str]) -> subprocess.Popen[str]:
         home = self._home.name
-        wish = {**_SYSTEM_PROPERTIES, "user.home": home, "rocketmq.client.logRoot": home, **properties}
+        logging = {"rmq.logback.configurationFile": str(CONF / "logback.xml"), "rocketmq.client.logRoot": home}
+        wish = {**_SYSTEM_PROPERTIES, **logging, "user.home": home, **properties}
         switches = [f"-D{name}={value}" for name, value in wish.items()]
         java = [java_home_tool("java"), "-Xmx256m", *QUICK_START, *OPENED_MODULES, *switches]
         command = [*java, "-cp", f"{driver_classes(self.version)}:{class_path(self.version)}", "Driver"]
@@ -201,6 +202,7 @@ class JavaClients:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 encoding="utf-8",
+                cwd=home,
                 start_new_session=True,
             )
 

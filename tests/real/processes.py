@@ -40,7 +40,13 @@ class JavaProcess:
         command = ["/bin/sh", "-c", _WATCHDOG, "sh", java_home_tool("java"), *QUICK_START, *OPENED_MODULES, *arguments]
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=out, stderr=out, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                cwd=log.parent,
+                env=environment,
+                start_new_session=True,
             )
         _STARTED.add(self)
 

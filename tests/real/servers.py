@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
+from pyspark_rocketmq.cluster.signing import Credentials, sign
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
@@ -162,7 +163,9 @@ class Server:
             self.process.kill()
 
     def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-        """One request on a fresh connection."""
+        """One request on a fresh connection, signed where access control asks for it."""
+        if self.site.acl:
+            fields = sign(Credentials(ACCESS_KEY, SECRET_KEY), code, fields or {}, body)
         return ask(self.address, code, fields, body, tls=self.site.client_tls)
 
     @abstractmethod
@@ -374,6 +377,7 @@ class RealCluster:
             text=True,
             timeout=ADMIN_SECONDS,
             stdin=subprocess.DEVNULL,
+            cwd=self.site.home,
             env={**os.environ, "ROCKETMQ_HOME": str(self.site.home / "admin")},
         )
         printed = done.stdout + done.stderr
@@ -383,13 +387,9 @@ class RealCluster:
 
     def create_topic(self, topic: str, *, queues: int = 4, permission: int = 6) -> None:
         """Make or change a topic on every master, and wait until every name server knows it."""
-        if self.site.acl:
-            wish = ["-t", topic, "-r", f"{queues}", "-w", f"{queues}", "-p", f"{permission}"]
-            self.admin("updateTopic", "-c", CLUSTER_NAME, *wish)
-        else:
-            fields = _topic_fields(topic, queues, permission)
-            for broker in self.brokers:
-                _succeed(broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields), f"make topic {topic}")
+        for broker in self.brokers:
+            answer = broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic, queues, permission))
+            _succeed(answer, f"make topic {topic}")
         wait_until(lambda: self._is_routed(topic), f"topic {topic} is routed")
 
     def wait_replicated(self, topic: str, *, queues: int) -> None:
@@ -463,7 +463,8 @@ def _succeed(answer: Command, what: str) -> None:
     assert answer.code == ResponseCode.SUCCESS, f"could not {what}: {answer.code} {answer.remark}"
 
 
-def _topic_fields(topic: str, queues: int, permission: int) -> dict[str, str]:
+def topic_fields(topic: str, queues: int, permission: int) -> dict[str, str]:
+    """Header fields of the request that makes a topic."""
     counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": str(permission)}
     rest = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     return {"topic": topic, **counts, **rest}

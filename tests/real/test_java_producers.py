@@ -1,0 +1,231 @@
+"""Do the official producers work, and does what they send arrive as they sent it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.real.java_clients import (
+    CALLBACK,
+    SELECT,
+    JavaClients,
+    JavaError,
+    eventually,
+    message,
+    queue,
+)
+from tests.real.java_fixtures import ScenarioServer
+
+pytestmark = pytest.mark.real
+
+
+def test_sync_send_says_where_the_message_is(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Offsets count up in the queue that was named, and the message arrives with all it was sent with."""
+    producer = any_clients.producer(unique)
+    sent = {**message(topic, "hällo", TAGS="red", KEYS="k1 k2", colour="grün"), "flag": 7}
+
+    results = [producer.call("send", sent, queue(topic, "broker-a", 2)) for _ in range(3)]
+    delivery = any_clients.push_consumer(f"{unique}_readers", {topic: "*"}).wait_for(3)[0]
+
+    assert [result["sendStatus"] for result in results] == ["SEND_OK"] * 3
+    assert [result["queueOffset"] for result in results] == [0, 1, 2]
+    assert len({result["msgId"] for result in results}) == 3
+    assert {key: delivery[key] for key in ("body", "tags", "keys", "flag", "queueId")} == {
+        "body": "hällo",
+        "tags": "red",
+        "keys": "k1 k2",
+        "flag": 7,
+        "queueId": 2,
+    }
+    assert delivery["properties"]["colour"] == "grün"
+    assert {delivery["msgId"], delivery["offsetMsgId"]} <= {r[key] for r in results for key in ("msgId", "offsetMsgId")}
+
+
+def test_async_send_calls_back(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """The callback is given the same kind of result."""
+    producer = any_clients.producer(unique)
+
+    result = producer.call("send", message(topic, "later"), CALLBACK)
+
+    assert (result["sendStatus"], result["queueOffset"]) == ("SEND_OK", 0)
+    assert result["messageQueue"]["topic"] == topic
+
+
+def test_oneway_send_arrives(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Nothing is answered, and the message is there."""
+    consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
+
+    assert any_clients.producer(unique).call("sendOneway", message(topic, "gone")) is None
+
+    assert consumer.wait_for(1)[0]["body"] == "gone"
+
+
+def test_batch_lands_in_one_queue(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """One request, one queue, consecutive offsets, an id for each; tags stay each message's own."""
+    batch = [message(topic, f"b{n}", TAGS=f"t{n}") for n in range(3)]
+
+    result = any_clients.producer(unique).call("send", batch)
+    deliveries = any_clients.push_consumer(f"{unique}_readers", {topic: "*"}).wait_for(3)
+
+    assert len(result["msgId"].split(",")) == len(result["offsetMsgId"].split(",")) == 3
+    assert {delivery["queueId"] for delivery in deliveries} == {result["messageQueue"]["queueId"]}
+    found = sorted((delivery["queueOffset"], delivery["body"], delivery["tags"]) for delivery in deliveries)
+    assert found == [(0, "b0", "t0"), (1, "b1", "t1"), (2, "b2", "t2")]
+
+
+def test_selector_keeps_the_order_of_a_key(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Messages of one key go to one queue, and an orderly consumer gets them in the order they were sent."""
+    producer = any_clients.producer(unique)
+
+    for step in range(4):
+        for key in range(3):
+            producer.call("send", message(topic, f"{key}-{step}"), SELECT, key)
+    deliveries = any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, orderly=True).wait_for(12)
+
+    for key in range(3):
+        of_key = [delivery for delivery in deliveries if delivery["body"].startswith(f"{key}-")]
+        assert [delivery["body"] for delivery in of_key] == [f"{key}-{step}" for step in range(4)]
+        assert {delivery["queueId"] for delivery in of_key} == {key}
+
+
+def test_delay_level_holds_a_message_back(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """The message is stored anew in its topic when its level's time (here a second) has passed."""
+    consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
+
+    any_clients.producer(unique).call("send", message(topic, "slow", DELAY="3"))
+    delivery = consumer.wait_for(1)[0]
+
+    assert delivery["topic"] == topic
+    assert 1000 <= delivery["storeTimestamp"] - delivery["bornTimestamp"] < 10_000
+    assert (delivery["properties"]["DELAY"], delivery["properties"]["REAL_TOPIC"]) == ("3", topic)
+
+
+def test_timer_holds_a_message_back(clients: JavaClients, topic: str, unique: str) -> None:
+    """A timer message of 5.x is delivered when its time has come, within its precision of a second."""
+    consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"})
+
+    clients.producer(unique).call("send", message(topic, "alarm", TIMER_DELAY_MS="3000"))
+    delivery = consumer.wait_for(1)[0]
+
+    assert 2000 <= delivery["storeTimestamp"] - delivery["bornTimestamp"] < 10_000
+    assert delivery["properties"]["REAL_TOPIC"] == topic
+
+
+def test_timer_too_far_ahead_is_refused(clients: JavaClients, topic: str, unique: str) -> None:
+    """More than three days is an illegal message, code 13."""
+    producer = clients.producer(unique)
+    month_ms = 30 * 24 * 3600 * 1000
+
+    with pytest.raises(JavaError) as refused:
+        producer.call("send", message(topic, "never", TIMER_DELAY_MS=str(month_ms)))
+
+    assert refused.value.code == 13
+
+
+def outcomes(*states: str) -> list[dict[str, Any]]:
+    """What a transaction listener answers: first to the local transaction, then to each check."""
+    return [{"status": state} for state in states]
+
+
+def test_transactions_end_as_the_listener_says(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Committed is delivered, rolled back never; unknown is asked about and then delivered."""
+    script = {
+        "yes": outcomes("COMMIT_MESSAGE"),
+        "no": outcomes("ROLLBACK_MESSAGE"),
+        "asked": outcomes("UNKNOW", "COMMIT_MESSAGE"),
+        "asked in vain": outcomes("UNKNOW", "ROLLBACK_MESSAGE"),
+    }
+    producer = any_clients.transaction_producer(unique, script)
+    consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
+
+    results = {body: producer.call("sendMessageInTransaction", message(topic, body), None) for body in script}
+    any_clients.wait(lambda: len(producer.checks) >= 2, "both unknown transactions are asked about")
+    consumer.wait_for(2)
+
+    assert {body: r["localTransactionState"] for body, r in results.items()} == {
+        body: script[body][0]["status"] for body in script
+    }
+    assert {check["body"] for check in producer.checks} == {"asked", "asked in vain"}
+    assert sorted(consumer.bodies) == ["asked", "yes"]
+    assert {delivery["topic"] for delivery in consumer.deliveries} == {topic}
+
+
+def test_large_body_is_compressed_on_the_way(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """The consumer gets the body as it was, and far fewer bytes were stored."""
+    body = "0123456789" * 2000
+
+    any_clients.producer(unique).call("send", message(topic, body))
+    delivery = any_clients.push_consumer(f"{unique}_readers", {topic: "*"}).wait_for(1)[0]
+
+    assert delivery["body"] == body
+    assert delivery["storeSize"] < len(body) / 4
+
+
+def test_unknown_topic_is_made(any_clients: JavaClients, unique: str) -> None:
+    """A producer's first message makes its topic, with the producer's default of four queues."""
+    producer = any_clients.producer(unique)
+
+    result = producer.call("send", message(unique, "first"))
+    queues = eventually(lambda: producer.call("fetchPublishMessageQueues", unique), "the new topic is routed")
+
+    assert result["queueOffset"] == 0
+    assert sorted(found["queueId"] for found in queues) == [0, 1, 2, 3]
+
+
+def test_request_is_answered_by_a_consumer(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """The reply finds its requester."""
+    replier = any_clients.producer(f"{unique}_replier")
+    any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, {"ping": [{"reply": "pong"}]}, replier=replier)
+
+    reply = any_clients.producer(unique).call("request", message(topic, "ping"), CALLBACK, 20_000)
+
+    assert reply["body"] == "pong"
+    assert reply["properties"]["MSG_TYPE"] == "reply"
+
+
+def test_request_without_an_answer_times_out(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """The message is sent; nobody replies; the requester is told so."""
+    with pytest.raises(JavaError) as unanswered:
+        any_clients.producer(unique).call("request", message(topic, "anybody?"), CALLBACK, 1500)
+
+    assert unanswered.value.type == "RequestTimeoutException"
+
+
+def test_trace_tells_of_the_send(clients: JavaClients, topic: str, unique: str) -> None:
+    """A producer with message trace writes to the trace topic what it sent and how that went."""
+    tracer = clients.producer(unique, True, None)
+    reader = clients.push_consumer(f"{unique}_readers", {"RMQ_SYS_TRACE_TOPIC": "*"})
+
+    result = tracer.call("send", message(topic, "watched"))
+
+    def traces() -> list[str]:
+        return [body for body in reader.bodies if result["msgId"] in body]
+
+    clients.wait(lambda: bool(traces()), "the send is traced")
+    assert traces()[0].startswith("Pub")
+    assert topic in traces()[0]
+
+
+def test_namespaces_keep_names_apart(any_clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
+    """The same topic in another namespace is another topic; clients see it without the namespace."""
+    for space in ("one", "two"):
+        java_server.create_topic(f"{space}%{unique}", queues=1)
+    first, second = (
+        any_clients.push_consumer(f"{unique}_readers", {unique: "*"}, namespace=space) for space in ("one", "two")
+    )
+
+    any_clients.producer(unique, namespace="one").call("send", message(unique, "in one"))
+    any_clients.producer(unique, namespace="two").call("send", message(unique, "in two"))
+
+    assert [(delivery["topic"], delivery["body"]) for delivery in first.wait_for(1)] == [(unique, "in one")]
+    assert [(delivery["topic"], delivery["body"]) for delivery in second.wait_for(1)] == [(unique, "in two")]
+
+
+def test_namespace_of_the_second_kind_travels_beside(clients: JavaClients, topic: str, unique: str) -> None:
+    """A v2 namespace is a header field that an open-source broker ignores: sender and reader meet."""
+    consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"}, namespaceV2="aside")
+
+    clients.producer(unique, namespaceV2="aside").call("send", message(topic, "same topic"))
+
+    assert consumer.wait_for(1)[0]["topic"] == topic
