@@ -10,7 +10,7 @@ from ..net.backoff import Backoff
 from ..net.settings import NetSettings
 from .names import Namespace
 from .routes import AddressMap
-from .signing import Credentials
+from .signing import CredentialsSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ClusterSettings:
 
     name_servers: tuple[Address, ...]
     net: NetSettings = field(default_factory=NetSettings)
-    credentials: Credentials | None = None
+    credentials: CredentialsSource | None = None
     namespace: Namespace = field(default_factory=Namespace)
     address_map: AddressMap = field(default_factory=AddressMap)
     route_max_age_s: float = 30.0

@@ -10,11 +10,19 @@ import base64
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ..model import java_order
 from ..wire.codes import RequestCode
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+
+
+class CredentialsSource(Protocol):
+    """Something that knows the credentials of now; settings that hold one compare and travel by its value."""
+
+    def current(self) -> Credentials:
+        """The credentials to sign with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +33,14 @@ class Credentials:
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
 
+    def current(self) -> Credentials:
+        """Themselves: these do not change."""
+        return self
 
-def sign(credentials: Credentials, code: int, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
+
+def sign(source: CredentialsSource, code: int, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
     """The fields of a request with key, token and signature added."""
+    credentials = source.current()
     signed = {**fields, "AccessKey": credentials.access_key}
     if credentials.security_token:
         signed["SecurityToken"] = credentials.security_token

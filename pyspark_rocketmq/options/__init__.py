@@ -1,31 +1,18 @@
-"""Which option names exist, what do they default to, and which settings object do they fill?"""
+"""Which option names exist, what do they default to, and which settings object do they fill?
+
+table       every option: names, uses, kind of value, default, meaning
+values      how each kind of value is read
+names       which option a key means, what a misspelt key probably meant
+refused     names of other products, and what to say instead
+given       what the user gave, as values
+conflicts   what does not go together
+build       from values to the settings of the rooms below
+page        the page for users, made from all this
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from .parse import parse_helper_options, parse_reader_options
+from .reader_options import HelperOptions, ReaderOptions
 
-from ..cluster.settings import ClusterSettings
-from ..model import parse_addresses
-from ..offsets.wish import Keyword, StartSettings, parse_offsets
-from .reader_options import CommitSettings, ReaderOptions, Selection
-
-__all__ = ["ReaderOptions", "parse_reader_options"]
-
-
-def parse_reader_options(raw: Mapping[str, str], *, stream: bool | None) -> ReaderOptions:
-    """Stand-in until the whole table is built."""
-    given = {name.lower(): value for name, value in raw.items()}
-    start = parse_offsets(given.get("startingoffsets", "latest" if stream else "earliest"), "startingOffsets")
-    from ..planning.admission import Limits
-    from ..pull.settings import PullSettings
-
-    group = given.get("consumergroup")
-    cap = given.get("maxoffsetspertrigger")
-    return ReaderOptions(
-        cluster=ClusterSettings(parse_addresses(given["nameserver"])),
-        selection=Selection(topics=tuple(given.get("subscribe", "").split(","))),
-        start=StartSettings(offsets=start, default=Keyword.EARLIEST),
-        pull=PullSettings(group=group) if group else PullSettings(),
-        commit=CommitSettings(group),
-        limits=Limits(max_per_trigger=int(cap) if cap else None),
-    )
+__all__ = ["HelperOptions", "ReaderOptions", "parse_helper_options", "parse_reader_options"]

@@ -1,6 +1,7 @@
-"""What does a reader need to know, once all its options are understood?
+"""What does a reader, or a helper function, need to know once all options are understood?
 
-One frozen, picklable value, made of the settings of the rooms below. It crosses from the driver to the executors.
+One frozen, picklable value each, made of the settings of the rooms below. A reader's crosses from the driver to the
+executors.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ..allocation import AllocationSettings
 from ..cluster.settings import ClusterSettings
 from ..decode.layout import Layout, default_columns
 from ..decode.rows import Content
+from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.wish import EndSettings, StartSettings
 from ..planning.admission import Limits
@@ -19,16 +21,22 @@ from ..planning.assignment import Assignment
 from ..planning.ranges import PlanSettings
 from ..pull.settings import PullSettings
 
-__all__ = ["CommitSettings", "ReaderOptions", "Selection"]
+__all__ = ["CommitSettings", "HelperOptions", "ReaderOptions", "Selection"]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to read: topics by name, topics by pattern, or listed queues; exactly one of the three is given."""
+    """What to read: topics by name, topics by pattern, or listed queues; to read, one of the three has to be given."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assignment: Assignment | None = None
+
+    def require_some(self) -> None:
+        """Refuse to read nothing in particular."""
+        if not self.topics and self.pattern is None and self.assignment is None:
+            advice = "give exactly one of subscribe, subscribePattern and assign"
+            raise OptionError("subscribe", None, "not given", advice=advice, code="OPTION_MISSING")
 
     def takes_topic(self, topic: str) -> bool:
         """Whether some queues of a topic may be read."""
@@ -72,3 +80,12 @@ class ReaderOptions:
     def allocation(self) -> AllocationSettings:
         """How queues are dealt to slots."""
         return self.plan.allocation
+
+
+@dataclass(frozen=True, slots=True)
+class HelperOptions:
+    """Everything about a helper function."""
+
+    cluster: ClusterSettings
+    group: str | None = None
+    """As whom it acts, if the options say so."""

@@ -5,7 +5,7 @@ Names follow the options of the same purpose; the limits are RocketMQ's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..net.backoff import Backoff
 from .process_queue import FlowLimits
@@ -37,6 +37,10 @@ class PullSettings:
     """Pulls in flight, over all queues of a task."""
     limits: FlowLimits = field(default_factory=FlowLimits)
     """When a queue's pulls pause. Sizes are those of stored records, a little more than their bodies."""
+    topic_messages: int | None = None
+    """Replaces the limit of messages per queue: so many are shared by all queues of a task."""
+    topic_mib: int | None = None
+    """Replaces the limit of MiB per queue in the same way."""
     orderly: bool = False
     """Whether rows of a queue stay in order; then the span is not limited."""
     interval_s: float = 0.0
@@ -50,3 +54,7 @@ class PullSettings:
     """A task that gets nowhere for so long fails."""
     follow_suggestions: bool = True
     """Whether to read from a replica when the broker suggests it, or when the master is gone."""
+
+    def for_queues(self, queue_count: int) -> PullSettings:
+        """What holds for each queue of a task that reads so many."""
+        return replace(self, limits=self.limits.divided(self.topic_messages, self.topic_mib, max(1, queue_count)))

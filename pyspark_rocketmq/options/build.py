@@ -1,0 +1,227 @@
+"""To which settings of the rooms below do the given options come?
+
+One function for each settings class. All of them take the options as checked: what contradicts itself does not get
+here.
+"""
+
+from __future__ import annotations
+
+from ..allocation import AllocationSettings
+from ..cluster.credentials_file import CredentialsFile
+from ..cluster.names import READER_GROUP, Namespace
+from ..cluster.routes import AddressMap
+from ..cluster.settings import ClusterSettings
+from ..cluster.signing import Credentials
+from ..decode.layout import default_columns
+from ..decode.rows import Content
+from ..net.backoff import Backoff
+from ..net.settings import NetSettings, TlsSettings
+from ..offsets.wish import EndSettings, Keyword, StartSettings
+from ..planning.admission import Limits
+from ..planning.ranges import PlanSettings
+from ..pull.process_queue import FlowLimits
+from ..pull.settings import PullSettings, Subscription
+from .given import Given
+from .reader_options import CommitSettings, HelperOptions, ReaderOptions, Selection
+from .table import batches, connection, groups, offsets, pulling, rows, security, selection
+
+__all__ = ["build_helper", "build_reader", "chosen_columns", "commits"]
+
+_LONGEST_PAUSE_S = 30.0
+_UNPACKED_FRAMES = 4
+"""A body may unpack to so many times the largest frame."""
+
+
+def build_reader(given: Given) -> ReaderOptions:
+    """All settings of a reader."""
+    return ReaderOptions(
+        cluster=_build_cluster(given),
+        selection=_build_selection(given),
+        start=_build_start(given),
+        end=_build_end(given),
+        fail_on_data_loss=given.get(offsets.FAIL_ON_DATA_LOSS),
+        limits=_build_limits(given),
+        plan=_build_plan(given),
+        queue_lists=given.maybe(batches.QUEUE_LISTS) or (),
+        pull=_build_pull(given),
+        rows_per_batch=given.get(pulling.ARROW_BATCH_SIZE),
+        columns=chosen_columns(given),
+        content=_build_content(given),
+        commit=_build_commit(given),
+    )
+
+
+def build_helper(given: Given) -> HelperOptions:
+    """All settings of a helper function."""
+    return HelperOptions(cluster=_build_cluster(given), group=given.maybe(groups.CONSUMER_GROUP))
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+
+def _build_cluster(given: Given) -> ClusterSettings:
+    pause_s = given.get(offsets.RETRY_PAUSE)
+    return ClusterSettings(
+        name_servers=given.maybe(connection.NAME_SERVER) or (),
+        net=_build_net(given),
+        credentials=_build_credentials(given),
+        namespace=Namespace(prefix=given.maybe(security.NAMESPACE) or ""),
+        address_map=given.maybe(connection.BROKER_ADDRESS_MAP) or AddressMap(),
+        route_max_age_s=given.get(connection.ROUTE_INTERVAL),
+        retries=given.get(offsets.RETRIES),
+        pause=Backoff(first_s=pause_s, longest_s=pause_s),
+    )
+
+
+def _build_net(given: Given) -> NetSettings:
+    return NetSettings(
+        connect_timeout_s=given.get(connection.CONNECT_TIMEOUT),
+        request_timeout_s=given.get(connection.API_TIMEOUT),
+        max_frame_bytes=given.get(connection.MAX_FRAME_SIZE),
+        tls=_build_tls(given) if given.get(security.USE_TLS) else None,
+    )
+
+
+def _build_tls(given: Given) -> TlsSettings:
+    return TlsSettings(
+        trust_cert_path=given.maybe(security.TRUST_CERT_PATH),
+        trust_cert=given.maybe(security.TRUST_CERT),
+        client_cert_path=given.maybe(security.CLIENT_CERT_PATH),
+        client_key_path=given.maybe(security.CLIENT_KEY_PATH),
+        client_key_password=given.maybe(security.CLIENT_KEY_PASSWORD),
+        verify_server=given.get(security.VERIFY_SERVER),
+    )
+
+
+def _build_credentials(given: Given) -> Credentials | CredentialsFile | None:
+    if path := given.maybe(security.CREDENTIALS_FILE):
+        file = CredentialsFile(path)
+        file.current()  # What is wrong with it shows on the driver, before anything runs.
+        return file
+    access_key, secret_key = given.maybe(security.ACCESS_KEY), given.maybe(security.SECRET_KEY)
+    if access_key is None or secret_key is None:
+        return None
+    return Credentials(access_key, secret_key, given.maybe(security.SECURITY_TOKEN))
+
+
+# --- what to read -----------------------------------------------------------------------------------------------------
+
+
+def _build_selection(given: Given) -> Selection:
+    return Selection(
+        topics=given.maybe(selection.SUBSCRIBE) or (),
+        pattern=given.maybe(selection.SUBSCRIBE_PATTERN),
+        assignment=given.maybe(selection.ASSIGN),
+    )
+
+
+def _build_start(given: Given) -> StartSettings:
+    first = Keyword.EARLIEST if given.use == "B" else Keyword.LATEST
+    return StartSettings(
+        offsets=given.maybe(offsets.STARTING_OFFSETS) or first,
+        default=given.maybe(offsets.STARTING_OFFSETS_DEFAULT),
+        time_ms=given.maybe(offsets.STARTING_TIMESTAMP),
+        times=given.maybe(offsets.STARTING_TIMES),
+        if_too_young=given.get(offsets.STARTING_STRATEGY),
+    )
+
+
+def _build_end(given: Given) -> EndSettings:
+    return EndSettings(
+        offsets=given.get(offsets.ENDING_OFFSETS),
+        time_ms=given.maybe(offsets.ENDING_TIMESTAMP),
+        times=given.maybe(offsets.ENDING_TIMES),
+    )
+
+
+def _build_subscription(given: Given) -> Subscription:
+    if condition := given.maybe(selection.SQL_FILTER):
+        return Subscription(condition, "SQL92")
+    return Subscription("||".join(given.get(selection.TAGS)) or "*")
+
+
+# --- how much, and by whom --------------------------------------------------------------------------------------------
+
+
+def _build_limits(given: Given) -> Limits:
+    return Limits(
+        max_per_trigger=given.maybe(batches.MAX_OFFSETS),
+        max_per_queue=given.maybe(batches.MAX_OFFSETS_PER_QUEUE),
+        min_per_trigger=given.maybe(batches.MIN_OFFSETS),
+        max_delay_s=given.get(batches.MAX_DELAY),
+    )
+
+
+def _build_plan(given: Given) -> PlanSettings:
+    allocation = AllocationSettings(
+        strategy=given.get(batches.STRATEGY),
+        virtual_node_count=given.get(batches.VIRTUAL_NODES),
+        machine_rooms=given.maybe(batches.MACHINE_ROOMS) or (),
+        broker_rooms=given.maybe(batches.BROKER_ROOMS) or {},
+    )
+    return PlanSettings(
+        allocation=allocation,
+        min_partitions=given.maybe(batches.MIN_PARTITIONS) or 1,
+        max_partitions=given.maybe(batches.MAX_PARTITIONS),
+        max_records_per_partition=given.maybe(batches.MAX_RECORDS),
+    )
+
+
+def _build_pull(given: Given) -> PullSettings:
+    failure_pause_s = given.get(pulling.FAILURE_PAUSE)
+    return PullSettings(
+        group=given.maybe(groups.CONSUMER_GROUP) or READER_GROUP,
+        subscription=_build_subscription(given),
+        batch_size=given.get(pulling.BATCH_SIZE),
+        depth=given.get(pulling.DEPTH),
+        limits=_build_flow_limits(given),
+        topic_messages=given.get(pulling.MESSAGES_PER_TOPIC),
+        topic_mib=given.get(pulling.SIZE_PER_TOPIC),
+        orderly=given.get(batches.ORDERING),
+        interval_s=given.get(pulling.INTERVAL),
+        flow_control_pause_s=given.get(pulling.FLOW_CONTROL_PAUSE),
+        failure_pause=Backoff(first_s=failure_pause_s, longest_s=max(_LONGEST_PAUSE_S, failure_pause_s)),
+        pull_timeout_s=given.get(pulling.PULL_TIMEOUT),
+        max_retries=given.get(pulling.MAX_RETRIES),
+        stall_timeout_s=given.get(pulling.POLL_TIMEOUT),
+        follow_suggestions=given.get(pulling.READ_FROM),
+    )
+
+
+def _build_flow_limits(given: Given) -> FlowLimits:
+    return FlowLimits(
+        message_count=given.get(pulling.MESSAGES_PER_QUEUE),
+        body_mib=given.get(pulling.SIZE_PER_QUEUE),
+        span=given.get(pulling.MAX_SPAN),
+    )
+
+
+# --- rows and commits -------------------------------------------------------------------------------------------------
+
+
+def chosen_columns(given: Given) -> tuple[str, ...]:
+    """The columns that the user listed, else those of the layout."""
+    listed = given.maybe(rows.COLUMNS)
+    return listed or default_columns(given.get(rows.ROW_LAYOUT), given.get(rows.INCLUDE_HEADERS))
+
+
+def _build_content(given: Given) -> Content:
+    return Content(
+        mode=given.get(rows.MODE),
+        max_body_bytes=_UNPACKED_FRAMES * given.get(connection.MAX_FRAME_SIZE),
+        properties_as_json=given.get(rows.PROPERTIES_FORMAT),
+        system_properties=given.get(rows.SYSTEM_PROPERTIES),
+        tags=frozenset(given.get(selection.TAGS)),
+    )
+
+
+def commits(given: Given) -> bool:
+    """Whether positions are published: as the user says, else whenever there is a group of the user's own."""
+    wanted = given.maybe(groups.COMMIT_OFFSETS)
+    return given.maybe(groups.CONSUMER_GROUP) not in (None, READER_GROUP) if wanted is None else wanted
+
+
+def _build_commit(given: Given) -> CommitSettings:
+    if given.use == "B" or not commits(given):
+        return CommitSettings()
+    return CommitSettings(given.maybe(groups.CONSUMER_GROUP), given.get(groups.COMMIT_INTERVAL))

@@ -1,0 +1,262 @@
+"""Which options do not go together, and which do not go alone?
+
+A rule looks at what the user gave and never at defaults, so that no default can contradict a user. Each names the
+option to look at, the other one, and which to drop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..cluster.names import READER_GROUP
+from ..offsets.wish import Keyword, QueueTree
+from .build import chosen_columns, commits
+from .given import Given
+from .option import Option
+from .table import batches, connection, groups, offsets, pulling, rows, security, selection
+
+__all__ = ["RULES", "Rule", "check_rules"]
+
+Test = Callable[[Given], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Something that may not be."""
+
+    option: Option[Any]
+    is_broken: Test
+    what: str
+    advice: str
+    code: str = "OPTION_CONFLICT"
+
+
+def check_rules(given: Given) -> None:
+    """Raise the first rule that is broken."""
+    for rule in RULES:
+        if rule.is_broken(given):
+            raise given.refuse(rule.option, rule.what, advice=rule.advice, code=rule.code)
+
+
+# --- sorts of rules ---------------------------------------------------------------------------------------------------
+
+
+def _not_with(option: Option[Any], other: Option[Any], advice: str) -> Rule:
+    """Two options of which only one may be given."""
+    what = f"not together with {other.name}"
+    return Rule(option, lambda given: given.gave(option) and given.gave(other), what, advice)
+
+
+def _needs(option: Option[Any], other: Option[Any]) -> Rule:
+    """An option that says nothing without another."""
+    what, advice = f"has no effect without {other.name}", f"give {other.name}, or drop {option.name}"
+    return Rule(option, lambda given: given.gave(option) and not given.gave(other), what, advice)
+
+
+def _at_most(option: Option[int], limit: Option[int]) -> Rule:
+    """A number that another bounds."""
+
+    def is_above(given: Given) -> bool:
+        number, largest = given.maybe(option), given.maybe(limit)
+        return number is not None and largest is not None and number > largest
+
+    return Rule(option, is_above, f"above {limit.name}", f"lower {option.name} or raise {limit.name}")
+
+
+def _only_if(option: Option[Any], condition: Test, where: str) -> Rule:
+    """An option that matters in one case."""
+    what = f"has no effect without {where}"
+    return Rule(option, lambda given: given.gave(option) and not condition(given), what, f"drop {option.name}")
+
+
+def _strategy(*names: str) -> Test:
+    """Whether one of these strategies is in use, as such or inside a room."""
+
+    def is_used(given: Given) -> bool:
+        strategy = given.get(batches.STRATEGY)
+        return strategy.outer in names or strategy.inner in names
+
+    return is_used
+
+
+def _required_by(option: Option[Any], strategy: str, advice: str) -> Rule:
+    """What a strategy cannot do without."""
+    uses = _strategy(strategy)
+    what = f"required by allocateMessageQueueStrategy={strategy}"
+    return Rule(option, lambda given: uses(given) and not given.gave(option), what, advice, "OPTION_MISSING")
+
+
+def _not_latest(option: Option[Any], is_latest: Callable[[Any], bool]) -> Rule:
+    """In a batch read starting at the end would read nothing."""
+
+    def is_broken(given: Given) -> bool:
+        return given.use == "B" and is_latest(given.maybe(option))
+
+    advice = "give earliest, offsets or a time"
+    return Rule(option, is_broken, "latest, in a batch read, reads nothing", advice, "OPTION_VALUE")
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+def _uses(wished: Any, keyword: Keyword) -> bool:
+    return wished is keyword or (isinstance(wished, QueueTree) and wished.uses(keyword))
+
+
+def _starts_at_group(given: Given) -> bool:
+    return _uses(given.maybe(offsets.STARTING_OFFSETS), Keyword.GROUP)
+
+
+def _asks_no_group(given: Given) -> bool:
+    return _starts_at_group(given) and not given.gave(groups.CONSUMER_GROUP)
+
+
+def _starts_at_time(given: Given) -> bool:
+    return given.gave(offsets.STARTING_TIMESTAMP) or given.gave(offsets.STARTING_TIMES)
+
+
+def _is_orderly(given: Given) -> bool:
+    return given.get(batches.ORDERING)
+
+
+def _commits_as_nobody(given: Given) -> bool:
+    return given.maybe(groups.COMMIT_OFFSETS) is True and not given.gave(groups.CONSUMER_GROUP)
+
+
+def _commits_as_tool(given: Given) -> bool:
+    return given.maybe(groups.COMMIT_OFFSETS) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
+
+
+def _gives_up_before_its_pulls(given: Given) -> bool:
+    said = given.gave(pulling.POLL_TIMEOUT) or given.gave(pulling.PULL_TIMEOUT)
+    return said and given.get(pulling.POLL_TIMEOUT) <= given.get(pulling.PULL_TIMEOUT)
+
+
+def _formats_no_properties(given: Given) -> bool:
+    return given.gave(rows.PROPERTIES_FORMAT) and "properties" not in chosen_columns(given)
+
+
+def _adds_headers_to_rocketmq(given: Given) -> bool:
+    return given.gave(rows.INCLUDE_HEADERS) and given.get(rows.ROW_LAYOUT).value == "rocketmq"
+
+
+def _has_none(option: Option[Any]) -> Test:
+    return lambda given: not given.gave(option)
+
+
+def _not_orderly(option: Option[Any], why: str) -> Rule:
+    what = f"not together with ordering=queue: {why}"
+    return Rule(option, lambda given: given.gave(option) and _is_orderly(given), what, "drop one of the two")
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+_ONE_OF_THREE = "give exactly one of subscribe, subscribePattern and assign"
+_NEVER_SPLIT = "queues are never split then"
+_TLS = (
+    security.TRUST_CERT_PATH,
+    security.TRUST_CERT,
+    security.CLIENT_CERT_PATH,
+    security.CLIENT_KEY_PATH,
+    security.CLIENT_KEY_PASSWORD,
+    security.VERIFY_SERVER,
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        connection.NAME_SERVER,
+        _has_none(connection.NAME_SERVER),
+        "not given",
+        "give nameServer (host:9876), or set NAMESRV_ADDR in the driver's environment",
+        "OPTION_MISSING",
+    ),
+    _not_with(selection.SUBSCRIBE, selection.SUBSCRIBE_PATTERN, _ONE_OF_THREE),
+    _not_with(selection.SUBSCRIBE, selection.ASSIGN, _ONE_OF_THREE),
+    _not_with(selection.SUBSCRIBE_PATTERN, selection.ASSIGN, _ONE_OF_THREE),
+    _not_with(selection.SQL_FILTER, selection.TAGS, "drop one of the two: a subscription is either"),
+    Rule(
+        offsets.STARTING_OFFSETS,
+        _asks_no_group,
+        "has no effect without consumerGroup, whose positions are meant",
+        "give consumerGroup, or start elsewhere",
+    ),
+    _not_latest(offsets.STARTING_OFFSETS, lambda wished: _uses(wished, Keyword.LATEST)),
+    _not_latest(offsets.STARTING_OFFSETS_DEFAULT, lambda wished: wished is Keyword.LATEST),
+    _not_latest(offsets.STARTING_STRATEGY, lambda wished: wished is Keyword.LATEST),
+    _not_with(
+        offsets.STARTING_OFFSETS_DEFAULT,
+        offsets.STARTING_TIMESTAMP,
+        "drop startingOffsetsDefault: it would never be reached",
+    ),
+    _only_if(offsets.STARTING_STRATEGY, _starts_at_time, "startingTimestamp or startingOffsetsByTimestamp"),
+    _at_most(batches.MIN_OFFSETS, batches.MAX_OFFSETS),
+    _needs(batches.MAX_DELAY, batches.MIN_OFFSETS),
+    _required_by(batches.QUEUE_LISTS, "CONFIG", "list the queues of each task"),
+    _required_by(batches.MACHINE_ROOMS, "MACHINE_ROOM", "list the rooms to read"),
+    _only_if(batches.VIRTUAL_NODES, _strategy("CONSISTENT_HASH"), "allocateMessageQueueStrategy=CONSISTENT_HASH"),
+    _only_if(batches.QUEUE_LISTS, _strategy("CONFIG"), "allocateMessageQueueStrategy=CONFIG"),
+    _only_if(
+        batches.MACHINE_ROOMS,
+        _strategy("MACHINE_ROOM", "MACHINE_ROOM_NEARBY"),
+        "allocateMessageQueueStrategy=MACHINE_ROOM or MACHINE_ROOM_NEARBY",
+    ),
+    _only_if(
+        batches.BROKER_ROOMS, _strategy("MACHINE_ROOM_NEARBY"), "allocateMessageQueueStrategy=MACHINE_ROOM_NEARBY"
+    ),
+    Rule(
+        batches.MAX_PARTITIONS,
+        lambda given: given.gave(batches.MAX_PARTITIONS) and _strategy("CONFIG")(given),
+        "not together with allocateMessageQueueStrategy=CONFIG: its entries are the slots",
+        "drop maxPartitions",
+    ),
+    _at_most(batches.MIN_PARTITIONS, batches.MAX_PARTITIONS),
+    _not_orderly(batches.MIN_PARTITIONS, _NEVER_SPLIT),
+    _not_orderly(batches.MAX_RECORDS, _NEVER_SPLIT),
+    _not_orderly(pulling.MAX_SPAN, "orderly reads do not check the span"),
+    Rule(
+        groups.COMMIT_OFFSETS,
+        _commits_as_nobody,
+        "has no effect without consumerGroup",
+        "give consumerGroup, or drop commitOffsets",
+    ),
+    Rule(
+        groups.CONSUMER_GROUP,
+        _commits_as_tool,
+        "not together with commitOffsets=batch: the tools group has no positions",
+        "give a group of its own, or drop commitOffsets",
+    ),
+    _only_if(groups.COMMIT_INTERVAL, commits, "commitOffsets=batch and a consumerGroup"),
+    Rule(
+        pulling.POLL_TIMEOUT,
+        _gives_up_before_its_pulls,
+        "must exceed pullTimeoutMs",
+        "raise pollTimeoutMs or lower pullTimeoutMs",
+    ),
+    Rule(
+        rows.INCLUDE_HEADERS,
+        _adds_headers_to_rocketmq,
+        "not for rowLayout=rocketmq: properties is already there",
+        "drop includeHeaders, or set rowLayout=kafka",
+        "OPTION_SCOPE",
+    ),
+    Rule(
+        rows.PROPERTIES_FORMAT,
+        _formats_no_properties,
+        "has no effect without properties among the columns",
+        "drop propertiesFormat, or add properties to columns",
+    ),
+    _needs(security.ACCESS_KEY, security.SECRET_KEY),
+    _needs(security.SECRET_KEY, security.ACCESS_KEY),
+    _needs(security.SECURITY_TOKEN, security.ACCESS_KEY),
+    *(
+        _not_with(security.CREDENTIALS_FILE, option, "drop one of the two: the file holds keys and token")
+        for option in (security.ACCESS_KEY, security.SECRET_KEY, security.SECURITY_TOKEN)
+    ),
+    *(_only_if(option, lambda given: given.get(security.USE_TLS), "useTLS=true") for option in _TLS),
+    _not_with(security.TRUST_CERT_PATH, security.TRUST_CERT, "drop one of the two"),
+    _needs(security.CLIENT_CERT_PATH, security.CLIENT_KEY_PATH),
+    _needs(security.CLIENT_KEY_PATH, security.CLIENT_CERT_PATH),
+    _needs(security.CLIENT_KEY_PASSWORD, security.CLIENT_KEY_PATH),
+)

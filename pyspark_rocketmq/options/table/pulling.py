@@ -1,0 +1,139 @@
+"""How eagerly are messages pulled, and how much may wait?"""
+
+from __future__ import annotations
+
+from ..option import Option, section
+from ..values import choice, duration, integer, mebibytes, optional
+
+BATCH_SIZE = Option(
+    "pullBatchSize",
+    "SB",
+    "T1",
+    integer(1, 1024),
+    "32",
+    native=True,
+    meaning="Messages asked for per pull; brokers answer at most 32 (8 from disk) unless tuned.",
+)
+DEPTH = Option(
+    "pullPipelineDepth",
+    "SB",
+    "T1",
+    integer(1, 256),
+    "32",
+    meaning="Pulls in flight per task, over all its queues.",
+)
+MESSAGES_PER_QUEUE = Option(
+    "pullThresholdForQueue",
+    "SB",
+    "T1",
+    integer(1, 65535),
+    "1000",
+    native=True,
+    meaning="Buffered messages of a queue above which its pulls pause.",
+)
+MESSAGES_PER_TOPIC = Option(
+    "pullThresholdForTopic",
+    "SB",
+    "T1",
+    optional(integer(1, 6_553_500)),
+    "-1",
+    native=True,
+    meaning="If set, replaces the limit per queue: the value divided by the number of the task's queues, at least 1.",
+)
+SIZE_PER_QUEUE = Option(
+    "pullThresholdSizeForQueue",
+    "SB",
+    "T1",
+    mebibytes(1, 1024),
+    "100",
+    native=True,
+    meaning="The same limit for MiB of bodies; pausing starts one MiB above.",
+)
+SIZE_PER_TOPIC = Option(
+    "pullThresholdSizeForTopic",
+    "SB",
+    "T1",
+    optional(mebibytes(1, 102_400)),
+    "-1",
+    native=True,
+    meaning="If set, replaces that limit in the same way.",
+)
+MAX_SPAN = Option(
+    "consumeConcurrentlyMaxSpan",
+    "SB",
+    "T1",
+    integer(1, 65535),
+    "2000",
+    native=True,
+    meaning="Largest minus smallest buffered offset of a queue above which its pulls pause.",
+)
+INTERVAL = Option(
+    "pullInterval",
+    "SB",
+    "T1",
+    duration(0, 65535),
+    "0",
+    native=True,
+    meaning="Pause of a queue after a pull that found messages; above 0 the queue has one pull in flight.",
+)
+FLOW_CONTROL_PAUSE = Option(
+    "pullTimeDelayMillsWhenFlowControl",
+    "SB",
+    "T1",
+    duration(0, 60_000),
+    "0",
+    meaning="When a paused queue is looked at again; 0: as soon as there is room. RocketMQ's own value is 50.",
+)
+FAILURE_PAUSE = Option(
+    "pullTimeDelayMillsWhenException",
+    "SB",
+    "T1",
+    duration(0, 600_000),
+    "1000",
+    native=True,
+    meaning="First pause after a failed pull, doubled with each further failure up to 30 s.",
+)
+PULL_TIMEOUT = Option(
+    "pullTimeoutMs",
+    "SB",
+    "T1",
+    duration(1, 600_000),
+    "10000",
+    aliases=("consumerPullTimeoutMillis",),
+    meaning="Longest wait for the answer to a pull.",
+)
+MAX_RETRIES = Option(
+    "pullMaxRetries",
+    "SB",
+    "T1",
+    integer(0, 1000),
+    "5",
+    meaning="How often a pull is repeated before the task fails.",
+)
+POLL_TIMEOUT = Option(
+    "pollTimeoutMs",
+    "SB",
+    "T1",
+    duration(1000, 86_400_000),
+    "120000",
+    aliases=("kafkaConsumer.pollTimeoutMs",),
+    meaning="A task without any progress for so long fails; time for which Spark holds the task up does not count.",
+)
+READ_FROM = Option(
+    "readFrom",
+    "SB",
+    "T2",
+    choice({"auto": True, "master": False}),
+    "auto",
+    meaning="`auto`: follow the broker's suggestion, and fall back to a replica when the master is gone.",
+)
+ARROW_BATCH_SIZE = Option(
+    "arrowBatchSize",
+    "SB",
+    "T1",
+    integer(1, 100_000),
+    "10000",
+    meaning="Rows per record batch; a batch also closes at 4 MiB.",
+)
+
+SECTION = section("Pulling and flow control", globals())

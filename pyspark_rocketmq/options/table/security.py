@@ -1,0 +1,103 @@
+"""Who are we, whom do we trust, and how strict are the options themselves?"""
+
+from __future__ import annotations
+
+from ..option import Option, section
+from ..values import BOOLEAN, TEXT, choice
+
+ACCESS_KEY = Option(
+    "accessKey", "SBWH", "T1", TEXT, secret=True, meaning="Who signs requests; setting the two keys turns ACL on."
+)
+SECRET_KEY = Option("secretKey", "SBWH", "T1", TEXT, secret=True, meaning="What requests are signed with.")
+SECURITY_TOKEN = Option("securityToken", "SBWH", "T2", TEXT, secret=True, meaning="The token of temporary credentials.")
+CREDENTIALS_FILE = Option(
+    "credentialsFile",
+    "SBWH",
+    "T2",
+    TEXT,
+    meaning="Path, on driver and executors, of a file with lines `accessKey=…` or `accessKey: …`, and so for "
+    "`secretKey` and `securityToken`. It is read again whenever it changes, and its contents travel nowhere.",
+)
+NAMESPACE = Option(
+    "namespace",
+    "SBWH",
+    "T2",
+    TEXT,
+    native=True,
+    meaning="Spelled before topics and groups as `NS%`, taken off again in rows.",
+)
+NAMESPACE_V2 = Option(
+    "namespaceV2",
+    "SBWH",
+    "T3",
+    TEXT,
+    native=True,
+    planned=True,
+    meaning="A namespace that travels in the headers of requests.",
+)
+USE_TLS = Option(
+    "useTLS",
+    "SBWH",
+    "T2",
+    BOOLEAN,
+    "false",
+    native=True,
+    meaning="Encrypt connections to name servers and brokers.",
+)
+TRUST_CERT_PATH = Option(
+    "tlsTrustCertPath",
+    "SBWH",
+    "T2",
+    TEXT,
+    otherwise="system CAs",
+    aliases=("tls.client.trustCertPath",),
+    meaning="File of trusted CAs.",
+)
+TRUST_CERT = Option(
+    "tlsTrustCert",
+    "SBWH",
+    "T2",
+    TEXT,
+    otherwise="system CAs",
+    meaning="Trusted CAs as PEM text; needs no file on executors.",
+)
+CLIENT_CERT_PATH = Option(
+    "tlsClientCertPath",
+    "SBWH",
+    "T2",
+    TEXT,
+    aliases=("tls.client.certPath",),
+    meaning="File of our certificate, for servers that want one.",
+)
+CLIENT_KEY_PATH = Option(
+    "tlsClientKeyPath", "SBWH", "T2", TEXT, aliases=("tls.client.keyPath",), meaning="File of its key."
+)
+CLIENT_KEY_PASSWORD = Option(
+    "tlsClientKeyPassword",
+    "SBWH",
+    "T2",
+    TEXT,
+    aliases=("tls.client.keyPassword",),
+    secret=True,
+    meaning="Password of that file.",
+)
+VERIFY_SERVER = Option(
+    "tlsAuthServer",
+    "SBWH",
+    "T2",
+    BOOLEAN,
+    "true",
+    aliases=("tls.client.authServer",),
+    meaning="Check the server's certificate, and that it names the host.",
+)
+STRICT_OPTIONS = Option(
+    "strictOptions",
+    "SBW",
+    "T2",
+    choice({"error": "error", "all": "all", "warn": "warn"}),
+    "error",
+    meaning="What becomes of option names that are unknown: `error` fails on near misses and warns of foreign ones, "
+    "`all` fails on every one, `warn` on none.",
+)
+
+SECTION = section("Security and general", globals())

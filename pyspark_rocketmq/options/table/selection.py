@@ -1,0 +1,75 @@
+"""What is read?"""
+
+from __future__ import annotations
+
+from ...errors import OptionError
+from ...offsets.strict_json import shorten
+from ...planning.assignment import parse_assignment
+from ..option import Option, section
+from ..values import BOOLEAN, PATTERN, TEXT, Entry, Kind, read_json, split_list, topic_names
+
+
+def _read_tags(entry: Entry) -> tuple[str, ...]:
+    """Tags, none for `*`."""
+    if entry.text == "*":
+        return ()
+    tags = split_list(entry, r"\|\||,")
+    if "*" in tags:
+        what = "* in a list would be an ordinary tag"
+        raise OptionError(entry.option, shorten(entry.text), what, advice="give * alone, or tags alone")
+    return tags
+
+
+SUBSCRIBE = Option(
+    "subscribe",
+    "SB",
+    "T1",
+    topic_names(),
+    otherwise="—",
+    aliases=("topic", "topics"),
+    meaning="Topics to read, all their readable queues. Give exactly one of `subscribe`, `subscribePattern`, `assign`.",
+)
+SUBSCRIBE_PATTERN = Option(
+    "subscribePattern",
+    "SB",
+    "T2",
+    PATTERN,
+    otherwise="—",
+    meaning="Topics by name, among all that the name server lists but system, retry and dead-letter topics; "
+    "topics that come later join.",
+)
+ASSIGN = Option(
+    "assign",
+    "SB",
+    "T1",
+    read_json('JSON topic → (broker → [queue ids] or `"*"`) or `"*"`', parse_assignment),
+    otherwise="—",
+    meaning='Exact queues; `"*"` follows growth.',
+)
+TAGS = Option(
+    "tags",
+    "SB",
+    "T1",
+    Kind("`*`, or tags with `\\|\\|` or `,` between them", _read_tags),
+    "*",
+    aliases=("subExpression", "rocketmq.subExpression"),
+    meaning="Only messages with one of these tags, picked out by the broker.",
+)
+SQL_FILTER = Option(
+    "sqlFilter",
+    "SB",
+    "T2",
+    TEXT,
+    meaning="Only messages whose properties meet this SQL-92 condition; brokers need `enablePropertyFilter=true`.",
+)
+READ_RETRY_TOPIC = Option(
+    "readRetryTopic",
+    "SB",
+    "T2",
+    BOOLEAN,
+    otherwise="false; true with `shared`",
+    planned=True,
+    meaning="Also read what the group sent back.",
+)
+
+SECTION = section("What to read", globals())
