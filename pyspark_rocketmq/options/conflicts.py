@@ -67,8 +67,8 @@ def _at_most(option: Option[int], limit: Option[int]) -> Rule:
 
 def _only_if(option: Option[Any], condition: Test, where: str) -> Rule:
     """An option that matters in one case."""
-    what = f"has no effect without {where}"
-    return Rule(option, lambda given: given.gave(option) and not condition(given), what, f"drop {option.name}")
+    what, advice = f"has no effect without {where}", f"set {where}, or drop {option.name}"
+    return Rule(option, lambda given: given.gave(option) and not condition(given), what, advice)
 
 
 def _strategy(*names: str) -> Test:

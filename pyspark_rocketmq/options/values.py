@@ -19,6 +19,7 @@ from ..offsets.times import parse_duration_ms, parse_time_ms
 
 __all__ = [
     "BOOLEAN",
+    "PATH",
     "PATTERN",
     "TEXT",
     "TIME",
@@ -74,6 +75,7 @@ class Kind(Generic[T_co]):
 
 
 TEXT: Kind[str] = Kind("text", lambda entry: entry.text)
+PATH: Kind[str] = Kind("path of a file", lambda entry: entry.text)
 
 
 def choice(values: Mapping[str, T], planned: Iterable[str] = ()) -> Kind[T]:

@@ -8,7 +8,10 @@ from ...planning.assignment import parse_queue_lists
 from ..option import Option, section
 from ..values import Entry, Kind, choice, duration, integer, read_json, read_list, text_map, to_come
 
-_STRATEGIES = "`AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`, `CONFIG`, `MACHINE_ROOM`, `MACHINE_ROOM_NEARBY`"
+_STRATEGIES = (
+    "`AVG`, `AVG_BY_CIRCLE`, `CONSISTENT_HASH`, `CONFIG`, `MACHINE_ROOM`, `MACHINE_ROOM_NEARBY` (alone, or followed by "
+    "`-` and one of the first three), or RocketMQ's class name"
+)
 
 
 def _read_rooms(entry: Entry) -> dict[str, str]:
@@ -42,7 +45,7 @@ STRATEGY = Option(
     "SB",
     "T1",
     Kind(
-        f"{_STRATEGIES} (also with `-` and one of the first three), or RocketMQ's class name",
+        _STRATEGIES,
         lambda entry: parse_strategy(entry.text, entry.option),
     ),
     "AVG",

@@ -22,7 +22,7 @@ MESSAGE_MODEL = Option(
     choice({"CLUSTERING": None}, planned=["BROADCASTING"]),
     "CLUSTERING",
     native=True,
-    meaning="Where positions are published: at the broker.",
+    meaning="Where positions are published: at the broker. `BROADCASTING`, a local file, is planned.",
 )
 GROUP_MEMBERSHIP = Option(
     "groupMembership",
@@ -30,7 +30,7 @@ GROUP_MEMBERSHIP = Option(
     "T1; shared T2",
     choice({"none": None}, planned=["shared"]),
     "none",
-    meaning="Spark reads all queues and registers nothing.",
+    meaning="Spark reads all queues and registers nothing. `shared`, one member among others, is planned.",
 )
 REBALANCE_INTERVAL = Option(
     "rebalanceInterval",

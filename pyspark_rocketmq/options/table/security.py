@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..option import Option, section
-from ..values import BOOLEAN, TEXT, choice
+from ..values import BOOLEAN, PATH, TEXT, Kind, choice
 
 ACCESS_KEY = Option(
     "accessKey", "SBWH", "T1", TEXT, secret=True, meaning="Who signs requests; setting the two keys turns ACL on."
@@ -14,8 +14,8 @@ CREDENTIALS_FILE = Option(
     "credentialsFile",
     "SBWH",
     "T2",
-    TEXT,
-    meaning="Path, on driver and executors, of a file with lines `accessKey=…` or `accessKey: …`, and so for "
+    PATH,
+    meaning="A file, on driver and executors, with lines `accessKey=…` or `accessKey: …`, and so for "
     "`secretKey` and `securityToken`. It is read again whenever it changes, and its contents travel nowhere.",
 )
 NAMESPACE = Option(
@@ -48,7 +48,7 @@ TRUST_CERT_PATH = Option(
     "tlsTrustCertPath",
     "SBWH",
     "T2",
-    TEXT,
+    PATH,
     otherwise="system CAs",
     aliases=("tls.client.trustCertPath",),
     meaning="File of trusted CAs.",
@@ -57,7 +57,7 @@ TRUST_CERT = Option(
     "tlsTrustCert",
     "SBWH",
     "T2",
-    TEXT,
+    Kind("PEM text", TEXT.read),
     otherwise="system CAs",
     meaning="Trusted CAs as PEM text; needs no file on executors.",
 )
@@ -65,12 +65,12 @@ CLIENT_CERT_PATH = Option(
     "tlsClientCertPath",
     "SBWH",
     "T2",
-    TEXT,
+    PATH,
     aliases=("tls.client.certPath",),
     meaning="File of our certificate, for servers that want one.",
 )
 CLIENT_KEY_PATH = Option(
-    "tlsClientKeyPath", "SBWH", "T2", TEXT, aliases=("tls.client.keyPath",), meaning="File of its key."
+    "tlsClientKeyPath", "SBWH", "T2", PATH, aliases=("tls.client.keyPath",), meaning="File of its key."
 )
 CLIENT_KEY_PASSWORD = Option(
     "tlsClientKeyPassword",

@@ -50,7 +50,7 @@ TAGS = Option(
     "tags",
     "SB",
     "T1",
-    Kind("`*`, or tags with `\\|\\|` or `,` between them", _read_tags),
+    Kind("`*`, or tags with `||` or `,` between them", _read_tags),
     "*",
     aliases=("subExpression", "rocketmq.subExpression"),
     meaning="Only messages with one of these tags, picked out by the broker.",

@@ -1,0 +1,103 @@
+"""What does a user read about the options?
+
+The page is made from the same tables that check what users write, so it cannot say anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .conflicts import RULES
+from .option import USES, Option, Section
+from .refused import REFUSED, TRANSLATED
+from .table import OPTIONS, SECTIONS
+
+__all__ = ["render_page"]
+
+_HEAD = """# Options of `format("rocketmq")`
+
+Names are read in any case. Names marked ° are properties of RocketMQ's own client and are also accepted as
+`rocketmq.<name>`. A name and its alias may both be given if they mean the same. Nothing is ignored in silence: a value
+that is not accepted, a name that looks like a typing error, an option of another use and options that contradict each
+other are errors; names that nobody here knows are warned about (see `strictOptions`). The value of an option outranks
+the environment (`NAMESRV_ADDR`), and this outranks the default.
+
+## Values
+
+| Kind | Accepted |
+| --- | --- |
+| integer, boolean, word | decimal digits with optional sign; `true` or `false`; words in any case |
+| duration | an integer (milliseconds), or one with `ms`, `s`, `m`, `h` or `d`: `30s` |
+| size | an integer (bytes), or one with `k`, `m` or `g`, powers of 1024: `16m` |
+| list | parts with commas between them; none blank, none twice |
+| time | milliseconds since 1970; ISO-8601 with a zone: `2026-01-31T00:00:00Z`; so long ago: `-2h` |
+| JSON | standard JSON without duplicate keys |
+
+Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `OPTION_SCOPE`, `OPTION_UNKNOWN` or
+`OPTION_REFUSED`. Values of secret options are shown as `***`.
+"""
+
+
+def render_page() -> str:
+    """The whole page, in Markdown."""
+    parts = [_HEAD, _render_uses(), *(_render_section(each) for each in SECTIONS), _render_rules()]
+    return "\n".join(part for part in [*parts, _render_planned(), _render_refused()] if part)
+
+
+def _render_uses() -> str:
+    uses = ", ".join(f"{letter} {words}" for letter, words in USES.items())
+    return f"The column *Use* of the tables below says what an option is for: {uses}.\n"
+
+
+def _render_section(section: Section) -> str:
+    """A section's table of what is built; nothing if nothing is."""
+    built = [option for option in section.options if not option.planned]
+    head = ("Option", "Aliases", "Use", "Accepted", "Default", "Meaning")
+    return f"## {section.title}\n\n{_table(head, map(_describe, built))}" if built else ""
+
+
+def _describe(option: Option[Any]) -> tuple[str, ...]:
+    aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+    return _name(option), aliases, option.use, option.kind.accepts, option.shown_default, option.meaning
+
+
+def _name(option: Option[Any]) -> str:
+    return f"`{option.name}`{'°' if option.native else ''}"
+
+
+def _render_rules() -> str:
+    rows = ((_name(rule.option), rule.what, rule.advice, f"`{rule.code}`") for rule in RULES)
+    return f"## What does not go together, or not alone\n\n{_table(('Option', 'Error', 'What to do', 'Code'), rows)}"
+
+
+def _render_planned() -> str:
+    rows = ((_name(option), option.use, option.meaning) for option in OPTIONS if option.planned)
+    head = "## Known, but not built\n\nThese are refused until they have an effect.\n\n"
+    return head + _table(("Option", "Use", "Meaning"), rows)
+
+
+def _render_refused() -> str:
+    head = """## Names of other products
+
+RocketMQ's own consumers, Spark's Kafka source and other connectors know these. They are refused, also with `rocketmq.`
+before them, and the error says what to do instead.
+
+"""
+    return head + _table(("Name", "Instead"), _refusals())
+
+
+def _refusals() -> Iterator[tuple[str, str]]:
+    for name, translate in TRANSLATED.items():
+        yield f"`{name}`", translate("")
+    for names, advice in REFUSED.items():
+        yield ", ".join(f"`{name}`" for name in names), advice
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *(tuple(map(_escape, row)) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|")
