@@ -27,7 +27,7 @@ from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.net.threaded import Handler
 from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
-from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from pyspark_rocketmq.wire.commands import PullMessageRequestHeader
 from pyspark_rocketmq.wire.properties import encode_properties
 from pyspark_rocketmq.wire.record import Record, decode_records
@@ -117,18 +117,31 @@ class World:
         """Where the master of a queue listens."""
         return self.cluster.routes.route(queue.topic).broker(queue.broker_name).master()
 
+    def make_group(self) -> str:
+        """A group of our own; brokers since 5.3 take commits of groups they know only."""
+        group = fresh("group")
+        self.cluster.admin.create_group(SubscriptionGroupConfig(group_name=group))
+        return group
+
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def send(self, queue: MessageQueue, body: bytes = b"x", **properties: str) -> Receipt:
-        """Store one message; TAGS, KEYS and DELAY are properties like the user's own."""
-        return self.cluster.messages.send(sending(queue, body, properties))
+        """Store one message and wait until it can be pulled; TAGS and KEYS are properties like the user's own."""
+        receipt = self.cluster.messages.send(sending(queue, body, properties))
+        self.await_end(queue, receipt.queue_offset + 1)
+        return receipt
 
     def fill(self, queue: MessageQueue, count: int, *, size: int = 10, **properties: str) -> None:
-        """Store messages whose bodies begin with their numbers from 0, in one batch."""
+        """Store messages whose bodies begin with their numbers from 0, in one batch, and wait as `send` does."""
         text = encode_properties(properties)
         entries = [BatchEntry(b"%d" % number + b"." * (size - len(str(number))), text) for number in range(count)]
         batch = replace(sending(queue, encode_batch(entries), {}), is_batch=True)
-        self.cluster.messages.send(batch)
+        receipt = self.cluster.messages.send(batch)
+        self.await_end(queue, receipt.queue_offset + count)
+
+    def await_end(self, queue: MessageQueue, offset: int) -> None:
+        """Wait until a queue goes as far; brokers answer a send before they enter it into its queue."""
+        until(lambda: self.cluster.offsets.fetch_max([queue])[queue] >= offset, f"{queue} goes up to {offset}")
 
     def pull(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> Outcome:
         """One pull, whatever it comes to."""

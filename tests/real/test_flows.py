@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.scenarios import EVERYWHERE, Scenario, each_of
+from tests.flows.scenarios import EVERYWHERE, RETENTION, Scenario, each_of
 from tests.real.servers import RealCluster
 from tests.real.worlds import real_world
 
@@ -14,4 +14,11 @@ pytestmark = pytest.mark.real
 @each_of(EVERYWHERE)
 def test_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
     """The scenario list on one real broker."""
+    scenario(real_world(real_cluster))
+
+
+@pytest.mark.slow
+@each_of(RETENTION)
+def test_retention(real_cluster: RealCluster, scenario: Scenario) -> None:
+    """Scenarios in which messages expire."""
     scenario(real_world(real_cluster))

@@ -1,7 +1,7 @@
 """Which scenarios hold for every cluster, stub or real, of whatever version?
 
-Each module asks one question; each public function of a `World` in it is a scenario. `EVERYWHERE` runs on one broker;
-other lists need clusters of another shape and are named by it.
+Each module asks one question; each public function of a `World` in it is a scenario. `EVERYWHERE` runs on one broker,
+`RETENTION` too, but real brokers delete nothing in their first minute.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from . import (
     membership,
     places,
     pulling,
+    retention,
     routing,
     second_chances,
     sending,
@@ -48,3 +49,4 @@ def each_of(scenarios: list[Scenario]) -> pytest.MarkDecorator:
 EVERYWHERE = scenarios_of(
     routing, sending, pulling, places, membership, second_chances, transactions, administration, lookups
 )
+RETENTION = scenarios_of(retention)

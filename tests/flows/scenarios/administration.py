@@ -133,9 +133,8 @@ def unknown_broker_has_no_settings(world: World) -> None:
 
 def _consumed_queue(world: World, committed: int) -> tuple[MessageQueue, str]:
     """Five messages and a group that has read some; it was a member once, else brokers do not know it."""
-    queue, group = world.make_queue(), fresh("group")
-    admin, groups, address = world.cluster.admin, world.cluster.groups, world.master(queue)
-    admin.create_group(SubscriptionGroupConfig(group_name=group))
+    queue, group = world.make_queue(), world.make_group()
+    groups, address = world.cluster.groups, world.master(queue)
     world.fill(queue, 5)
     consumer = ConsumerData(
         group_name=group,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pyspark_rocketmq.broker_errors import SubscriptionGroupNotExist
 from pyspark_rocketmq.cluster.offsets import UPPER, QueueBounds
 from pyspark_rocketmq.model import MessageQueue
 from tests.flows.world import World, fresh, now_ms, until
@@ -48,13 +51,12 @@ def messages_around_a_time(world: World) -> None:
 def _queue_with_times(world: World) -> tuple[MessageQueue, list[int]]:
     """Three messages, stored at least two milliseconds apart, and their store times."""
     queue = world.make_queue()
-    times = [_send_and_wait(world, queue, number) for number in range(3)]
-    return queue, times
+    return queue, [_send_and_wait(world, queue) for _ in range(3)]
 
 
-def _send_and_wait(world: World, queue: MessageQueue, offset: int) -> int:
+def _send_and_wait(world: World, queue: MessageQueue) -> int:
     world.send(queue)
-    stored_at = world.await_messages(queue, offset + 1)[-1].store_timestamp
+    stored_at = world.read(queue)[-1].store_timestamp
     until(lambda: now_ms() > stored_at + 3, "the clock moves")
     return stored_at
 
@@ -81,7 +83,7 @@ def nothing_committed_yet(world: World) -> None:
 
 def commits_are_kept(world: World) -> None:
     """Queue by queue, forwards and backwards."""
-    queues, group = world.make_topic(2), fresh("group")
+    queues, group = world.make_topic(2), world.make_group()
     world.fill(queues[0], 9)
     offsets = world.cluster.offsets
 
@@ -92,9 +94,22 @@ def commits_are_kept(world: World) -> None:
     assert offsets.fetch_committed(group, queues) == {queues[0]: 3, queues[1]: 0}
 
 
+def commit_of_an_unknown_group(world: World) -> None:
+    """Kept by old brokers, refused since 5.3: the error names the group."""
+    queue, group = world.make_queue(), fresh("group")
+    offsets = world.cluster.offsets
+
+    if world.by_version({"4.9": True, "5": False}):
+        offsets.commit(group, {queue: 0})
+        assert offsets.fetch_committed(group, [queue]) == {queue: 0}
+    else:
+        with pytest.raises(SubscriptionGroupNotExist, match=rf"group {group}.*create the group"):
+            offsets.commit(group, {queue: 0})
+
+
 def oneway_commits_are_kept(world: World) -> None:
     """Without an answer, but they count."""
-    queue, group = world.make_queue(), fresh("group")
+    queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 5)
 
     world.cluster.offsets.commit_oneway(group, {queue: 4})
@@ -104,7 +119,7 @@ def oneway_commits_are_kept(world: World) -> None:
 
 def groups_stand_apart(world: World) -> None:
     """What one group commits is nothing to another."""
-    queue, one, other = world.make_queue(), fresh("group"), fresh("group")
+    queue, one, other = world.make_queue(), world.make_group(), world.make_group()
     world.fill(queue, 5)
 
     world.cluster.offsets.commit(one, {queue: 2})

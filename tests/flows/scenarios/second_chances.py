@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pyspark_rocketmq.model import MessageQueue, dead_letter_topic, retry_topic
-from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.record import Record
-from tests.flows.world import World, fresh, until
+from tests.flows.world import World, until
 
 
 def message_sent_back_comes_again(world: World) -> None:
     """In the group's retry topic, once more counted, with the origin in its properties."""
-    queue, group = world.make_queue(), _make_group(world)
+    queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
     world.cluster.messages.send_back(
@@ -25,7 +24,7 @@ def message_sent_back_comes_again(world: World) -> None:
 
 def message_given_up_rests(world: World) -> None:
     """A negative delay level sends it to the dead letters at once, where it may be read when made readable."""
-    queue, group = world.make_queue(), _make_group(world)
+    queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
     world.cluster.messages.send_back(group, queue, origin.physical_offset, delay_level=-1)
@@ -38,7 +37,7 @@ def message_given_up_rests(world: World) -> None:
 
 def message_tried_too_often_rests(world: World) -> None:
     """Beyond the number of attempts that the client allows."""
-    queue, group = world.make_queue(), _make_group(world)
+    queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
     world.cluster.messages.send_back(group, queue, origin.physical_offset, max_reconsume_times=0)
@@ -48,16 +47,9 @@ def message_tried_too_often_rests(world: World) -> None:
     until(lambda: world.cluster.offsets.fetch_max([resting]) == {resting: 1}, "the dead letter is stored")
 
 
-def _make_group(world: World) -> str:
-    group = fresh("group")
-    world.cluster.admin.create_group(SubscriptionGroupConfig(group_name=group))
-    return group
-
-
 def _send_one(world: World, queue: MessageQueue) -> Record:
     world.send(queue, b"again")
-    [record] = world.await_messages(queue)
-    return record
+    return world.read(queue)[0]
 
 
 def _only_queue(world: World, topic: str, like: MessageQueue) -> MessageQueue:

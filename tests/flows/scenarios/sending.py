@@ -52,7 +52,7 @@ def delayed_message_comes_later(world: World) -> None:
     """Level 1 is one second: not there at first, then in its own topic and queue."""
     queue, sent_at = world.make_queue(), now_ms()
 
-    world.send(queue, b"later", DELAY="1")
+    world.cluster.messages.send(sending(queue, b"later", {"DELAY": "1"}))
     assert world.cluster.offsets.fetch_max([queue]) == {queue: 0}
 
     [record] = world.await_messages(queue)
@@ -68,7 +68,7 @@ def packed_bodies_come_back(world: World) -> None:
         packed = sending(queue, compress(body, compression), {}, sys_flag=compression.sys_flag)
         world.cluster.messages.send(packed)
 
-    records = world.read(queue)
+    records = world.await_messages(queue, 3)
     assert [record.unpacked_body() for record in records] == [body] * 3
     assert max(len(record.body) for record in records) < len(body) / 10
 

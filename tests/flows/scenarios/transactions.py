@@ -39,7 +39,7 @@ def message_rolled_back_is_never_seen(world: World) -> None:
     _end(world, queue, group, receipt, TransactionState.ROLLBACK)
     world.send(queue, b"behind")
 
-    assert [record.body for record in world.await_messages(queue)] == [b"behind"]
+    assert [record.body for record in world.read(queue)] == [b"behind"]
 
 
 def forgotten_message_is_asked_about(world: World) -> None:
