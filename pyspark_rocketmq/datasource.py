@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from .errors import OptionError
 from .options import parse_reader_options
 from .options.reader_options import ReaderOptions
 
@@ -34,25 +35,33 @@ class RocketMQDataSource(DataSource):
         from .source.schema import spark_schema
 
         options = parse_reader_options(self.options, stream=None)
+        options.selection.require_some()
         return spark_schema(options.columns, options.content.properties_as_json)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         from .source.batch import BatchReader
+        from .source.schema import relaxed_columns
 
-        return BatchReader(self._options(schema, stream=False))
+        return BatchReader(self._options(schema, stream=False), relaxed_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
+        from .source.schema import relaxed_columns
         from .source.stream import make_stream_reader
 
-        return make_stream_reader(self._options(schema, stream=True))
+        return make_stream_reader(self._options(schema, stream=True), relaxed_columns(schema))
 
     def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
+        """What the user asks for; a schema of the user's own chooses the columns as the option `columns` would."""
         from .source.schema import columns_of
 
         options = parse_reader_options(self.options, stream=stream)
-        return replace(options, columns=columns_of(schema, options.content.properties_as_json))
+        columns = columns_of(schema, options.content.properties_as_json)
+        if (given := self.options.get("columns")) and columns != options.columns:
+            what = f"differs from the schema that was given ({', '.join(columns)})"
+            raise OptionError("columns", given, what, advice="choose columns by one of the two", code="OPTION_CONFLICT")
+        return replace(options, columns=columns)
 
 
 def register(spark: SparkSession) -> None:

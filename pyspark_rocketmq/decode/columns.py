@@ -7,7 +7,7 @@ around an inner batch or beyond the wanted end, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,12 +42,12 @@ class Decoded:
 
 
 class ColumnDecoder:
-    """Decodes blocks into a fixed choice of columns."""
+    """Decodes blocks into a fixed choice of columns, some of them `nullable` because Spark was told so."""
 
-    def __init__(self, columns: Sequence[str], content: Content | None = None) -> None:
+    def __init__(self, columns: Sequence[str], content: Content | None = None, nullable: Collection[str] = ()) -> None:
         self.columns = tuple(columns)
         self.content = content or Content()
-        self.schema = arrow_schema(self.columns, self.content.properties_as_json)
+        self.schema = arrow_schema(self.columns, self.content.properties_as_json, nullable)
         self._reads_properties = bool(self.content.tags) or not READS_PROPERTIES.isdisjoint(self.columns)
         self._reads_bodies = not _BODY_COLUMNS.isdisjoint(self.columns)
 

@@ -6,7 +6,7 @@ the first record batch is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -34,6 +34,11 @@ def arrow_type(name: str, properties_as_json: bool = False) -> pa.DataType:
     return _TYPES[COLUMNS[name].type]
 
 
-def arrow_schema(columns: Sequence[str], properties_as_json: bool = False) -> pa.Schema:
-    """Arrow schema of a choice of columns."""
-    return pa.schema([pa.field(name, arrow_type(name, properties_as_json), COLUMNS[name].nullable) for name in columns])
+def arrow_schema(columns: Sequence[str], properties_as_json: bool = False, nullable: Collection[str] = ()) -> pa.Schema:
+    """Arrow schema of a choice of columns; those of `nullable` are so whatever the table says."""
+    return pa.schema(
+        [
+            pa.field(name, arrow_type(name, properties_as_json), COLUMNS[name].nullable or name in nullable)
+            for name in columns
+        ]
+    )

@@ -6,7 +6,7 @@ Both ends are resolved once, in the driver, against the same bounds of the queue
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ..offsets.resolve import resolve_batch
 from ..options.reader_options import ReaderOptions
 from ..planning.ranges import plan_tasks
-from .catalog import QueueCatalog, require_some
+from .catalog import QueueCatalog
 from .losses import LossJournal
 from .partition import RangePartition, read_partition
 from .view import BrokerView
@@ -30,8 +30,9 @@ _log = logging.getLogger(__name__)
 class BatchReader(DataSourceReader):
     """Reads between two positions."""
 
-    def __init__(self, options: ReaderOptions) -> None:
+    def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
         self.options = options
+        self._nullable = frozenset(nullable)
 
     def partitions(self) -> list[RangePartition]:
         """The tasks of the read."""
@@ -41,8 +42,8 @@ class BatchReader(DataSourceReader):
         cluster = open_cluster(options.cluster)
         catalog = QueueCatalog(cluster, options)
         queues = catalog.queues()
-        require_some(queues, options)
-        catalog.require_listed(queues)
+        catalog.require_some(queues)
+        catalog.require_known(queues)
         view = BrokerView(cluster, options.pull.group)
         plan = resolve_batch(
             options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
@@ -54,4 +55,4 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The rows of one task."""
-        return read_partition(cast(RangePartition, partition), self.options)
+        return read_partition(cast(RangePartition, partition), self.options, self._nullable)

@@ -1,22 +1,24 @@
 """Which queues are to be read now?
 
-Asked at every planning; routes come from the table, so that nothing is sent until they have come of age.
+Asked at every planning, and answered from memory until what is remembered has come of age: routes by the route table,
+the list of topics behind a pattern here. So new queues, brokers and topics are found without asking all the time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ..cluster.cluster import Cluster
 from ..cluster.names import is_system_topic
-from ..errors import OptionError
+from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.assignment import list_queues
 from ..planning.ranges import PlanSettings
-from ..planning.slots import covered_queues
+from ..planning.slots import covered_queues, unlisted_queues
 
 __all__ = ["QueueCatalog"]
 
@@ -26,59 +28,118 @@ _log = logging.getLogger(__name__)
 class QueueCatalog:
     """The queues that a reader's options cover."""
 
-    def __init__(self, cluster: Cluster, options: ReaderOptions) -> None:
+    def __init__(self, cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._options = options
-        self._left_out: set[MessageQueue] = set()
+        self._clock = clock
+        self._max_age_s = cluster.settings.route_max_age_s
+        self._listing: Collection[str] = ()
+        self._listing_due = float("-inf")
+        self._absent_until: dict[str, float] = {}
+        """Topics that were not there, and when to look again."""
+        self._told: set[MessageQueue] = set()
+        """Queues that something was said about already."""
 
-    def queues(self) -> list[MessageQueue]:
-        """Readable queues of all topics wanted, sorted; those of rooms that are not read are left out."""
-        routed = [queue for topic in self._topics() for queue in self._cluster.routes.route(topic).readable]
+    # --- which queues ------------------------------------------------------------------------------------------------
+
+    def queues(self, held_topics: Collection[str] = ()) -> list[MessageQueue]:
+        """Readable queues of all topics wanted, sorted; those of rooms that are not read are left out.
+
+        A topic that the query already has positions in may be absent: brokers that go down take their queues away.
+        """
+        listed = self._topics()
+        routed = [queue for topic in listed for queue in self._readable(topic, topic in held_topics)]
         wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
         covered = covered_queues(wanted, self._options.allocation)
-        self._tell_left_out(set(wanted).difference(covered))
+        self._tell_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
         return covered
 
     def covers(self, queue: MessageQueue) -> bool:
         """Whether a queue that is not in the route now belongs to the reader all the same."""
         return self._options.selection.takes(queue) and bool(covered_queues([queue], self._options.allocation))
 
-    def require_listed(self, queues: Sequence[MessageQueue]) -> None:
-        """Refuse queues that the user named and that do not exist."""
-        if assignment := self._options.selection.assignment:
-            assignment.require_known(queues)
+    def require_known(self, queues: Sequence[MessageQueue]) -> None:
+        """Refuse what the user named and the route does not have, or has but may not be read."""
+        selection = self._options.selection
+        if selection.assignment:
+            selection.assignment.require_known(queues)
+        if self._options.queue_lists:
+            list_queues(self._options.queue_lists, queues)
+        for topic in sorted(set(selection.topics) - {queue.topic for queue in queues}):
+            raise _nothing_to_read(topic, self._options)
+
+    def require_some(self, queues: Sequence[MessageQueue]) -> None:
+        """Refuse a pattern that matches nothing."""
+        pattern = self._options.selection.pattern
+        if not queues and pattern is not None:
+            raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
         """The plan settings, with the slots of CONFIG filled from the queues that there are."""
-        plan, lists = self._options.plan, self._options.queue_lists
-        if not lists:
+        plan, slots = self._options.plan, self._options.queue_lists
+        if not slots:
             return plan
-        filled = list_queues(lists, queues)
+        filled = tuple(tuple(slot.select(queues)) for slot in slots)
+        self._tell_once(unlisted_queues(queues, filled), "is not in messageQueueList and joins the smallest slot")
         return replace(plan, allocation=replace(plan.allocation, queue_lists=filled))
+
+    # --- which topics ------------------------------------------------------------------------------------------------
 
     def _topics(self) -> Iterable[str]:
         selection = self._options.selection
         if selection.assignment:
             return sorted(selection.assignment.topics)
-        if selection.pattern is None:
-            return selection.topics
-        return sorted(topic for topic in self._listed_topics() if selection.takes_topic(topic))
+        return selection.topics if selection.pattern is None else self._matching_topics(selection.pattern)
 
-    def _listed_topics(self) -> Iterable[str]:
-        topics = self._cluster.name_servers.fetch_topics()
-        return (topic for topic in topics if not _is_internal(topic))
+    def _matching_topics(self, pattern: str) -> Collection[str]:
+        """By the last list of topics, as long as no newer one is to be had."""
+        if self._clock() >= self._listing_due:
+            is_first = self._listing_due == float("-inf")
+            try:
+                self._listing = self._list_topics(pattern)
+            except RocketMQError as error:
+                if is_first or not error.retriable:
+                    raise
+                _log.warning("the list of topics could not be renewed: %s", error)
+            self._listing_due = self._clock() + self._max_age_s
+        return self._listing
 
-    def _tell_left_out(self, queues: set[MessageQueue]) -> None:
-        for queue in sort_queues(queues - self._left_out):
-            _log.warning("%s is not read: its room is not among machineRooms", queue)
-        self._left_out |= queues
+    def _list_topics(self, pattern: str) -> list[str]:
+        try:
+            topics = self._cluster.name_servers.fetch_topics()
+        except BrokerError as cause:
+            if cause.retriable:
+                raise
+            advice = "list topics with subscribe"
+            raise OptionError("subscribePattern", pattern, "this server does not list topics", advice=advice) from cause
+        return sorted(each for each in topics if not _is_internal(each) and self._options.selection.takes_topic(each))
+
+    def _readable(self, topic: str, may_be_absent: bool) -> Sequence[MessageQueue]:
+        """The topic's readable queues; one that was absent is looked for again when routes come of age."""
+        if self._clock() < self._absent_until.get(topic, float("-inf")):
+            return ()
+        try:
+            return self._cluster.routes.route(topic).readable
+        except TopicNotFound:
+            if not may_be_absent and self._options.selection.pattern is None:
+                raise
+            self._absent_until[topic] = self._clock() + self._max_age_s
+            return ()
+
+    def _tell_once(self, queues: Iterable[MessageQueue], what: str) -> None:
+        news = set(queues) - self._told
+        for queue in sort_queues(news):
+            _log.warning("%s %s", queue, what)
+        self._told |= news
 
 
 def _is_internal(topic: str) -> bool:
     return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
 
 
-def require_some(queues: Sequence[MessageQueue], options: ReaderOptions) -> None:
-    """Refuse a batch read of a pattern that matches nothing."""
-    if not queues and options.selection.pattern is not None:
-        raise OptionError("subscribePattern", options.selection.pattern, "no topic matches", advice="check the pattern")
+def _nothing_to_read(topic: str, options: ReaderOptions) -> OptionError:
+    advice = "give it read queues and the permission to read (perm 4 or 6)"
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        advice += "; brokers before 4.9.2 make dead letter topics without it"
+    name_servers = ";".join(map(str, options.cluster.name_servers))
+    return OptionError("subscribe", topic, f"no queue of the topic may be read at {name_servers}", advice=advice)

@@ -5,63 +5,119 @@ with `startingOffsets=group`. Per queue the *next* offset of finished work is st
 
 - nothing is published that Spark has not acknowledged;
 - a queue's published position never goes back: the broker's own value is read before the first publication;
-- a failure is warned about and made good at the next acknowledgement; it never fails the query.
+- a failure is warned about and made good later; it never fails the query, and none holds up what is elsewhere.
 
-Publishing happens in one background thread, so that planning does not wait for it.
+Publishing happens in a thread of its own with a cluster of its own, so that planning does not wait for it. The two
+threads share nothing but mail: the planner sends positions, the publishing thread keeps the newest until its time.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from ..cluster.cluster import Cluster
-from ..errors import GroupInUse, RocketMQError
+from ..errors import GroupInUse, RocketMQError, TopicNotFound
 from ..model import MessageQueue
+from ..net.backoff import Backoff
 from ..offsets.position import Positions
 
-__all__ = ["Committer", "Publisher", "require_free_group"]
+__all__ = ["Committer", "GroupGuard", "Publisher"]
 
 _log = logging.getLogger(__name__)
 _ASK_AGAIN_S = 60.0
+_PAUSE = Backoff(first_s=1.0, longest_s=30.0)
+
+
+class GroupGuard:
+    """Keeps Spark from publishing for a group with live members.
+
+    At their next rebalance they would take over Spark's positions and skip messages.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._clock = clock
+        self._due = float("-inf")
+
+    def check(self, topics: Iterable[str]) -> None:
+        """Ask the brokers of these topics, a minute after the last time; refuse if one of them knows a member."""
+        if self._clock() < self._due:
+            return
+        for topic in self._representatives(topics):
+            if members := self._cluster.groups.fetch_members(self._group, topic):
+                raise GroupInUse(
+                    f"the group has {len(members)} live members, which would skip what Spark has read",
+                    advice="give Spark a group of its own with consumerGroup, or set commitOffsets=none",
+                    group=self._group,
+                    topic=topic,
+                )
+        self._due = self._clock() + _ASK_AGAIN_S
+
+    def _representatives(self, topics: Iterable[str]) -> list[str]:
+        """One topic for each set of brokers: a member tells all brokers of its topics that it lives."""
+        found: dict[frozenset[str], str] = {}
+        for topic in topics:
+            with suppress(TopicNotFound):  # Nobody can be its member now.
+                found[frozenset(self._cluster.routes.route(topic).brokers)] = topic
+        return list(found.values())
 
 
 class Publisher:
     """Stores positions of a group at the brokers, never backwards."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, guard: GroupGuard) -> None:
         self._cluster = cluster
         self._group = group
+        self._guard = guard
         self._published: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
 
-    @property
-    def published(self) -> Positions:
-        """What the brokers are known to hold."""
-        return self._published
+    def publish(self, positions: Positions) -> list[RocketMQError]:
+        """Store what is ahead of the brokers' positions, for the first time of a queue also what is equal.
 
-    def publish(self, positions: Positions) -> None:
-        """Store every position that is ahead of what the broker has; the first time of a queue, equal ones too."""
-        self._prepare_group({queue.broker_name for queue in positions})
-        first = [queue for queue in positions if queue not in self._published]
-        held = self._cluster.offsets.fetch_committed(self._group, first) if first else {}
-        self._warn_of_larger(positions, held)
-        known = {**self._published, **held}
-        ahead = {queue: offset for queue, offset in positions.items() if offset > known.get(queue, -1)}
-        if ahead:
-            self._cluster.offsets.commit(self._group, ahead)
-        self._published = {**known, **ahead}
-
-    def _prepare_group(self, broker_names: set[str]) -> None:
-        """Ask each broker once for the group, which makes it where that is allowed; since 5.3 it must be known."""
-        for name in sorted(broker_names - self._prepared):
+        Returns what failed, one topic at one broker at a time; raises if the group must not be published for.
+        """
+        parts = _by_place(self._news(positions))
+        if parts:
+            self._guard.check({topic for topic, _ in parts})
+        failures = []
+        for (_, broker_name), part in parts.items():
             try:
-                self._cluster.admin.fetch_group_config(self._group, name)
+                self._publish_at(broker_name, part)
             except RocketMQError as error:
-                _log.debug("group %s was not made beforehand at %s: %s", self._group, name, error)
-        self._prepared |= broker_names
+                failures.append(error)
+        return failures
+
+    def _news(self, positions: Positions) -> dict[MessageQueue, int]:
+        published = self._published
+        return {queue: offset for queue, offset in positions.items() if offset > published.get(queue, -1)}
+
+    def _publish_at(self, broker_name: str, positions: Positions) -> None:
+        self._prepare_group(broker_name)
+        unread = [queue for queue in positions if queue not in self._published]
+        held = self._cluster.offsets.fetch_committed(self._group, unread) if unread else {}
+        self._warn_of_larger(positions, held)
+        ahead = {queue: offset for queue, offset in positions.items() if offset >= held.get(queue, 0)}
+        self._cluster.offsets.commit(self._group, ahead)
+        self._published |= held | ahead
+
+    def _prepare_group(self, broker_name: str) -> None:
+        """Ask the broker once for the group, which makes it where that is allowed; since 5.3 it must be known."""
+        if broker_name in self._prepared:
+            return
+        try:
+            self._cluster.admin.fetch_group_config(self._group, broker_name)
+        except RocketMQError as error:
+            _log.debug("group %s was not made beforehand at %s: %s", self._group, broker_name, error)
+        self._prepared.add(broker_name)
 
     def _warn_of_larger(self, positions: Positions, held: Positions) -> None:
         for queue, offset in held.items():
@@ -70,77 +126,110 @@ class Publisher:
                 _log.warning(text, queue, offset, self._group, positions[queue])
 
 
-def require_free_group(cluster: Cluster, group: str, topic: str) -> None:
-    """Refuse a group with live members: at their next rebalance they would take over Spark's positions."""
-    members = cluster.groups.fetch_members(group, topic)
-    if members:
-        raise GroupInUse(
-            f"the group has {len(members)} live members, which would skip what Spark has read",
-            advice="give Spark a group of its own with consumerGroup, or set commitOffsets=none",
-            group=group,
-            topic=topic,
-        )
+def _by_place(positions: Positions) -> dict[tuple[str, str], dict[MessageQueue, int]]:
+    parts: defaultdict[tuple[str, str], dict[MessageQueue, int]] = defaultdict(dict)
+    for queue, offset in positions.items():
+        parts[queue.topic, queue.broker_name][queue] = offset
+    return parts
+
+
+class _Letter(NamedTuple):
+    """Positions to keep for publication, or a wish that what is kept be published now; neither says that time is up."""
+
+    positions: Positions | None = None
+    receipt: SimpleQueue[None] | None = None
 
 
 class Committer:
-    """Takes acknowledged positions and publishes the latest of them in the background."""
+    """Takes acknowledged positions and publishes the newest of them from a thread of its own."""
 
     def __init__(
         self,
-        publisher: Publisher,
-        check_group: Callable[[], None],
+        publish: Callable[[Positions], list[RocketMQError]],
         min_interval_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        pause: Backoff = _PAUSE,
     ) -> None:
-        self._publisher = publisher
-        self._check_group = check_group
+        self._publish = publish
         self._min_interval_s = min_interval_s
-        self._clock = clock
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rocketmq-commit")
-        self._under_way: Future[None] | None = None
-        self._acknowledged: Mapping[MessageQueue, int] = {}
-        self._next_publication = self._next_check = float("-inf")
-        self._is_refused = False
+        self._pause = pause
+        self._acknowledged: Positions = {}
+        self._mail: SimpleQueue[_Letter | None] = SimpleQueue()
+        self._pending: Positions | None = None
+        self._due = float("-inf")
+        self._failures_in_a_row = 0
+        self.failure_count = 0
+        """How many publications failed, in part or in whole."""
+        self.is_refused = False
+        """Whether the group turned out to have members; then nothing is published any more."""
+        threading.Thread(target=self._serve, name="rocketmq-commit", daemon=True).start()
 
     def __repr__(self) -> str:
-        state = "refused" if self._is_refused else "publishing" if self._is_busy else "idle"
-        return f"<Committer {state}, {len(self._acknowledged)} queues acknowledged>"
+        state = "refused" if self.is_refused else f"{self.failure_count} failures"
+        return f"<Committer {len(self._acknowledged)} queues acknowledged, {state}>"
 
     def acknowledge(self, positions: Positions) -> None:
-        """Everything before these positions is done."""
-        self._acknowledged = positions
-        if not (self._is_busy or self._is_refused or self._clock() < self._next_publication) and self._has_news:
-            self._next_publication = self._clock() + self._min_interval_s
-            self._under_way = self._thread.submit(self._publish, positions)
+        """Everything before these positions is done. Never waits."""
+        if positions != self._acknowledged:
+            self._acknowledged = positions
+            self._mail.put(_Letter(positions))
 
-    def flush(self, timeout_s: float) -> None:
-        """Publish what is acknowledged now, as far as that is done in time."""
-        if self._under_way:
-            self._under_way.exception(timeout_s)
-        if not self._is_refused and self._has_news:
-            self._thread.submit(self._publish, self._acknowledged).exception(timeout_s)
-
-    @property
-    def _is_busy(self) -> bool:
-        return self._under_way is not None and not self._under_way.done()
-
-    @property
-    def _has_news(self) -> bool:
-        published = self._publisher.published
-        return any(published.get(queue, -1) < offset for queue, offset in self._acknowledged.items())
-
-    def _publish(self, positions: Positions) -> None:
+    def flush(self, timeout_s: float) -> bool:
+        """Publish what is acknowledged now; whether that was over in time."""
+        receipt: SimpleQueue[None] = SimpleQueue()
+        self._mail.put(_Letter(receipt=receipt))
         try:
-            self._check_members()
-            self._publisher.publish(positions)
-        except GroupInUse as error:
-            self._is_refused = True
-            _log.warning("positions are not published any more: %s", error)
-        except RocketMQError as error:
-            _log.warning("positions were not published and will be at the next acknowledgement: %s", error)
+            receipt.get(timeout=timeout_s)
+        except Empty:
+            return False
+        return True
 
-    def _check_members(self) -> None:
-        """Members may join while the query runs."""
-        if self._clock() >= self._next_check:
-            self._next_check = self._clock() + _ASK_AGAIN_S
-            self._check_group()
+    def close(self) -> None:
+        """End the thread once it has done what it is at."""
+        self._mail.put(None)
+
+    # --- in the publishing thread ------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while (letter := self._next_letter()) is not None:
+            self._pending = letter.positions or self._pending
+            if self._pending and (letter.receipt or time.monotonic() >= self._due):
+                self._attempt(self._pending)
+            if letter.receipt:
+                letter.receipt.put(None)
+
+    def _next_letter(self) -> _Letter | None:
+        """The next one, or an empty one when it is time to publish what is kept."""
+        if not self._pending:
+            return self._mail.get()
+        try:
+            return self._mail.get(timeout=max(0.0, self._due - time.monotonic()))
+        except Empty:
+            return _Letter()
+
+    def _attempt(self, positions: Positions) -> None:
+        """Publish; what failed is kept and tried again after a pause."""
+        wait_s = self._min_interval_s
+        if self._succeeds(positions):
+            self._pending = None
+            self._failures_in_a_row = 0
+        else:
+            wait_s = max(wait_s, self._pause.delay_s(self._failures_in_a_row))
+            self._failures_in_a_row += 1
+            self.failure_count += 1
+        self._due = time.monotonic() + wait_s
+
+    def _succeeds(self, positions: Positions) -> bool:
+        """Whether there is nothing to try again. Whatever goes wrong here must not end the thread."""
+        if self.is_refused:
+            return True
+        try:
+            failures: list[Exception] = [*self._publish(positions)]
+        except GroupInUse as error:
+            self.is_refused = True
+            _log.warning("positions are not published any more: %s", error)
+            return True
+        except Exception as error:
+            failures = [error]
+        for failure in failures:
+            _log.warning("positions were not published and will be later: %s", failure)
+        return not failures

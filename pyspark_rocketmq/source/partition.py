@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from ..decode.columns import RecordBatch
 
 __all__ = ["RangePartition", "read_partition"]
+
+_LARGE_BYTES = 4 * 2**20
+"""A record of this size makes a record batch of its own."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,16 +51,19 @@ def worker_cluster(settings: ClusterSettings) -> Cluster:
     return open_cluster(settings)
 
 
-def read_partition(partition: RangePartition, options: ReaderOptions) -> Iterator[RecordBatch]:
-    """The rows of one task."""
+def read_partition(
+    partition: RangePartition, options: ReaderOptions, nullable: Collection[str] = ()
+) -> Iterator[RecordBatch]:
+    """The rows of one task; `nullable` are columns that the user's own schema declares so."""
     from ..decode.columns import ColumnDecoder
 
-    decoder = ColumnDecoder(options.columns, options.content)
+    decoder = ColumnDecoder(options.columns, options.content, nullable)
     dropped = 0
     for blocks in _read_blocks(partition, options):
-        decoded = decoder.decode(blocks)
-        dropped += decoded.dropped
-        yield from _cut(decoded.batch, options.rows_per_batch)
+        for part in _part_large(blocks):
+            decoded = decoder.decode(part)
+            dropped += decoded.dropped
+            yield from _cut(decoded.batch, options.rows_per_batch)
     if dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
 
@@ -68,9 +75,32 @@ def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[
         cluster.brokers,
         pool_for(options.cluster.net),
         LossJournal(options.fail_on_data_loss),
-        options.pull,
+        options.pull.for_queues(len(partition.ranges)),
         BatchSize(messages=options.rows_per_batch),
     )
+
+
+def _part_large(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """The blocks in order, large records by themselves."""
+    small: list[Block] = []
+    for block in blocks:
+        if len(block.data) < _LARGE_BYTES:
+            small.append(block)
+            continue
+        for single, size in _records(block):
+            if size < _LARGE_BYTES:
+                small.append(single)
+                continue
+            yield from filter(None, (small, [single]))
+            small = []
+    if small:
+        yield small
+
+
+def _records(block: Block) -> Iterator[tuple[Block, int]]:
+    """Each record as a block of its own, with its size."""
+    for number, (start, end) in enumerate(pairwise([*block.starts, len(block.data)])):
+        yield block._replace(starts=block.starts[number : number + 1]), end - start
 
 
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import Cluster, open_cluster
+from ..errors import OptionError
 from ..model import MessageQueue
-from ..offsets.loss import Finding, LossWarning, settle_starts
+from ..offsets.loss import Bounds, Finding, LossWarning, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
 from ..offsets.resolve import resolve_start
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
-from .commit import Committer, Publisher, require_free_group
+from .commit import Committer, GroupGuard, Publisher
 from .losses import LossJournal
 from .partition import RangePartition
 from .view import BrokerView
@@ -37,67 +38,81 @@ class Planner:
     """Plans the batches of one query."""
 
     def __init__(self, cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
         self._options = options
         self._clock = clock
-        self._catalog = QueueCatalog(cluster, options)
+        self._catalog = QueueCatalog(cluster, options, clock)
         self._view = BrokerView(cluster, options.pull.group, clock)
         self._journal = LossJournal(options.fail_on_data_loss)
-        self._committer = self._make_committer(cluster)
-        self._pinned: dict[MessageQueue, int] | None = None
-        self._target: dict[MessageQueue, int] | None = None
+        self._guard: GroupGuard | None = None
+        self.committer: Committer | None = None
+        """Publishes what is finished, if that is wanted."""
+        if group := options.commit.group:
+            self._open_committer(group)
+        self._pinned: Positions | None = None
+        self._target: Positions | None = None
         self._admitted_at = clock()
         self._missing: set[MessageQueue] = set()
+        self._has_begun = False
+
+    def __repr__(self) -> str:
+        aim = "" if self._target is None else f" to a target in {len(self._target)} queues"
+        return f"<Planner{aim}, losses {dict(self._journal.counts)}, {self.committer!r}>"
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def freeze_target(self) -> None:
         """AvailableNow reads to the ends of now and stops."""
-        self._target = self._fetch_ends(self._catalog.queues())
+        self._target = _ends(self._view.fetch_bounds(self._catalog.queues()))
 
-    def latest(self, start: Position | None, *, without_caps: bool = False) -> Position:
-        """The end of the next batch; the given start if there is nothing new."""
-        if start is not None:
+    def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
+        """The end of the next batch; the given start, before which everything `is_done`, if there is nothing new."""
+        queues = self._catalog.queues(_topics(start.next) if start else ())
+        self._begin(start, queues)
+        if start is not None and is_done:
             self.acknowledge(start)
-        queues = self._catalog.queues()
-        starts = self._resolve(queues) if start is None else self._go_on(start, queues)
-        ends = self._fetch_ends(queues)
+        bounds = self._view.fetch_bounds(queues)
+        starts = self._resolve(bounds) if start is None else self._go_on(start, bounds)
+        ends = _ends(bounds)
         if self._target is not None:
             ends = clip_to_target(ends, self._target)
             starts = {queue: offset for queue, offset in starts.items() if self._may_start(queue, start)}
-        limits = self._limits(without_caps)
-        admission = admit(starts, ends, limits, waited_s=self._clock() - self._admitted_at)
+        admission = admit(starts, ends, self._limits(without_caps), waited_s=self._clock() - self._admitted_at)
         if not admission.held_back:
             self._admitted_at = self._clock()
         return advance(start, starts, admission.ends, self._options.commit.group)
 
     def last_known_ends(self) -> Position:
         """How far the queues went when they were asked last."""
-        return Position({queue: bounds.max_offset for queue, bounds in self._view.last_known.items()})
+        return Position(_ends(self._view.last_known))
 
     def acknowledge(self, position: Position) -> None:
         """Everything before this position is done."""
-        if self._committer:
-            self._committer.acknowledge(position.next)
+        if self.committer:
+            self.committer.acknowledge(position.next)
 
-    def flush(self, timeout_s: float) -> None:
-        """Publish what is acknowledged, as far as that is done in time."""
-        if self._committer:
-            self._committer.flush(timeout_s)
+    def finish(self, timeout_s: float) -> None:
+        """The query ends: publish what is acknowledged, as far as that is done in time."""
+        if self.committer:
+            self.committer.flush(timeout_s)
+            self.committer.close()
 
     # --- ranges ------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: Position | None, end: Position) -> list[RangePartition]:
         """The tasks of the batch between two offsets."""
-        ranges = batch_ranges(start, end)
+        if not self._has_begun:
+            self._begin(end, self._catalog.queues(_topics(end.next)))
         settings = self._catalog.plan_settings(list(end.next))
-        return [RangePartition(task) for task in plan_tasks(ranges, settings)]
+        return [RangePartition(task) for task in plan_tasks(batch_ranges(start, end), settings)]
 
     # --- where a batch starts ----------------------------------------------------------------------------------------
 
-    def _resolve(self, queues: list[MessageQueue]) -> Positions:
+    def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """The start of a query without checkpoint; the same every time it is asked for."""
         if self._pinned is None:
-            self._catalog.require_listed(queues)
+            queues = list(bounds)
+            self._catalog.require_known(queues)
             settled, outranked = resolve_start(
                 self._options.start.wish, queues, self._view, fail_on_data_loss=self._options.fail_on_data_loss
             )
@@ -105,20 +120,14 @@ class Planner:
             for option in outranked:
                 _log.warning("%s has no effect: for every queue another option says where to start", option)
             self._pinned = settled.positions
-        return {**self._starts_of_new(queues, self._pinned), **self._pinned}
+        return {**_starts_of_new(bounds, self._pinned), **self._pinned}
 
-    def _go_on(self, start: Position, queues: list[MessageQueue]) -> Positions:
+    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """After the last batch, moved where brokers lost messages; new queues begin at their beginning."""
-        present = set(queues)
-        known = {queue: at for queue, at in start.next.items() if queue in present or self._catalog.covers(queue)}
-        bounds = self._view.fetch_bounds(queues)
+        known = {queue: at for queue, at in start.next.items() if queue in bounds or self._catalog.covers(queue)}
         settled = settle_starts(known, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         self._journal.note(self._without_repeats(settled.warnings))
-        return {**settled.positions, **self._starts_of_new(queues, known)}
-
-    def _starts_of_new(self, queues: list[MessageQueue], known: Positions) -> dict[MessageQueue, int]:
-        new = [queue for queue in queues if queue not in known]
-        return {queue: bounds.min_offset for queue, bounds in self._view.fetch_bounds(new).items()} if new else {}
+        return {**settled.positions, **_starts_of_new(bounds, known)}
 
     def _without_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
         """A queue that is missing from the route is told of once, until it is back."""
@@ -130,25 +139,53 @@ class Planner:
         """Under availableNow queues that came later wait for the next run."""
         return (self._target is not None and queue in self._target) or (start is not None and queue in start.next)
 
-    # --- how far it goes ---------------------------------------------------------------------------------------------
+    # --- at the beginning of a run -----------------------------------------------------------------------------------
 
-    def _fetch_ends(self, queues: list[MessageQueue]) -> dict[MessageQueue, int]:
-        return {queue: bounds.max_offset for queue, bounds in self._view.fetch_bounds(queues).items()}
+    def _open_committer(self, group: str) -> None:
+        """With a cluster of its own, which its thread asks."""
+        cluster = open_cluster(self._options.cluster)
+        guard = GroupGuard(cluster, group)
+        self._guard = GroupGuard(self._cluster, group, self._clock)
+        self.committer = Committer(Publisher(cluster, group, guard).publish, self._options.commit.min_interval_s)
+
+    def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
+        """Refuse, once, a checkpoint that is another query's and a group that has members."""
+        if self._has_begun:
+            return
+        if position is not None:
+            self._recognise(position)
+        if self._guard:
+            self._guard.check(_topics(queues))
+        self._has_begun = True
+
+    def _recognise(self, position: Position) -> None:
+        """Refuse the checkpoint of another query; tell which of its queues are read no more."""
+        group = self._options.commit.group
+        if group and position.group not in (None, group):
+            advice = f"set consumerGroup to {position.group}, or use a new checkpoint"
+            raise OptionError("consumerGroup", group, f"the checkpoint is of group {position.group}", advice=advice)
+        dropped = [queue for queue in position.next if not self._catalog.covers(queue)]
+        if dropped and len(dropped) == len(position.next):
+            what = f"the checkpoint is of {', '.join(sorted(_topics(dropped)))}, of which nothing is to be read now"
+            raise OptionError("checkpointLocation", None, what, advice="use a new checkpoint, or the old topics")
+        if dropped:
+            _log.warning("%d queues of the checkpoint are not to be read any more: %s ...", len(dropped), dropped[0])
+
+    # --- how far it goes ---------------------------------------------------------------------------------------------
 
     def _limits(self, without_caps: bool) -> Limits:
         if without_caps:
             return Limits()
         return self._options.limits if self._target is None else self._options.limits.without_floor()
 
-    def _make_committer(self, cluster: Cluster) -> Committer | None:
-        commit = self._options.commit
-        if commit.group is None:
-            return None
-        group = commit.group
 
-        def check_group() -> None:
-            for topic in sorted({queue.topic for queue in self._catalog.queues()})[:1]:
-                require_free_group(cluster, group, topic)
+def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+    return {queue: each.max_offset for queue, each in bounds.items()}
 
-        check_group()
-        return Committer(Publisher(cluster, group), check_group, commit.min_interval_s, self._clock)
+
+def _starts_of_new(bounds: Mapping[MessageQueue, Bounds], known: Positions) -> dict[MessageQueue, int]:
+    return {queue: each.min_offset for queue, each in bounds.items() if queue not in known}
+
+
+def _topics(queues: Mapping[MessageQueue, int] | list[MessageQueue]) -> set[str]:
+    return {queue.topic for queue in queues}

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from ..decode.layout import COLUMNS, ColumnType
 from ..errors import OptionError
 
-__all__ = ["columns_of", "spark_schema"]
+__all__ = ["columns_of", "relaxed_columns", "spark_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -42,7 +42,11 @@ def spark_schema(columns: Sequence[str], properties_as_json: bool = False) -> St
 
 def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[str, ...]:
     """The columns that a schema given by the user asks for; anything we would not fill exactly so is refused."""
+    if not schema.fields:
+        raise OptionError("schema", None, "names no column", advice=f"columns are {', '.join(COLUMNS)}")
     for given in schema.fields:
+        if schema.names.count(given.name) > 1:
+            raise OptionError("schema", given.name, "is named twice", advice="name each column once")
         if given.name not in COLUMNS:
             raise OptionError("schema", given.name, "no such column", advice=f"columns are {', '.join(COLUMNS)}")
         ours = _field(given.name, properties_as_json)
@@ -52,6 +56,11 @@ def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[st
         if ours.nullable and not given.nullable:
             raise OptionError("schema", given.name, "is NOT NULL, but may be null", advice="declare it nullable")
     return tuple(schema.names)
+
+
+def relaxed_columns(schema: StructType) -> frozenset[str]:
+    """Columns that are never null, but are declared as if they might be: Spark wants batches to say the same."""
+    return frozenset(given.name for given in schema.fields if given.nullable and not COLUMNS[given.name].nullable)
 
 
 def _field(name: str, properties_as_json: bool) -> StructField:

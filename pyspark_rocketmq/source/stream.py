@@ -10,10 +10,10 @@ published if they can be in that moment.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
-from collections.abc import Iterator
-from types import FrameType
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -33,23 +33,22 @@ except ImportError:  # PySpark 4.1 has no admission control.
 else:
     HAS_ADMISSION = True
 
-__all__ = ["HAS_ADMISSION", "make_stream_reader"]
+__all__ = ["HAS_ADMISSION", "PlainStreamReader", "StreamReader", "make_stream_reader"]
 
 _FLUSH_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
     """What every supported PySpark calls."""
 
-    def __init__(self, options: ReaderOptions) -> None:
+    def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
         self.options = options
+        self._nullable = frozenset(nullable)
         self._planner: Planner | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["options"])  # type: ignore[misc]  # the one way to set up a copy
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.options, self._nullable)
 
     @property
     def planner(self) -> Planner:
@@ -58,7 +57,7 @@ class StreamReader(DataSourceStreamReader):
             from ..cluster.cluster import open_cluster
 
             self._planner = Planner(open_cluster(self.options.cluster), self.options)
-            _flush_at_end(self._planner)
+            _end_on_sigterm()
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
@@ -72,7 +71,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The rows of one task."""
-        return read_partition(cast(RangePartition, partition), self.options)
+        return read_partition(cast(RangePartition, partition), self.options, self._nullable)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch is finished; comes late, and never for the last one."""
@@ -82,19 +81,18 @@ class StreamReader(DataSourceStreamReader):
     def stop(self) -> None:
         """The query ended."""
         if self._planner:
-            self._planner.flush(_FLUSH_S)
+            self._planner.finish(_FLUSH_S)
+            self._planner = None
 
 
-def _flush_at_end(planner: Planner) -> None:
-    """Publish on SIGTERM, then end as before."""
-    if threading.current_thread() is not threading.main_thread():
-        return
+def _end_on_sigterm() -> None:
+    """Leave as if by an exception, upon which Spark's loop around the reader calls `stop`."""
 
-    def flush(_number: int, _frame: FrameType | None) -> None:
-        planner.flush(_FLUSH_S)
+    def leave(_number: int, _frame: object) -> None:
         raise SystemExit
 
-    signal.signal(signal.SIGTERM, flush)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)
 
 
 if HAS_ADMISSION:
@@ -124,22 +122,30 @@ if HAS_ADMISSION:
 
 
 class PlainStreamReader(StreamReader):
-    """Without admission control: PySpark 4.1 does not say where the query stands."""
+    """Without admission control: PySpark 4.1 does not say where the query stands, so its last batch must tell."""
 
-    def __init__(self, options: ReaderOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
+        super().__init__(options, nullable)
         self._last_end: Position | None = None
+
+    @property
+    def planner(self) -> Planner:
+        """The query's planner; says once what caps cannot do here."""
+        limits = self.options.limits
+        if self._planner is None and (limits.max_per_trigger or limits.max_per_queue):
+            _log.warning("before PySpark 4.2 availableNow ends after one batch, which maxOffsetsPer... caps")
+        return super().planner
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks between two offsets, and from now on where the query stands."""
         self._last_end = parse_position(end)
         return super().partitions(start, end)
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """The end of the next batch after the last one that was planned; the arguments never come."""
-        return position_json(self.planner.latest(self._last_end))
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # PySpark 4.1 has no arguments here
+        """The end of the next batch after the last one that was planned."""
+        return position_json(self.planner.latest(self._last_end, is_done=False))
 
 
-def make_stream_reader(options: ReaderOptions) -> StreamReader:
+def make_stream_reader(options: ReaderOptions, nullable: Collection[str] = ()) -> StreamReader:
     """The reader for this PySpark."""
-    return AdmittingStreamReader(options) if HAS_ADMISSION else PlainStreamReader(options)
+    return AdmittingStreamReader(options, nullable) if HAS_ADMISSION else PlainStreamReader(options, nullable)
