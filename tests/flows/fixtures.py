@@ -18,3 +18,17 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     release = str(request.param)
     with start_stub(release) as stub:
         yield stub_world(stub, release)
+
+
+@pytest.fixture(scope="session")
+def master_slave_world() -> Iterator[World]:
+    """A master and its slave."""
+    with start_stub("5.3.3", 1, 1) as stub:
+        yield stub_world(stub)
+
+
+@pytest.fixture(scope="session")
+def two_broker_world() -> Iterator[World]:
+    """Two masters."""
+    with start_stub("5.3.3", 2) as stub:
+        yield stub_world(stub)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from .scenarios import EVERYWHERE, RETENTION, Scenario, each_of
+from .scenarios import EVERYWHERE, MASTER_SLAVE, RETENTION, TWO_BROKERS, Scenario, each_of
 from .world import World
 
 
 @each_of([*EVERYWHERE, *RETENTION])
-def test_stub(world: World, scenario: Scenario) -> None:
+def test_one_broker(world: World, scenario: Scenario) -> None:
     """The scenario list on one broker of the stub, for each release it emulates."""
     scenario(world)
+
+
+@each_of(MASTER_SLAVE)
+def test_master_and_slave(master_slave_world: World, scenario: Scenario) -> None:
+    """The scenarios in which a master stops."""
+    scenario(master_slave_world)
+
+
+@each_of(TWO_BROKERS)
+def test_two_brokers(two_broker_world: World, scenario: Scenario) -> None:
+    """The scenarios on two masters."""
+    scenario(two_broker_world)

@@ -1,7 +1,8 @@
 """Which scenarios hold for every cluster, stub or real, of whatever version?
 
 Each module asks one question; each public function of a `World` in it is a scenario. `EVERYWHERE` runs on one broker,
-`RETENTION` too, but real brokers delete nothing in their first minute.
+`RETENTION` too, but real brokers delete nothing in their first minute. `MASTER_SLAVE` and `TWO_BROKERS` need
+clusters of that shape.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from tests.flows.world import World
 
 from . import (
     administration,
+    failover,
     lookups,
     membership,
     places,
     pulling,
+    ranges,
     retention,
     routing,
     second_chances,
     sending,
     transactions,
+    two_brokers,
 )
 
 Scenario = Callable[[World], None]
@@ -47,6 +51,8 @@ def each_of(scenarios: list[Scenario]) -> pytest.MarkDecorator:
 
 
 EVERYWHERE = scenarios_of(
-    routing, sending, pulling, places, membership, second_chances, transactions, administration, lookups
+    routing, sending, pulling, places, ranges, membership, second_chances, transactions, administration, lookups
 )
 RETENTION = scenarios_of(retention)
+MASTER_SLAVE = scenarios_of(failover)
+TWO_BROKERS = scenarios_of(two_brokers)

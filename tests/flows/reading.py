@@ -1,0 +1,98 @@
+"""How do scenarios read ranges, and what do they look at?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
+from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.wire.record import decode_record
+
+_QUICK = Backoff(first_s=0.1, longest_s=0.5)
+
+Loss = tuple[str, MessageQueue, int, int]
+
+
+class Losses:
+    """A loss policy that notes what it hears and goes on, or fails with the first."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.noted: list[Loss] = []
+        self._fails = fails
+
+    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
+        """Messages from `planned` to `minimum` are gone."""
+        self._note("begins later", queue, planned, minimum)
+
+    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
+        """The queue ends at `maximum`, before the end of the range."""
+        self._note("ends earlier", queue, planned_end, maximum)
+
+    def vanished(self, rest: QueueRange) -> None:
+        """The queue is not in the route any more."""
+        self._note("vanished", rest.queue, rest.start, rest.end)
+
+    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
+        """An admin moved the group."""
+        self._note("was reset", queue, planned, reset_to)
+
+    def _note(self, *loss: *Loss) -> None:
+        if self._fails:
+            raise DataLossError(f"{loss}")
+        if loss not in self.noted:
+            self.noted.append(loss)
+
+
+class Reading:
+    """One run of the pull engine; iterate it once."""
+
+    def __init__(self, batches: Iterator[list[Block]], policy: Losses) -> None:
+        self._batches = batches
+        self._policy = policy
+
+    def __iter__(self) -> Iterator[list[Block]]:
+        return self._batches
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What the loss policy has heard so far."""
+        return self._policy.noted
+
+
+def read_all(
+    cluster: Cluster,
+    ranges: Sequence[QueueRange],
+    settings: PullSettings | None = None,
+    *,
+    rows: int = 10_000,
+    fails: bool = False,
+) -> Reading:
+    """Read ranges in batches of at least so many rows; failures are tried again quickly."""
+    policy = Losses(fails=fails)
+    quick = replace(settings or PullSettings(), failure_pause=_QUICK)
+    pool = pool_for(cluster.settings.net)
+    batches = read_ranges(ranges, cluster.brokers, pool, policy, quick, BatchSize(messages=rows))
+    return Reading(batches, policy)
+
+
+def whole(queue: MessageQueue, count: int) -> QueueRange:
+    """The first so many offsets of a queue."""
+    return QueueRange(queue, 0, count)
+
+
+def offsets_of(batches: Iterable[list[Block]]) -> dict[MessageQueue, list[int]]:
+    """The offsets that were handed out, queue by queue, in their order."""
+    found: defaultdict[MessageQueue, list[int]] = defaultdict(list)
+    for blocks in batches:
+        for block in blocks:
+            queue, start, end = block.wanted
+            offsets = [decode_record(block.data, at)[0].queue_offset for at in block.starts]
+            found[queue] += [offset for offset in offsets if start <= offset < end]
+    return dict(found)

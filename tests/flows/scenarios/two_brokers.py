@@ -1,0 +1,110 @@
+"""Do two brokers serve one topic, each for its own queues? For two masters."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import ConnectError, RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.pull.settings import PullSettings
+from tests.flows.reading import offsets_of, read_all, whole
+from tests.flows.world import World, fresh
+
+
+def topic_spans_both(world: World) -> None:
+    """Its queues are sorted by broker; each broker answers for its own, in one burst."""
+    queues = world.make_topic(2)
+    for count, queue in enumerate(queues):
+        world.fill(queue, count + 1)
+
+    assert [(queue.broker_name, queue.queue_id) for queue in queues] == [
+        ("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1)
+    ]  # fmt: skip
+    assert list(world.cluster.offsets.fetch_max(queues).values()) == [1, 2, 3, 4]
+    assert {
+        queue: stats.max_offset for queue, stats in world.cluster.admin.fetch_topic_stats(queues[0].topic).items()
+    } == (dict(zip(queues, (1, 2, 3, 4), strict=True)))
+
+
+def locks_are_each_brokers_own(world: World) -> None:
+    """A broker that is down leaves its queues unknown, the other grants its own."""
+    here, there = world.make_topic()
+    group = fresh("group")
+
+    world.servers.stop(there.broker_name)
+    try:
+        locked = world.cluster.groups.lock(group, "me", [here, there])
+    finally:
+        world.servers.start(there.broker_name)
+
+    assert (locked.granted, locked.refused) == ({here}, frozenset())
+    assert list(locked.unknown) == [there.broker_name]
+
+
+def ranges_of_both_are_read(world: World) -> None:
+    """Every message once, those of a queue in order."""
+    queues = world.make_topic(2)
+    for queue in queues:
+        world.fill(queue, 50)
+
+    found = offsets_of(read_all(world.cluster, [whole(queue, 50) for queue in queues]))
+
+    assert found == {queue: list(range(50)) for queue in queues}
+
+
+def reading_waits_for_a_broker(world: World) -> None:
+    """One goes down and comes back while both are read: nothing is lost, nothing comes twice."""
+    queues = world.make_topic()
+    for queue in queues:
+        world.fill(queue, 40)
+    settings = PullSettings(batch_size=5, depth=2, max_retries=20)
+    batches = iter(read_all(world.cluster, [whole(queue, 40) for queue in queues], settings, rows=5))
+
+    seen = [next(batches), next(batches)]
+    world.servers.stop(queues[1].broker_name)
+    seen.append(next(batches))
+    world.servers.start(queues[1].broker_name)
+    seen += list(batches)
+
+    assert offsets_of(seen) == {queue: list(range(40)) for queue in queues}
+
+
+def broker_that_stays_away_is_a_loss(world: World) -> None:
+    """Out of the route for longer than the retries last: the policy hears what was left unread."""
+    queues = world.make_topic()
+    here, away = queues
+    for queue in queues:
+        world.fill(queue, 10)
+
+    world.servers.stop(away.broker_name)
+    try:
+        world.cluster.routes.expire(here.topic)
+        batches = read_all(world.cluster, [whole(queue, 10) for queue in queues], PullSettings(max_retries=1))
+        found = offsets_of(batches)
+    finally:
+        world.servers.start(away.broker_name)
+
+    assert found == {here: list(range(10))}
+    assert batches.losses == [("vanished", away, 0, 10)]
+
+
+def dead_broker_is_named(world: World) -> None:
+    """By an error that names its address, after the retries."""
+    _, there = world.make_topic()
+    address = world.master(there)
+
+    world.servers.stop(there.broker_name)
+    try:
+        with pytest.raises(RocketMQError, match=f"{there.broker_name}|{address}"):
+            world.cluster.offsets.fetch_max([there])
+    finally:
+        world.servers.start(there.broker_name)
+    _assert_back(world, there)
+
+
+def _assert_back(world: World, queue: MessageQueue) -> None:
+    world.cluster.routes.expire(queue.topic)
+    try:
+        assert world.cluster.offsets.fetch_max([queue]) == {queue: 0}
+    except ConnectError as error:
+        raise AssertionError("the broker is back, but not reached") from error
