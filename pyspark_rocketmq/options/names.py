@@ -53,13 +53,15 @@ def find_option(key: str) -> Found | None:
 
 def complain(key: str, text: str) -> OptionError | None:
     """The error of a key that is no option; None if it looks like nobody's business here."""
-    bare = _strip_prefix(key)
-    nearest = min(_KNOWN.values(), key=lambda found: edit_distance(_bare(found.spelling), _bare(bare)))
-    if key.lower().startswith(_OURS) or _is_near(bare, nearest.spelling):
-        shown = "***" if nearest.option.secret else text
-        advice = f"did you mean {nearest.spelling}?"
-        return OptionError(key, shown, "no such option", advice=advice, code="OPTION_UNKNOWN")
-    return None
+    candidates = [found for found in _KNOWN.values() if _is_near(key.lower(), found.spelling.lower())]
+    if key.lower().startswith(_OURS):
+        candidates = candidates or list(_KNOWN.values())
+    if not candidates:
+        return None
+    nearest = min(candidates, key=lambda found: _distance(key, found.spelling))
+    shown = "***" if nearest.option.secret else text
+    advice = f"did you mean {nearest.spelling}?"
+    return OptionError(key, shown, "no such option", advice=advice, code="OPTION_UNKNOWN")
 
 
 def describe_foreign(key: str) -> OptionError:
@@ -69,19 +71,21 @@ def describe_foreign(key: str) -> OptionError:
 
 
 def _is_near(key: str, spelling: str) -> bool:
-    key, spelling = key.lower(), spelling.lower()
+    """Whether one was probably typed for the other."""
     if _bare(key) == _bare(spelling):
         return True
-    return edit_distance(key, spelling) <= (1 if min(len(key), len(spelling)) < _SHORT else 2)
+    most = 1 if min(len(key), len(spelling)) < _SHORT else 2
+    return abs(len(key) - len(spelling)) <= most and edit_distance(key, spelling) <= most
+
+
+def _distance(key: str, spelling: str) -> int:
+    """How far apart two names are, with the prefix that the user gave or without."""
+    prefix = next((prefix for prefix in _OURS if key.lower().startswith(prefix)), "")
+    return min(edit_distance(_bare(name), _bare(spelling)) for name in (key, key[len(prefix) :]))
 
 
 def _bare(name: str) -> str:
     return _FILLERS.sub("", name.lower())
-
-
-def _strip_prefix(key: str) -> str:
-    prefix = next((prefix for prefix in _OURS if key.lower().startswith(prefix)), "")
-    return key[len(prefix) :]
 
 
 def edit_distance(first: str, second: str) -> int:

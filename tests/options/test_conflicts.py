@@ -1,0 +1,151 @@
+"""Options that contradict each other, or mean nothing alone, are errors that name both."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.options.conflicts import RULES
+from tests.options.samples import LEAST, error_of, read
+
+CONFIG = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": '[{"orders": "*"}]'}
+TLS = {"useTLS": "true"}
+GROUP = {"consumerGroup": "g"}
+KEYS = {"accessKey": "AK", "secretKey": "SK"}
+
+STREAM: list[tuple[str, dict[str, str], str]] = [
+    ("subscribe", {"subscribePattern": "o.*"}, "subscribePattern"),
+    ("subscribe", {"assign": '{"orders": "*"}'}, "assign"),
+    ("sqlFilter", {"sqlFilter": "a > 1", "tags": "x"}, "tags"),
+    ("startingOffsets", {"startingOffsets": "group"}, "consumerGroup"),
+    ("startingOffsets", {"startingOffsets": '{"orders": {"*": {"*": -3}}}'}, "consumerGroup"),
+    (
+        "startingOffsetsDefault",
+        {"startingOffsetsDefault": "latest", "startingTimestamp": "-1h"},
+        "startingTimestamp",
+    ),
+    ("startingOffsetsByTimestampStrategy", {"startingOffsetsByTimestampStrategy": "latest"}, "startingTimestamp"),
+    ("minOffsetsPerTrigger", {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "maxOffsetsPerTrigger"),
+    ("maxTriggerDelay", {"maxTriggerDelay": "1m"}, "minOffsetsPerTrigger"),
+    ("virtualNodeCnt", {"virtualNodeCnt": "5"}, "allocateMessageQueueStrategy"),
+    ("messageQueueList", {"messageQueueList": '[{"orders": "*"}]'}, "allocateMessageQueueStrategy"),
+    ("machineRooms", {"machineRooms": "east"}, "allocateMessageQueueStrategy"),
+    (
+        "brokerRooms",
+        {"brokerRooms": '{"a": "east"}', "allocateMessageQueueStrategy": "MACHINE_ROOM", "machineRooms": "east"},
+        "allocateMessageQueueStrategy",
+    ),
+    ("maxPartitions", {"maxPartitions": "2", **CONFIG}, "allocateMessageQueueStrategy"),
+    ("minPartitions", {"minPartitions": "3", "maxPartitions": "2"}, "maxPartitions"),
+    ("minPartitions", {"minPartitions": "3", "ordering": "queue"}, "ordering"),
+    ("maxRecordsPerPartition", {"maxRecordsPerPartition": "3", "ordering": "queue"}, "ordering"),
+    ("consumeConcurrentlyMaxSpan", {"consumeConcurrentlyMaxSpan": "3", "ordering": "queue"}, "ordering"),
+    ("commitOffsets", {"commitOffsets": "batch"}, "consumerGroup"),
+    ("consumerGroup", {"commitOffsets": "batch", "consumerGroup": "TOOLS_CONSUMER"}, "commitOffsets"),
+    ("persistConsumerOffsetInterval", {"persistConsumerOffsetInterval": "5s"}, "commitOffsets"),
+    (
+        "persistConsumerOffsetInterval",
+        {"persistConsumerOffsetInterval": "5s", "commitOffsets": "none", **GROUP},
+        "commitOffsets",
+    ),
+    ("pollTimeoutMs", {"pollTimeoutMs": "9s"}, "pullTimeoutMs"),
+    ("pollTimeoutMs", {"pullTimeoutMs": "120s"}, "pullTimeoutMs"),
+    ("propertiesFormat", {"propertiesFormat": "json", "columns": "body"}, "properties"),
+    ("propertiesFormat", {"propertiesFormat": "map", "rowLayout": "kafka"}, "properties"),
+    ("accessKey", {"accessKey": "AK"}, "secretKey"),
+    ("secretKey", {"secretKey": "SK"}, "accessKey"),
+    ("securityToken", {"securityToken": "T"}, "accessKey"),
+    *[("credentialsFile", {"credentialsFile": "f", name: "x"} | KEYS, "accessKey") for name in KEYS],
+    ("tlsTrustCertPath", {"tlsTrustCertPath": "f"}, "useTLS"),
+    ("tlsTrustCert", {"tlsTrustCert": "f", "useTLS": "false"}, "useTLS"),
+    ("tlsClientCertPath", {"tlsClientCertPath": "f"}, "useTLS"),
+    ("tlsClientKeyPath", {"tlsClientKeyPath": "f"}, "useTLS"),
+    ("tlsClientKeyPassword", {"tlsClientKeyPassword": "f"}, "useTLS"),
+    ("tlsAuthServer", {"tlsAuthServer": "true"}, "useTLS"),
+    ("tlsTrustCertPath", {"tlsTrustCertPath": "f", "tlsTrustCert": "PEM", **TLS}, "tlsTrustCert"),
+    ("tlsClientCertPath", {"tlsClientCertPath": "f", **TLS}, "tlsClientKeyPath"),
+    ("tlsClientKeyPath", {"tlsClientKeyPath": "f", **TLS}, "tlsClientCertPath"),
+    ("tlsClientKeyPassword", {"tlsClientKeyPassword": "f", **TLS}, "tlsClientKeyPath"),
+]
+
+
+@pytest.mark.parametrize(("option", "raw", "other"), STREAM)
+def test_what_contradicts_itself(option: str, raw: dict[str, str], other: str) -> None:
+    """Found whichever option comes first, in a read as well as before the use is known."""
+    forward, backward = LEAST | raw, dict(reversed((LEAST | raw).items()))
+
+    errors = [error_of(each, stream=stream) for each in (forward, backward) for stream in (True, None)]
+
+    for error in errors:
+        assert (error.option, error.code) == (option, "OPTION_CONFLICT")
+        assert other in str(error) and error.advice
+
+
+def test_pattern_and_assign() -> None:
+    """The third pair of the three."""
+    error = error_of({"nameServer": "a:1", "subscribePattern": "x", "assign": '{"orders": "*"}'})
+
+    assert error.code == "OPTION_CONFLICT" and "exactly one of subscribe, subscribePattern and assign" in str(error)
+
+
+@pytest.mark.parametrize(("strategy", "option"), [("CONFIG", "messageQueueList"), ("MACHINE_ROOM", "machineRooms")])
+def test_what_a_strategy_requires(strategy: str, option: str) -> None:
+    """Some strategies cannot do without their list."""
+    error = error_of(LEAST | {"allocateMessageQueueStrategy": strategy})
+
+    assert (error.option, error.code) == (option, "OPTION_MISSING") and strategy in str(error)
+
+
+@pytest.mark.parametrize(
+    ("option", "raw"),
+    [
+        ("startingOffsets", {"startingOffsets": "latest"}),
+        ("startingOffsets", {"startingOffsets": '{"orders": {"a": {"0": -1}}}'}),
+        ("startingOffsetsDefault", {"startingOffsetsDefault": "latest"}),
+        (
+            "startingOffsetsByTimestampStrategy",
+            {"startingOffsetsByTimestampStrategy": "latest", "startingTimestamp": "-1h"},
+        ),
+    ],
+)
+def test_a_batch_read_does_not_start_at_the_end(option: str, raw: dict[str, str]) -> None:
+    """It would read nothing; a stream may start there."""
+    error = error_of(LEAST | raw, stream=False)
+
+    assert (error.option, error.code) == (option, "OPTION_VALUE") and "latest" in str(error)
+    assert read(LEAST | raw, stream=True)
+
+
+def test_headers_belong_to_the_kafka_layout() -> None:
+    """Layout `rocketmq` has the properties."""
+    error = error_of(LEAST | {"includeHeaders": "true"})
+
+    assert (error.option, error.code) == ("includeHeaders", "OPTION_SCOPE")
+    assert "properties is already there" in str(error)
+
+
+def test_a_server_is_needed() -> None:
+    """Nothing to connect to is found before anything else is tried."""
+    error = error_of({"subscribe": "orders"}, stream=None)
+
+    assert error.code == "OPTION_MISSING" and "nameServer (host:9876)" in str(error)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_something_must_be_read(stream: bool) -> None:
+    """A read needs topics; before the use is known they may be missing, for a sink needs none."""
+    error = error_of({"nameServer": "a:1"}, stream=stream)
+
+    assert error.code == "OPTION_MISSING" and "exactly one of subscribe, subscribePattern and assign" in str(error)
+    with pytest.raises(type(error), match="OPTION_MISSING"):
+        read({"nameServer": "a:1"}, stream=None).selection.require_some()
+
+
+def test_defaults_contradict_nobody() -> None:
+    """Rules look at what was given: a tight limit alone is fine, whatever the default of its counterpart."""
+    assert read(LEAST | {"minOffsetsPerTrigger": "1", "maxOffsetsPerTrigger": "1", "ordering": "queue"})
+    assert read(LEAST | {"consumerGroup": "TOOLS_CONSUMER"}).commit.group is None
+
+
+def test_every_rule_has_advice() -> None:
+    """No rule leaves a user alone with what is wrong."""
+    assert [rule.option.name for rule in RULES if not (rule.what and rule.advice)] == []

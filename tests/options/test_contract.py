@@ -1,0 +1,54 @@
+"""The code's table is the contract's, row by row."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.options.option import Option
+from pyspark_rocketmq.options.refused import find_refusal
+from pyspark_rocketmq.options.table import OPTIONS
+from tests.options.contract import Row, option_rows, plain, table
+
+ROWS = {(row.name, "W" if row.use == "W" else "read"): row for row in option_rows()}
+OURS = {(option.name, "W" if option.use == "W" else "read"): option for option in OPTIONS}
+PAIRS = [pytest.param(OURS[key], ROWS[key], id="-".join(key)) for key in sorted(OURS.keys() & ROWS.keys())]
+
+
+def test_neither_has_more_options() -> None:
+    """Every option of the contract is known, and no other."""
+    assert OURS.keys() == ROWS.keys() and len(OURS) > 90
+
+
+@pytest.mark.parametrize(("option", "row"), PAIRS)
+def test_names_and_use(option: Option[Any], row: Row) -> None:
+    """Names, aliases, use and tier are the contract's."""
+    assert (frozenset(option.spellings), option.use, option.tier) == (row.spellings, row.use, row.tier)
+
+
+@pytest.mark.parametrize(("option", "row"), PAIRS)
+def test_defaults(option: Option[Any], row: Row) -> None:
+    """The default is the contract's, as a value or in words."""
+    assert plain(option.default or option.otherwise) == row.default
+
+
+@pytest.mark.parametrize(("option", "row"), PAIRS)
+def test_ranges(option: Option[Any], row: Row) -> None:
+    """Every range that the contract gives is the one that errors quote."""
+    bounds = r"\d+[kmg]?\.\.\d+[kmg]?|≥ \d+"
+    exceptions = {"consumerGroup", "subscribe", "instanceName", "unitName"}
+
+    if option.name not in exceptions:
+        assert re.findall(bounds, option.kind.accepts) == re.findall(bounds, row.range)
+
+
+def test_refused_names() -> None:
+    """Each name of section 18 is refused, also with `rocketmq.` before it."""
+    cells = " ".join(row[0] for row in table("18. "))
+    names = [name.replace("*", "x").replace("pop…", "popBatchNums") for name in re.findall(r"`([^`]+)`", cells)]
+
+    assert len(names) > 45
+    for name in names:
+        assert find_refusal(name, "x") and find_refusal(f"rocketmq.{name.removeprefix('rocketmq.')}".upper(), "x")

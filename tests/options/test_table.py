@@ -1,0 +1,103 @@
+"""Every option does something, under each of its names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.options.names import find_option
+from pyspark_rocketmq.options.option import Option
+from pyspark_rocketmq.options.table import OPTIONS
+from tests.options.samples import LEAST, SAMPLES, error_of, is_stream, raw_with, read
+
+BUILT = [option for option in OPTIONS if not option.planned]
+PLANNED = [option for option in OPTIONS if option.planned and option.name not in ("topic", "ordering")]
+WITHOUT_SETTING = {"nameServer", "messageModel", "groupMembership", "strictOptions"}
+NEEDED_BY_COMPANIONS = {"accessKey", "secretKey", "tlsClientCertPath", "tlsClientKeyPath", "messageQueueList"}
+"""Their companions would not stand alone."""
+ALIASES = [(alias, option.name) for option in BUILT for alias in option.spellings[1:]]
+
+
+def test_every_built_option_has_a_sample() -> None:
+    """The tests below leave no option out."""
+    assert SAMPLES.keys() | {"credentialsFile"} == {option.name for option in BUILT}
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES.keys() - WITHOUT_SETTING))
+def test_an_option_changes_the_settings(name: str) -> None:
+    """Nothing that a user may write is without effect."""
+    companions = {} if name in NEEDED_BY_COMPANIONS else SAMPLES[name][1]
+
+    with_it = read(raw_with(name, SAMPLES[name][0]), stream=is_stream(name))
+
+    assert with_it != read({**LEAST, **companions}, stream=is_stream(name))
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES)
+def test_an_alias_means_its_main_name(alias: str, name: str) -> None:
+    """The settings are the same whichever name is used."""
+    text = SAMPLES[name][0]
+
+    assert read(raw_with(alias, text, name), stream=is_stream(name)) == read(
+        raw_with(name, text), stream=is_stream(name)
+    )
+
+
+@pytest.mark.parametrize("change", [str.upper, str.lower, str.swapcase])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_case_of_names_does_not_matter(name: str, change: Callable[[str], str]) -> None:
+    """Spark hands names over in lower case, helpers as the user wrote them."""
+    text = SAMPLES[name][0]
+
+    changed = {change(key): value for key, value in raw_with(name, text).items()}
+
+    assert read(changed, stream=is_stream(name)) == read(raw_with(name, text), stream=is_stream(name))
+
+
+@pytest.mark.parametrize("option", PLANNED, ids=lambda option: option.name)
+def test_planned_options_are_refused(option: Option[Any]) -> None:
+    """What is not built yet is never accepted, whatever the use."""
+    for stream in (True, False, None):
+        error = error_of(LEAST | {option.name: "1"}, stream=stream)
+
+        assert error.code == "OPTION_REFUSED" and str(error).startswith(f"[OPTION_REFUSED] {option.name} = '")
+        assert "planned, not built" in str(error)
+
+
+@pytest.mark.parametrize(("name", "value"), [("messageModel", "BROADCASTING"), ("groupMembership", "shared")])
+def test_planned_values_are_refused(name: str, value: str) -> None:
+    """An option may be built in part."""
+    error = error_of(LEAST | {name: value})
+
+    assert error.code == "OPTION_REFUSED" and "planned, not built" in str(error)
+
+
+@pytest.mark.parametrize("option", [option for option in BUILT if option.default], ids=lambda option: option.name)
+def test_a_default_is_a_value_like_others(option: Option[Any]) -> None:
+    """Giving the default changes nothing, so the page tells the truth about it."""
+    name, default = option.name, option.default
+    raw = {**LEAST, **SAMPLES[name][1]}
+
+    assert read(raw | {name: default}, stream=is_stream(name)) == read(raw, stream=is_stream(name))
+
+
+def test_names_are_unique() -> None:
+    """Each name means one option, but the two that reads and writes share."""
+    names = [spelling.lower() for option in OPTIONS for spelling in option.spellings]
+    shared = {name for name in names if names.count(name) > 1}
+
+    assert shared == {"topic", "ordering"}
+    assert all((found := find_option(name)) and found.depends_on_use for name in shared)
+
+
+def test_importing_options_is_cheap() -> None:
+    """The driver imports them for every query, also where no columns are made: neither pyspark nor Arrow come along."""
+    code = "import sys, pyspark_rocketmq.options; print(*sys.modules)"
+
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert {"pyspark", "pyarrow", "numpy", "pandas", "grpc"} & set(loaded.stdout.split()) == set()
