@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from pyspark_rocketmq.errors import RemoteProtocolError
+from pyspark_rocketmq.errors import DecodeError, RemoteProtocolError
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command, HeaderType
 
@@ -64,7 +64,7 @@ class Desk(Generic[S]):
             return handler(self.subject, call)
         except Refusal as refusal:
             return refusal.answer
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, DecodeError) as error:
             return answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
         except Exception as error:
             _log.exception("the stub failed on request %s", code)

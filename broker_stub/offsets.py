@@ -7,8 +7,12 @@ offset and commits are ignored.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark_rocketmq.wire import fastjson
 
 SEPARATOR = "@"
 
@@ -92,3 +96,42 @@ class ConsumerOffsets:
         for table in (self.committed, self.pulled, self.resets):
             table.pop(key, None)
         self.changes += 1
+
+
+# --- consumerOffset.json ---------------------------------------------------------------------------------------------
+
+
+def parse_offsets(data: bytes) -> Table:
+    """Read a `consumerOffset.json`."""
+    table = fastjson.parse(data)["offsetTable"]
+    return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
+
+
+def describe_offsets(table: Table, *, is_5x: bool) -> dict[str, Any]:
+    """What brokers write and tell of their offsets; 4.9.7 has the offsets alone."""
+    members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
+    if is_5x:
+        groups: defaultdict[str, list[str]] = defaultdict(list)
+        for key in members["offsetTable"]:
+            topic, _, group = key.rpartition(SEPARATOR)
+            groups[group].append(topic)
+        version = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        topics = {group: sorted(names) for group, names in groups.items()}
+        members = {"dataVersion": version, "groupTopicMap": topics, **members}
+    return members
+
+
+def format_offsets(table: Table, *, is_5x: bool) -> str:
+    """The text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
+    return _format(describe_offsets(table, is_5x=is_5x), 0)
+
+
+def _format(value: Any, depth: int) -> str:
+    """Objects over several lines, but for a queue's numbers, of which only the last ends its line."""
+    if not isinstance(value, dict):
+        return fastjson.write(value).decode()
+    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+    if all(isinstance(key, int) for key in value):
+        return "{" + ",".join(f"{queue_id}:{offset}" for queue_id, offset in value.items()) + outer + "}"
+    members = (f"{inner}{json.dumps(name)}:{_format(member, depth + 1)}" for name, member in value.items())
+    return "{" + ",".join(members) + outer + "}"

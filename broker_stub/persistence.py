@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +32,7 @@ from pyspark_rocketmq.wire.bodies import (
 )
 from pyspark_rocketmq.wire.record import Record, decode_record
 
-from .offsets import SEPARATOR, Table
+from .offsets import Table, format_offsets, parse_offsets
 from .state import Broker, Cluster
 from .store import PHYSICAL_AT, SEGMENT_BYTES, CommitLog, ConsumeQueue, QueueKey, tag_code_of
 from .topics import SCHEDULE_TOPIC
@@ -275,36 +274,3 @@ def _format_places(broker: Broker) -> bytes:
     ]
     places = {"address": str(broker.address), "logEnd": log.end, "logMin": log.min_offset, "queues": rows}
     return json.dumps(places).encode()
-
-
-# --- the offsets' file -----------------------------------------------------------------------------------------------
-
-
-def parse_offsets(data: bytes) -> Table:
-    """Read a `consumerOffset.json`."""
-    table = fastjson.parse(data)["offsetTable"]
-    return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
-
-
-def format_offsets(table: Table, *, is_5x: bool) -> str:
-    """The text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
-    members = {"offsetTable": {key: _format_row(row) for key, row in table.items() if row}}
-    if is_5x:
-        groups: defaultdict[str, list[str]] = defaultdict(list)
-        for key in members["offsetTable"]:
-            topic, _, group = key.rpartition(SEPARATOR)
-            groups[group].append(topic)
-        version = {"counter": "0", "stateVersion": "0", "timestamp": "0"}
-        topics = {group: json.dumps(sorted(names), separators=(",", ":")) for group, names in groups.items()}
-        members = {"dataVersion": version, "groupTopicMap": topics, **members}
-    return _format_object({name: _format_object(member, 1) for name, member in members.items()}, 0)
-
-
-def _format_row(row: dict[int, int]) -> str:
-    pairs = ",".join(f"{queue_id}:{offset}" for queue_id, offset in sorted(row.items()))
-    return f"{{{pairs}\n\t\t}}"
-
-
-def _format_object(members: Mapping[str, str], depth: int) -> str:
-    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
-    return "{" + ",".join(f"{inner}{json.dumps(name)}:{text}" for name, text in members.items()) + outer + "}"

@@ -23,6 +23,8 @@ from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import Header, from_fields, to_fields
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
 
+from .codes import AdminCode
+
 if TYPE_CHECKING:
     from .state import Broker, Cluster
 
@@ -120,17 +122,22 @@ def answer(
     return Command(code, fields=fields, body=body, remark=remark, flag=RESPONSE_FLAG, language=LanguageCode.JAVA)
 
 
+Handler = Callable[[S, Call], Answer]
+
+
 class Registry(Generic[S]):
     """The handlers of one role, by request code."""
 
     def __init__(self, role: str) -> None:
         self.role = role
-        self.handlers: dict[int, Callable[[S, Call], Answer]] = {}
+        self.handlers: dict[int, Handler[S]] = {}
 
-    def handles(self, *codes: RequestCode) -> Callable[[Callable[[S, Call], Answer]], Callable[[S, Call], Answer]]:
+    def handles(
+        self, *codes: RequestCode | AdminCode
+    ) -> Callable[[Callable[[S, Call], Answer]], Callable[[S, Call], Answer]]:
         """Register a function for these request codes; a code has one handler."""
 
-        def register(handler: Callable[[S, Call], Answer]) -> Callable[[S, Call], Answer]:
+        def register(handler: Handler[S]) -> Handler[S]:
             for code in codes:
                 if code in self.handlers:
                     raise ValueError(f"{code.name} has a handler already: {self.handlers[code].__qualname__}")

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.bodies import SetMessageRequestModeRequestBody
 from pyspark_rocketmq.wire.message_id import UniqueIdMaker
 
 from .clock import Clock
@@ -41,6 +42,8 @@ from .topics import READ_WRITE, Topics
 from .transactions import Transactions
 
 MASTER_ID = 0
+REGISTER_INTERVAL_MS = 30_000
+"""How often a broker tells the name server of its topics, if nothing changes."""
 REGION = "DefaultRegion"
 MARKS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 """Properties that a broker of 5.x gives every message, and header fields of every answer to a send."""
@@ -92,9 +95,28 @@ class Cluster:
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
         """Key-value configuration by namespace."""
+        self.config = {"orderMessageEnable": str(settings.order_topics).lower()}
+        """The name server's own configuration."""
+        self.read_only: set[str] = set()
+        """Names of brokers whose topics the route shows as not to be written to."""
+        self.forgotten: dict[str, tuple[float, int]] = {}
+        """Topics the name server was told to forget: until when, and as of which change at the brokers."""
 
     def __repr__(self) -> str:
         return f"<Cluster {self.settings.cluster_name}, {self.brokers}>"
+
+    def topic_changes(self) -> int:
+        """Grows when a broker's topics change, which makes it register them anew."""
+        return sum(broker.topics.version for broker in self.brokers)
+
+    def forget(self, topic: str) -> None:
+        """Leave a topic out of routes until a broker registers it again."""
+        self.forgotten[topic] = self.clock.elapsed_ms() + REGISTER_INTERVAL_MS, self.topic_changes()
+
+    def is_forgotten(self, topic: str) -> bool:
+        """Whether a topic is left out of routes."""
+        until_ms, changes = self.forgotten.get(topic, (0.0, 0))
+        return self.clock.elapsed_ms() < until_ms and self.topic_changes() == changes
 
     def up(self) -> list[Broker]:
         """The brokers that can be reached."""
@@ -143,6 +165,8 @@ class Broker:
         self.is_up = True
         self.permission = READ_WRITE
         self.channels: set[Channel] = set()
+        self.request_modes: dict[tuple[str, str], SetMessageRequestModeRequestBody] = {}
+        """How groups are to read topics, by topic and group."""
         if master is None:
             self.store = Store(self.clock, address, settings.limits, log, ends_properties=self.release.is_5x)
             self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
@@ -186,11 +210,12 @@ class Broker:
         self.held.arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
         return stored
 
-    def complete(self, properties: dict[str, str]) -> dict[str, str]:
-        """The properties of a message with what the broker adds to them."""
+    def complete(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
+        """The properties of a message with what the broker adds to them; a batch as a whole gets no id."""
         if self.release.is_5x:
             properties.update(MARKS)
-            properties.setdefault("UNIQ_KEY", self.unique_ids.make())
+            if not (is_batch or properties.get("UNIQ_KEY")):
+                properties["UNIQ_KEY"] = self.unique_ids.make()
             properties.pop("POP_CK", None)
         properties["CLUSTER"] = self.settings.cluster_name
         return properties

@@ -32,15 +32,10 @@ SYSTEM_PREFIX = "rmq_sys_"
 FORBIDDEN_TO_SEND = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
 )
-SYSTEM_TOPICS = FORBIDDEN_TO_SEND | {TEMPLATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+SYSTEM_TOPICS = FORBIDDEN_TO_SEND | {TEMPLATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", "RMQ_SYS_TRACE_TOPIC"}
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 _LONGEST, _LONGEST_OF_GROUP = 127, 255
-
-
-def is_system_topic(topic: str) -> bool:
-    """Whether a name belongs to the broker itself."""
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
 def check_name(topic: str, release: Release) -> None:
@@ -51,7 +46,7 @@ def check_name(topic: str, release: Release) -> None:
     elif _ILLEGAL.search(topic):
         fault = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     elif len(topic) > longest:
-        fault = f"is longer than topic max length {longest}."
+        fault = "is longer than topic max length."
     else:
         return
     raise Refusal(illegal_code(release), f"The specified topic {fault}")
@@ -69,6 +64,7 @@ class Topics:
         self._configs = {
             config.topic_name: config for config in _system_configs(release, cluster_name, broker_name, default_queues)
         }
+        self._system = SYSTEM_TOPICS | self._configs.keys()
         self.version = 0
         """Grows with each change."""
 
@@ -77,6 +73,15 @@ class Topics:
 
     def __len__(self) -> int:
         return len(self._configs)
+
+    def is_system(self, topic: str) -> bool:
+        """Whether a name belongs to the broker itself."""
+        return topic in self._system or topic.startswith(SYSTEM_PREFIX)
+
+    @property
+    def system_names(self) -> list[str]:
+        """The names that belong to the broker itself."""
+        return sorted(self._system)
 
     def find(self, topic: str) -> TopicConfig | None:
         """A topic's configuration."""

@@ -14,16 +14,22 @@ from pyspark_rocketmq.wire.bodies import (
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import (
     DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
     PutKVConfigRequestHeader,
+    RequestHeader,
+    from_fields,
+    header,
 )
 
+from ..codes import AdminCode
 from ..registry import Answer, Call, Refusal, answer, handles_as_name_server
 from ..state import Broker, Cluster
+from ..topics import WRITABLE
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 _FIRST_STANDARD_JSON_VERSION = 401
@@ -32,22 +38,23 @@ _FIRST_STANDARD_JSON_VERSION = 401
 @handles_as_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 def get_route(cluster: Cluster, call: Call) -> Answer:
     """Where the queues of a topic are; old clients get JSON with bare numbers for keys."""
-    header = call.header(GetRouteInfoRequestHeader)
-    route = find_route(cluster, header.topic)
+    fields = {"topic": "null", **(call.command.fields or {})}
+    wish = from_fields(GetRouteInfoRequestHeader, fields)
+    route = find_route(cluster, wish.topic)
     if route is None:
         raise Refusal(
             ResponseCode.TOPIC_NOT_EXIST,
-            f"No topic route info in name server for the topic: {header.topic}\n"
+            f"No topic route info in name server for the topic: {wish.topic}\n"
             f"See {cluster.release.help_page} for further details.",
         )
-    is_standard = header.accept_standard_json_only or call.command.version >= _FIRST_STANDARD_JSON_VERSION
+    is_standard = wish.accept_standard_json_only or call.command.version >= _FIRST_STANDARD_JSON_VERSION
     return answer(body=encode_body(route, bare_integer_keys=not is_standard))
 
 
 def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
     """The route of a topic over the brokers that are up; None if none of them has it."""
     configs = {broker.name: config for broker in cluster.up() if (config := broker.topics.find(topic))}
-    if not configs:
+    if not configs or cluster.is_forgotten(topic):
         return None
     return TopicRouteData(
         order_topic_conf=cluster.values.get(ORDER_NAMESPACE, {}).get(topic) if cluster.settings.order_topics else None,
@@ -56,7 +63,7 @@ def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
                 broker_name=name,
                 read_queue_nums=config.read_queue_nums,
                 write_queue_nums=config.write_queue_nums,
-                perm=config.perm,
+                perm=config.perm & ~WRITABLE if name in cluster.read_only else config.perm,
                 topic_sys_flag=config.topic_sys_flag,
             )
             for name, config in configs.items()
@@ -117,8 +124,53 @@ def get_system_topics(cluster: Cluster, call: Call) -> Answer:
 
 @handles_as_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV)
 def delete_topic(cluster: Cluster, call: Call) -> Answer:
-    """Nothing to do: the stub's name server knows only what its brokers have."""
+    """Leave a topic out of routes; a broker that still has it brings it back when it registers."""
+    cluster.forget(call.header(DeleteTopicFromNamesrvRequestHeader).topic)
     return answer()
+
+
+# --- the name server itself ------------------------------------------------------------------------------------------
+
+
+@handles_as_name_server(RequestCode.GET_NAMESRV_CONFIG)
+def get_config(cluster: Cluster, call: Call) -> Answer:
+    """The settings that mean something here, and those that were given."""
+    return answer(body="".join(f"{name}={value}\n" for name, value in sorted(cluster.config.items())).encode())
+
+
+@handles_as_name_server(RequestCode.UPDATE_NAMESRV_CONFIG)
+def update_config(cluster: Cluster, call: Call) -> Answer:
+    """Settings are accepted, and remembered."""
+    pairs = (line.partition("=") for line in call.body.decode().splitlines() if "=" in line)
+    cluster.config.update({name.strip(): value.strip() for name, _, value in pairs})
+    return answer()
+
+
+@header
+class WritePermOfBrokerRequestHeader(RequestHeader):
+    """May a broker's topics be written to?"""
+
+    broker_name: str
+
+
+@handles_as_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+def wipe_write_permission(cluster: Cluster, call: Call) -> Answer:
+    """Show all topics of a broker as not to be written to."""
+    name = call.header(WritePermOfBrokerRequestHeader).broker_name
+    cluster.read_only.add(name)
+    return answer(fields={"wipeTopicCount": str(_topic_count(cluster, name))})
+
+
+@handles_as_name_server(AdminCode.ADD_WRITE_PERM_OF_BROKER)
+def add_write_permission(cluster: Cluster, call: Call) -> Answer:
+    """Show the topics of a broker as they are again."""
+    name = call.header(WritePermOfBrokerRequestHeader).broker_name
+    cluster.read_only.discard(name)
+    return answer(fields={"addTopicCount": str(_topic_count(cluster, name))})
+
+
+def _topic_count(cluster: Cluster, broker_name: str) -> int:
+    return sum(len(broker.topics) for broker in cluster.masters() if broker.name == broker_name)
 
 
 # --- key-value configuration -----------------------------------------------------------------------------------------
@@ -127,18 +179,18 @@ def delete_topic(cluster: Cluster, call: Call) -> Answer:
 @handles_as_name_server(RequestCode.PUT_KV_CONFIG)
 def put_value(cluster: Cluster, call: Call) -> Answer:
     """Store a value."""
-    header = call.header(PutKVConfigRequestHeader)
-    cluster.values.setdefault(header.namespace, {})[header.key] = header.value
+    wish = call.header(PutKVConfigRequestHeader)
+    cluster.values.setdefault(wish.namespace, {})[wish.key] = wish.value
     return answer()
 
 
 @handles_as_name_server(RequestCode.GET_KV_CONFIG)
 def get_value(cluster: Cluster, call: Call) -> Answer:
     """One value."""
-    header = call.header(GetKVConfigRequestHeader)
-    value = cluster.values.get(header.namespace, {}).get(header.key)
+    wish = call.header(GetKVConfigRequestHeader)
+    value = cluster.values.get(wish.namespace, {}).get(wish.key)
     if value is None:
-        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+        remark = f"No config item, Namespace: {wish.namespace} Key: {wish.key}"
         raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark, {})
     return answer(fields=GetKVConfigResponseHeader(value=value))
 
@@ -146,8 +198,8 @@ def get_value(cluster: Cluster, call: Call) -> Answer:
 @handles_as_name_server(RequestCode.DELETE_KV_CONFIG)
 def delete_value(cluster: Cluster, call: Call) -> Answer:
     """Remove a value."""
-    header = call.header(DeleteKVConfigRequestHeader)
-    cluster.values.get(header.namespace, {}).pop(header.key, None)
+    wish = call.header(DeleteKVConfigRequestHeader)
+    cluster.values.get(wish.namespace, {}).pop(wish.key, None)
     return answer()
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import (
-    ConsumerOffsetSerializeWrapper,
     TopicOffset,
     TopicStatsTable,
     encode_body,
@@ -23,6 +23,7 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.header import Command
 
+from ..offsets import describe_offsets
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import Broker
 from ..store import Boundary
@@ -91,6 +92,8 @@ def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
 @handles(RequestCode.UPDATE_CONSUMER_OFFSET)
 def update_consumer_offset(broker: Broker, call: Call) -> Answer:
     """Store where a group stands; 5.x checks that group and topic exist."""
+    if broker.release.is_5x:
+        _check_given(call, queueId="QueueId", commitOffset="Offset")
     header = call.header(UpdateConsumerOffsetRequestHeader)
     if broker.release.is_5x:
         if header.consumer_group not in broker.group_configs.table:
@@ -102,11 +105,20 @@ def update_consumer_offset(broker: Broker, call: Call) -> Answer:
     return answer(fields={})
 
 
+def _check_given(call: Call, **needed: str) -> None:
+    """Refuse a commit that lacks a number, by the name it goes by in the refusal."""
+    fields = call.command.fields or {}
+    for name, text in needed.items():
+        if name not in fields:
+            remark = f"{text} is null, topic is {fields.get('topic')}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark, {})
+
+
 @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
 def get_all_consumer_offsets(broker: Broker, call: Call) -> Answer:
     """All that was ever committed."""
-    table = ConsumerOffsetSerializeWrapper(offset_table=broker.offsets.committed)
-    return answer(body=encode_body(table, bare_integer_keys=True))
+    told = describe_offsets(broker.offsets.committed, is_5x=broker.release.is_5x)
+    return answer(body=fastjson.write(told, bare_integer_keys=True))
 
 
 @handles(RequestCode.GET_TOPIC_STATS_INFO)

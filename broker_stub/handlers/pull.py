@@ -61,7 +61,7 @@ def _check(broker: Broker, call: Call, header: PullHeader) -> tuple[Subscription
         raise _forbidden(broker, f"the broker[{broker.address.host}] pulling message is forbidden", _FORBIDDEN_BROKER)
     group = broker.group_configs.find(header.consumer_group)
     if group is None:
-        remark = f"subscription group [{header.consumer_group}] does not exist, {_help(broker)}"
+        remark = f"subscription group [{header.consumer_group}] does not exist, \n{_help(broker)}"
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark, {})
     if not group.consume_enable:
         raise _forbidden(broker, f"subscription group no permission, {header.consumer_group}", _FORBIDDEN_GROUP)

@@ -19,7 +19,7 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties, parse_properties
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
-from ..delays import maybe_recall_handle
+from ..delays import DELAY, maybe_recall_handle
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..retry import redirect
 from ..state import MARKS, REGION, Broker
@@ -27,7 +27,8 @@ from ..store import ENTRY_END, InnerMessage, Stored
 from ..topics import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
 from ..transactions import is_half
 
-_LONGEST_BATCH_TOPIC = 127
+_JAVA = "java."
+"""How the remark of a broker that stumbled begins; it then says nothing else."""
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
 Accept = Callable[[Broker, Call, SendHeader, TopicConfig], Answer]
@@ -52,10 +53,10 @@ def checked_send(broker: Broker, call: Call, header: SendHeader, accept: Accept)
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
     try:
         config = _check(broker, call, header)
-        _check_length(broker, header.properties or "", len(call.command.body))
         return accept(broker, call, header, config)
     except Refusal as refusal:
-        refusal.answer.fields = MARKS.copy()
+        if not (refusal.answer.remark or "").startswith(_JAVA):
+            refusal.answer.fields = MARKS.copy()
         raise
 
 
@@ -93,11 +94,15 @@ def _create(broker: Broker, header: SendHeader) -> TopicConfig | None:
 
 def _check_length(broker: Broker, properties: str, body_bytes: int) -> None:
     if len(properties.encode()) > MAX_PROPERTIES_BYTES or body_bytes > broker.settings.max_message_bytes:
-        raise Refusal(
-            ResponseCode.MESSAGE_ILLEGAL,
-            "the message is illegal, maybe msg body or properties length not matched. "
-            f"msg body length limit {broker.settings.max_message_bytes}B, msg properties length limit 32KB.",
-        )
+        raise _too_long(broker)
+
+
+def _too_long(broker: Broker) -> Refusal:
+    return Refusal(
+        ResponseCode.MESSAGE_ILLEGAL,
+        "the message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {broker.settings.max_message_bytes}B, msg properties length limit 32KB.",
+    )
 
 
 def _describe(broker: Broker, config: TopicConfig) -> str:
@@ -121,7 +126,7 @@ def make_message(broker: Broker, call: Call, header: SendHeader, config: TopicCo
         topic=header.topic,
         queue_id=header.queue_id if header.queue_id >= 0 else random.randrange(config.write_queue_nums),
         body=call.body,
-        properties=broker.complete(parse_properties(header.properties or "")),
+        properties=broker.complete(parse_properties(header.properties or ""), is_batch=bool(header.batch)),
         flag=header.flag,
         sys_flag=header.sys_flag | SysFlag.MULTI_TAGS * is_multi_tag,
         born_timestamp=header.born_timestamp,
@@ -133,6 +138,7 @@ def make_message(broker: Broker, call: Call, header: SendHeader, config: TopicCo
 
 def _accept_one(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
     sent = make_message(broker, call, header, config)
+    _check_length(broker, join_properties(sent.properties), len(sent.body))
     message = redirect(broker, sent, header.max_reconsume_times, call.command.version)
     stored = broker.transactions.prepare(message) if is_half(message) else broker.accept(message)
     told = stored_header(broker, message, stored)
@@ -155,13 +161,16 @@ def stored_header(broker: Broker, message: InnerMessage, stored: Stored) -> Send
 
 
 def _accept_batch(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
-    if len(header.topic) > _LONGEST_BATCH_TOPIC:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(header.topic)}")
     if header.topic.startswith(RETRY_PREFIX):
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
+    entries = decode_batch(call.command.body)
+    if sum(len(entry.body) for entry in entries) > broker.settings.max_message_bytes:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA}lang.RuntimeException: message body size exceeded")
     outer = make_message(broker, call, header, config)
+    if outer.properties.get(DELAY, "0") != "0":
+        raise _too_long(broker)
     outer_text = join_properties(outer.properties)
-    parts = [_inner(broker, outer, outer_text, entry) for entry in decode_batch(call.command.body)]
+    parts = [_inner(broker, outer, outer_text, entry) for entry in entries]
     for part in parts:
         _check_length(broker, (part.raw_properties or b"").decode(), len(part.body))
     stored = [broker.put(part) for part in parts]

@@ -20,11 +20,19 @@ from pyspark_rocketmq.wire.commands import (
 
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import Broker
-from ..topics import check_name, illegal_code, is_system_topic
+from ..topics import check_name, illegal_code
 
 NO_REMARK = "not set any response code"
 """What real brokers forget to take out of the answer to 17."""
-_KNOWN_ATTRIBUTES = frozenset({"queue.type", "cleanup.policy", "message.type", "reserve.time"})
+_ATTRIBUTES = {
+    "message.type": ("UNSPECIFIED", "TRANSACTION", "FIFO", "MIXED", "DELAY", "NORMAL"),
+    "queue.type": ("BatchCQ", "SimpleCQ"),
+    "cleanup.policy": ("DELETE", "COMPACTION"),
+    "reserve.time": (),
+}
+"""The attributes of topics and their values; none listed: any."""
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+_JAVA_REFUSAL = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
 
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC)
@@ -32,7 +40,9 @@ def create_topic(broker: Broker, call: Call) -> Answer:
     """Make or change a topic."""
     header = call.header(CreateTopicRequestHeader)
     _check_free(broker, header.topic)
-    known = broker.topics.find(header.topic)
+    if header.topic_filter_type not in _FILTER_TYPES:
+        fault = f"topicFilterType = [{header.topic_filter_type}] value invalid"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA_REFUSAL}: {fault}")
     broker.topics.create(
         TopicConfig(
             topic_name=header.topic,
@@ -42,7 +52,7 @@ def create_topic(broker: Broker, call: Call) -> Answer:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
-            attributes=_alter((known and known.attributes) or {}, header.attributes or ""),
+            attributes=_alter(broker.topics.find(header.topic), header.attributes or ""),
         )
     )
     return answer(remark=NO_REMARK)
@@ -56,35 +66,44 @@ def create_topics(broker: Broker, call: Call) -> Answer:
         _check_free(broker, config.topic_name)
     for config in configs:
         broker.topics.create(config)
-    return answer()
+    return answer(remark=NO_REMARK)
 
 
 def _check_free(broker: Broker, topic: str) -> None:
     check_name(topic, broker.release)
-    if is_system_topic(topic):
+    if broker.topics.is_system(topic):
         raise Refusal(illegal_code(broker.release), f"The topic[{topic}] is conflict with system topic.")
 
 
-def _alter(attributes: dict[str, str], changes: str) -> dict[str, str]:
-    """Carry out `+name=value,-name`."""
-    altered = dict(attributes)
+def _alter(known: TopicConfig | None, changes: str) -> dict[str, str]:
+    """The attributes of a topic after `+name=value,-name`."""
+    attributes = dict((known and known.attributes) or {})
     for change in filter(None, changes.split(",")):
-        name, _, value = change[1:].partition("=")
-        if change[0] not in "+-" or name not in _KNOWN_ATTRIBUTES:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"unsupported key: {name}")
-        altered.pop(name, None)
-        if change[0] == "+":
-            altered[name] = value
-    return altered
+        sign, name, value = change[0], *change[1:].partition("=")[::2]
+        if sign not in "+-":
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"add/alter attribute format is wrong: {change.partition('=')[0]}")
+        if sign == "-" and known is None:
+            fault = f"only add attribute is supported while creating topic. key: {name}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        attributes.pop(name, None)
+        if sign == "+":
+            attributes[name] = _checked_attribute(name, value)
+    return attributes
+
+
+def _checked_attribute(name: str, value: str) -> str:
+    if name not in _ATTRIBUTES:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"unsupported key: {name}")
+    if (allowed := _ATTRIBUTES[name]) and value not in allowed:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"value is not in set: [{', '.join(allowed)}]")
+    return value
 
 
 @handles(RequestCode.DELETE_TOPIC_IN_BROKER)
 def delete_topic(broker: Broker, call: Call) -> Answer:
     """Delete a topic with its messages and what groups stored about it."""
     topic = call.header(DeleteTopicRequestHeader).topic
-    check_name(topic, broker.release)
-    if is_system_topic(topic):
-        raise Refusal(illegal_code(broker.release), f"The topic[{topic}] is conflict with system topic.")
+    _check_free(broker, topic)
     broker.topics.delete(topic)
     broker.store.remove_topic(topic)
     broker.offsets.forget_topic(topic)
@@ -106,11 +125,11 @@ def get_all_topic_configs(broker: Broker, call: Call) -> Answer:
     """All topics' configurations."""
     table = {config.topic_name: config for config in broker.topics}
     version = DataVersion(counter=broker.topics.version, state_version=0, timestamp=broker.clock.now_ms())
-    return answer(body=encode_body(TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)))
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
+    return answer(fields={} if broker.release.is_5x else None, body=encode_body(wrapper))
 
 
 @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 def get_system_topics(broker: Broker, call: Call) -> Answer:
     """The topics that belong to the broker itself."""
-    names = tuple(config.topic_name for config in broker.topics if is_system_topic(config.topic_name))
-    return answer(body=encode_body(TopicList(topic_list=names)))
+    return answer(body=encode_body(TopicList(topic_list=tuple(broker.topics.system_names))))

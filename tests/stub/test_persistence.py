@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_stub import StubBroker
-from broker_stub.persistence import format_offsets, parse_offsets
+from broker_stub.offsets import format_offsets, parse_offsets
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.commands import (
     DeleteTopicRequestHeader,

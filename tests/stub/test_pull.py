@@ -1,0 +1,248 @@
+"""How is a pull answered? What the recorded conversations do not show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker_stub.groups import Member
+from broker_stub.store import PullLimits
+from broker_stub.topics import WRITABLE
+from pyspark_rocketmq.wire.bodies import ConsumerData, SubscriptionGroupConfig, build_subscription
+from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode
+from pyspark_rocketmq.wire.commands import PullMessageRequestHeader
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.record import decode_records
+
+from .asking import pull_of
+from .bench import Bench
+
+COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return with_messages(Bench())
+
+
+def with_messages(bench: Bench) -> Bench:
+    """A broker whose topic T holds ten messages with tags A and B in turn."""
+    bench.broker.topics.create_plain("T", 1)
+    for number in range(10):
+        bench.put(TAGS="AB"[number % 2], n=str(number))
+    return bench
+
+
+def pull(offset: int = 0, flags: int = SUBSCRIPTION, **changes: Any) -> PullMessageRequestHeader:
+    """A pull of T."""
+    return replace(pull_of("T", offset), sys_flag=flags, **changes)
+
+
+def join(bench: Bench, expression: str, kind: str = "TAG", model: str = "CLUSTERING", version: int = 1) -> None:
+    """Let a member of the group subscribe T."""
+    subscription = build_subscription("T", expression, expression_type=kind, sub_version=version)
+    data = ConsumerData(
+        group_name="g",
+        consume_type="CONSUME_PASSIVELY",
+        message_model=model,
+        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        subscription_data_set=(subscription,),
+    )
+    bench.broker.consumer_groups.heartbeat(Member(bench.channel, "me", LanguageCode.JAVA, 479), data)
+
+
+def offsets(answer: Command) -> list[int]:
+    """Which messages came."""
+    return [record.queue_offset for record in decode_records(answer.body)]
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_closed_for_reading_refuses(bench: Bench) -> None:
+    """5.x says what forbids it."""
+    bench.broker.permission = WRITABLE
+
+    answer = bench.ask(pull())
+
+    assert (answer.code, answer.fields) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "1"})
+
+
+def test_a_group_that_may_not_consume_is_refused(bench: Bench) -> None:
+    """By its configuration."""
+    bench.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_enable=False))
+
+    answer = bench.ask(pull())
+
+    assert (answer.code, answer.fields) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "2"})
+
+
+def test_broadcasting_may_be_forbidden(bench: Bench) -> None:
+    """Where the group's own subscription is used."""
+    bench.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_broadcast_enable=False))
+    join(bench, "*", model="BROADCASTING")
+
+    answer = bench.ask(pull(flags=0))
+
+    assert (answer.code, answer.fields) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "4"})
+
+
+def test_without_auto_creation_a_group_must_be_there() -> None:
+    """Otherwise a pull makes it."""
+    strict, lenient = with_messages(Bench(auto_create_groups=False)), with_messages(Bench())
+
+    assert strict.ask(pull()).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert lenient.ask(pull()).code == ResponseCode.SUCCESS
+    assert "g" in lenient.broker.group_configs.table
+
+
+def test_an_expression_without_a_tag_is_refused(bench: Bench) -> None:
+    """Bars alone name nothing."""
+    assert bench.ask(pull(subscription="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+def test_sql_can_be_off() -> None:
+    """As it is at a real broker unless it is allowed."""
+    bench = with_messages(Bench(property_filter=False))
+
+    answer = bench.ask(pull(subscription="n > 1", expression_type="SQL92"))
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == "The broker does not support consumer to filter message by SQL92"
+
+
+# --- what is wanted --------------------------------------------------------------------------------------------------
+
+
+def test_sql_of_the_pull_itself(bench: Bench) -> None:
+    """It needs no heartbeat."""
+    answer = bench.ask(pull(subscription="n > 6 OR TAGS = 'A' AND n < 3", expression_type="SQL92"))
+
+    assert offsets(answer) == [0, 2, 7, 8, 9]
+
+
+def test_sql_of_the_groups_heartbeat(bench: Bench) -> None:
+    """It counts for pulls that name no expression, and must be as new as they say."""
+    join(bench, "n >= 8", "SQL92", version=5)
+
+    assert offsets(bench.ask(pull(flags=0, sub_version=5))) == [8, 9]
+    assert bench.ask(pull(flags=0, sub_version=6)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+def test_sql_that_does_not_compile_is_never_registered(bench: Bench) -> None:
+    """Pulls that rely on it are told so."""
+    join(bench, "n > > 8", "SQL92")
+
+    assert bench.ask(pull(flags=0)).code == ResponseCode.FILTER_DATA_NOT_EXIST
+
+
+def test_tags_of_the_groups_heartbeat(bench: Bench) -> None:
+    """They count for pulls that name none."""
+    join(bench, "B")
+
+    assert offsets(bench.ask(pull(flags=0))) == [1, 3, 5, 7, 9]
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_cold_data_are_better_read_from_a_slave() -> None:
+    """If slaves serve reads, the answer suggests one."""
+    cold = PullLimits(warm_bytes=0)
+    for slave_reads, suggestion in ((True, "1"), (False, "0")):
+        bench = with_messages(Bench(limits=cold, slave_reads=slave_reads))
+
+        answer = bench.ask(pull())
+
+        assert (answer.fields or {})["suggestWhichBrokerId"] == suggestion
+        assert len(offsets(answer)) == 8
+
+
+def test_a_pull_commits_what_it_carries(bench: Bench) -> None:
+    """Whatever it finds."""
+    bench.ask(pull(99, COMMIT | SUBSCRIPTION, commit_offset=7))
+
+    assert bench.broker.offsets.query("g", "T", 0) == 7
+
+
+def test_a_pull_is_remembered_for_statistics(bench: Bench) -> None:
+    """Where the next one begins."""
+    bench.ask(pull(max_msg_nums=4))
+
+    assert bench.broker.offsets.pulled_to("g", "T", 0) == 4
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def wait_at_end(bench: Bench, **changes: Any) -> None:
+    """Let a pull wait at the end of the queue."""
+    assert bench.ask(pull(10, SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, **changes)).remark == "held"
+
+
+def test_a_waiting_pull_is_answered_by_a_message(bench: Bench) -> None:
+    """With what came."""
+    wait_at_end(bench)
+    bench.put(TAGS="A")
+
+    assert [offsets(answer) for answer in bench.channel.replies] == [[10]]
+
+
+def test_a_waiting_pull_commits_only_once(bench: Bench) -> None:
+    """When it arrives, not when it is carried out again."""
+    header = pull(10, COMMIT | SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, commit_offset=3)
+    bench.ask(header)
+    bench.broker.offsets.commit("g", "T", 0, 8)
+
+    bench.clock.advance(15_000)
+
+    assert bench.channel.replies[0].code == ResponseCode.PULL_NOT_FOUND
+    assert bench.broker.offsets.query("g", "T", 0) == 8
+
+
+def test_a_waiting_pull_ends_behind_messages_it_does_not_want(bench: Bench) -> None:
+    """At the next look, with an offset behind them."""
+    wait_at_end(bench, subscription="A")
+    bench.put(TAGS="B")
+    assert bench.channel.replies == []
+
+    bench.clock.advance(5_000)
+
+    (answer,) = bench.channel.replies
+    assert (answer.code, (answer.fields or {})["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "11")
+
+
+def test_a_waiting_pull_with_sql_is_woken_by_properties(bench: Bench) -> None:
+    """Those of the new message."""
+    wait_at_end(bench, subscription="n = 99", expression_type="SQL92")
+    bench.put(n="98")
+    assert bench.channel.replies == []
+
+    bench.put(n="99")
+
+    assert [offsets(answer) for answer in bench.channel.replies] == [[11]]
+
+
+def test_without_long_polling_the_wait_is_a_second() -> None:
+    """Whatever the pull asks for."""
+    bench = with_messages(Bench(long_polling=False))
+    wait_at_end(bench)
+
+    bench.clock.advance(999)
+    assert bench.channel.replies == []
+    bench.clock.advance(1)
+
+    assert [answer.code for answer in bench.channel.replies] == [ResponseCode.PULL_NOT_FOUND]
+
+
+def test_a_reset_ends_a_wait_with_its_time(bench: Bench) -> None:
+    """The pull learns of it when it is carried out again."""
+    wait_at_end(bench)
+    bench.broker.offsets.reset("g", "T", 0, 4)
+
+    bench.clock.advance(15_000)
+
+    (answer,) = bench.channel.replies
+    assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
