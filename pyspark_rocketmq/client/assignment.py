@@ -1,0 +1,80 @@
+"""Which queues are ours now, and what goes with each of them?
+
+An `Assigned` is one queue for as long as we hold it: its process queue, and where its next pull begins. It is never
+used again: a queue that was lost and comes back gets a new one, so whoever still works on the old one sees
+`process_queue.dropped` and throws its result away. The timer loop alone takes and gives up queues; everybody looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ..model import MessageQueue
+from ..pull.process_queue import ProcessQueue
+from .message import ReceivedMessage
+
+__all__ = ["Assigned", "AssignmentTable"]
+
+Messages = ProcessQueue[ReceivedMessage]
+
+
+class Assigned:
+    """One queue while it is ours."""
+
+    def __init__(self, queue: MessageQueue, next_offset: int, *, orderly: bool, clock: Callable[[], float]) -> None:
+        self.queue = queue
+        self.process_queue: Messages = ProcessQueue(orderly=orderly, clock=clock)
+        self.next_offset = next_offset
+        self.started_in_order = False
+        """Whether the first pull under the broker's lock asked again where to begin."""
+        self.suggested_broker_id = 0
+        self.is_paused = False
+        """Whether its consumer wants no more for the time being (pull consumers)."""
+        self.unlock_attempts = 0
+
+    def is_lost(self) -> bool:
+        """Whether the queue was given up: whatever is still done on it is thrown away."""
+        return self.process_queue.dropped
+
+    def __repr__(self) -> str:
+        return f"<Assigned {self.queue} next {self.next_offset}, {self.process_queue!r}>"
+
+
+class AssignmentTable:
+    """The queues that are ours."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_queue: dict[MessageQueue, Assigned] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_queue)
+
+    def __repr__(self) -> str:
+        return f"<AssignmentTable {', '.join(map(str, self.queues()))}>"
+
+    def get(self, queue: MessageQueue) -> Assigned | None:
+        """A queue of ours."""
+        return self._by_queue.get(queue)
+
+    def queues(self, topic: str | None = None) -> list[MessageQueue]:
+        """The queues that are ours, of one topic or of all."""
+        return [assigned.queue for assigned in self.all(topic)]
+
+    def all(self, topic: str | None = None) -> list[Assigned]:
+        """Everything that is ours, of one topic or of all."""
+        with self._lock:
+            held = list(self._by_queue.values())
+        return [assigned for assigned in held if topic is None or assigned.queue.topic == topic]
+
+    def add(self, assigned: Assigned) -> None:
+        """Take a queue."""
+        with self._lock:
+            self._by_queue[assigned.queue] = assigned
+
+    def remove(self, assigned: Assigned) -> None:
+        """Give a queue up, unless it has been taken anew already."""
+        with self._lock:
+            if self._by_queue.get(assigned.queue) is assigned:
+                del self._by_queue[assigned.queue]

@@ -1,0 +1,75 @@
+"""How is a position moved while listeners are still at work?
+
+The queue is dropped, so what they report is thrown away; the position is set and frozen, told to the broker, and the
+queue taken anew by the next round, which reads it from there. This happens to one queue whose offset a broker calls
+illegal, and to a whole topic when an administrator resets the group by way of its members (brokers of 5.2 and later
+move groups themselves, which shows here as illegal offsets).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from ..model import MessageQueue
+from .assignment import Assigned, AssignmentTable
+from .loop import Loop
+from .rebalance import Rebalancer
+from .settings import Rhythm
+from .state import MemberState
+from .stores import OffsetStore
+
+__all__ = ["Corrections"]
+
+_log = logging.getLogger(__name__)
+
+
+class Corrections:
+    """Moves positions, on the timer loop; its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        timer: Loop,
+        table: AssignmentTable,
+        store: OffsetStore,
+        rebalancer: Rebalancer,
+        state: MemberState,
+        wake: Callable[[], object],
+        rhythm: Rhythm,
+    ) -> None:
+        self._timer = timer
+        self._table = table
+        self._store = store
+        self._rebalancer = rebalancer
+        self._state = state
+        self._wake = wake
+        self._reset_pause_s = rhythm.reset_pause_s
+
+    def correct(self, assigned: Assigned, offset: int) -> None:
+        """Move a queue that its puller has dropped."""
+        self._timer.call_soon(lambda: self._move(assigned, offset))
+
+    def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move all queues of a topic that are named, after running listeners had time to finish."""
+        self._timer.call_soon(lambda: self._begin_reset(topic, offsets))
+
+    def _move(self, assigned: Assigned, offset: int) -> None:
+        if self._table.get(assigned.queue) is assigned:
+            self._store.progress.freeze(assigned.queue, offset)
+            self._rebalancer.give_up(assigned)
+        self._wake()
+
+    def _begin_reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
+        concerned = [assigned for assigned in self._table.all(topic) if assigned.queue in offsets]
+        self._state.is_paused = True
+        for assigned in concerned:
+            assigned.process_queue.dropped = True
+            assigned.process_queue.clear()
+        self._timer.call_later(self._reset_pause_s, lambda: self._end_reset(concerned, offsets))
+
+    def _end_reset(self, concerned: list[Assigned], offsets: Mapping[MessageQueue, int]) -> None:
+        for assigned in concerned:
+            self._move(assigned, offsets[assigned.queue])
+        self._state.is_paused = False
+        self._wake()

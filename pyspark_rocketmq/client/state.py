@@ -1,0 +1,21 @@
+"""What may any thread ask about a member at any moment?"""
+
+from __future__ import annotations
+
+from ..pull.process_queue import FlowLimits
+
+__all__ = ["MemberState"]
+
+
+class MemberState:
+    """Flags and limits that change while a member lives; each is replaced as a whole."""
+
+    def __init__(self, limits: FlowLimits) -> None:
+        self.is_running = False
+        self.is_paused = False
+        self.limits = limits
+        """What a queue may hold now; those of the settings, or a topic's limit shared out."""
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "not running"
+        return f"<MemberState {state}{', paused' if self.is_paused else ''}, {self.limits}>"

@@ -1,0 +1,232 @@
+"""Where does this member stand in its queues, and who is told?
+
+A store keeps the next offset of each queue in memory and writes it down from time to time: at the brokers for a group
+whose members share the work (`RemoteStore`), in a file for one whose members all read everything (`LocalStore`). Both
+rooms they need, the cluster and this machine's files, are out of reach of `offsets`, which sees no network; so they
+stand here.
+
+A *frozen* position takes no further updates: it was corrected while listeners still ran, and what they report late
+must not undo that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ..cluster.offsets import Offsets
+from ..errors import MalformedFrame, RocketMQError
+from ..model import MessageQueue
+from ..net.deadline import Deadline
+from ..wire import fastjson
+
+__all__ = ["LocalStore", "OffsetStore", "Progress", "RemoteStore", "offset_file"]
+
+QUERY_TIMEOUT_S = 5.0
+_FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Entry:
+    offset: int
+    frozen: bool = False
+
+
+class Progress:
+    """The next offset of each queue, in memory. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[MessageQueue, _Entry] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self._entries)} queues>"
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """The next offset of a queue."""
+        with self._lock:
+            entry = self._entries.get(queue)
+            return entry.offset if entry else None
+
+    def update(self, queue: MessageQueue, offset: int, *, only_forward: bool) -> None:
+        """Move a queue's offset, unless it is frozen."""
+        with self._lock:
+            entry = self._entries.setdefault(queue, _Entry(offset))
+            if not entry.frozen:
+                entry.offset = max(entry.offset, offset) if only_forward else offset
+
+    def freeze(self, queue: MessageQueue, offset: int) -> None:
+        """Set a queue's offset for good, until it is forgotten."""
+        with self._lock:
+            self._entries[queue] = _Entry(offset, frozen=True)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop a queue's offset."""
+        with self._lock:
+            self._entries.pop(queue, None)
+
+    def snapshot(self) -> dict[MessageQueue, int]:
+        """All offsets, as of now."""
+        with self._lock:
+            return {queue: entry.offset for queue, entry in self._entries.items()}
+
+
+class OffsetStore(Protocol):
+    """Progress that is written down somewhere."""
+
+    progress: Progress
+
+    def read(self, queue: MessageQueue) -> int | None:
+        """The offset that is written down, taken over into memory; none if there is none. Raises if nobody knows."""
+
+    def persist(self, queue: MessageQueue) -> None:
+        """Write one queue's offset down."""
+
+    def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """Write down where we stand in these queues, and forget all others."""
+
+
+class RemoteStore:
+    """Offsets at the brokers, committed without waiting for an answer."""
+
+    def __init__(self, offsets: Offsets, group: str) -> None:
+        self.progress = Progress()
+        self._offsets = offsets
+        self._group = group
+
+    def read(self, queue: MessageQueue) -> int | None:
+        """The group's committed offset; a broker says 0 for none where a queue is young."""
+        deadline = Deadline.after(QUERY_TIMEOUT_S)
+        stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
+        if stored is not None:
+            self.progress.update(queue, stored, only_forward=False)
+        return stored
+
+    def persist(self, queue: MessageQueue) -> None:
+        """Commit one queue's offset."""
+        if (offset := self.progress.get(queue)) is not None:
+            self._commit(queue, offset)
+
+    def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """Commit these queues' offsets, changed or not, and forget all others."""
+        if not queues:
+            return
+        for queue, offset in self.progress.snapshot().items():
+            if queue in queues:
+                self._commit(queue, offset)
+            else:
+                self.progress.forget(queue)
+
+    def _commit(self, queue: MessageQueue, offset: int) -> None:
+        """What fails now is tried again with the next commit."""
+        try:
+            self._offsets.commit_oneway(self._group, {queue: offset}, Deadline.after(QUERY_TIMEOUT_S))
+        except RocketMQError as error:
+            _log.warning("offset %d was not committed: %s", offset, error)
+
+
+# --- broadcasting ----------------------------------------------------------------------------------------------------
+
+
+def offset_file(directory: Path | None, client_id: str, group: str) -> Path:
+    """The file that the Java client uses, too."""
+    return (directory or Path.home() / ".rocketmq_offsets") / client_id / group / _FILE_NAME
+
+
+class LocalStore:
+    """Offsets in a file, in the format of the Java client, with the file before it as backup."""
+
+    def __init__(self, path: Path) -> None:
+        self.progress = Progress()
+        self._path = path
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Take over what is written down; damage of both files is told and leaves nothing."""
+        for queue, offset in (self._read_files() or {}).items():
+            self.progress.update(queue, offset, only_forward=False)
+
+    def read(self, queue: MessageQueue) -> int | None:
+        """The offset in the file."""
+        stored = (self._read_files() or {}).get(queue)
+        if stored is not None:
+            self.progress.update(queue, stored, only_forward=False)
+        return stored
+
+    def persist(self, queue: MessageQueue) -> None:
+        """Write one queue's offset."""
+        if (offset := self.progress.get(queue)) is not None:
+            self._merge({queue: offset})
+
+    def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """Write these queues' offsets beside what the file says of others."""
+        self._merge({queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues})
+
+    def _merge(self, offsets: Mapping[MessageQueue, int]) -> None:
+        if not offsets:
+            return
+        with self._lock:
+            known = self._read_files() or {}
+            merged = {**known, **offsets}
+            if merged != known or not self._path.exists():
+                self._write(merged)
+
+    def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """The old file becomes the backup by renaming, so that a crash leaves one of the two whole."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._path.with_name(self._path.name + ".tmp")
+            fresh.write_text(_write_offsets(offsets), encoding="utf-8")
+            if self._path.exists():
+                self._path.replace(self._backup)
+            fresh.replace(self._path)
+        except OSError as cause:
+            _log.warning("positions were not written to %s: %s", self._path, cause)
+
+    @property
+    def _backup(self) -> Path:
+        return self._path.with_name(self._path.name + _BACKUP_SUFFIX)
+
+    def _read_files(self) -> dict[MessageQueue, int] | None:
+        """The file, or its backup if it is missing, empty or damaged."""
+        for path in (self._path, self._backup):
+            try:
+                text = path.read_text(encoding="utf-8")
+                if text.strip():
+                    return _parse_offsets(text)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, MalformedFrame) as cause:
+                _log.warning("%s cannot be read (%s); its backup is tried", path, cause)
+        return None
+
+
+def _parse_offsets(text: str) -> dict[MessageQueue, int]:
+    """Ours and Java's files; a bare number or `{"offset":12}` (some releases) is an offset."""
+    table = fastjson.parse(text)["offsetTable"] if text else {}
+    if not isinstance(table, dict):
+        raise ValueError("no offsetTable")
+    return {fastjson.parse_queue(key): int(value) for key, value in table.items()}
+
+
+def _write_offsets(offsets: Mapping[MessageQueue, int]) -> str:
+    """As Java lays it out, tabs and all."""
+    entries = ",".join(map(_write_entry, _sorted(offsets)))
+    return f'{{\n\t"offsetTable":{{{entries}\n\t}}\n}}'
+
+
+def _write_entry(entry: tuple[MessageQueue, int]) -> str:
+    queue, offset = entry
+    members = fastjson.write({"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic})
+    inner = ",\n\t\t\t".join(members.decode()[1:-1].split(","))
+    return f"{{\n\t\t\t{inner}\n\t\t}}:{offset}"
+
+
+def _sorted(offsets: Mapping[MessageQueue, int]) -> Iterable[tuple[MessageQueue, int]]:
+    return sorted(offsets.items(), reverse=True)
