@@ -109,7 +109,7 @@ class Row:
 
 def read_rows(record: Record, queue: MessageQueue, content: Content) -> Iterator[Row]:
     """The messages in one record: itself, or those of an inner batch."""
-    for message in unwrap_inner_batch(record):
+    for message in unwrap_inner_batch(record, content.max_body_bytes):
         yield Row(message, queue, content, record.is_inner_batch)
 
 

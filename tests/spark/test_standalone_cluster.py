@@ -1,0 +1,122 @@
+"""A job submitted to a Spark cluster of several processes, with the package installed from its wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from broker_stub import StubBroker
+
+ROOT = Path(__file__).parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+JOB = ROOT / "docs" / "examples" / "archive_topic.py"
+START_S, JOB_S = 60.0, 240.0
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the package as installed from its wheel, and nothing of the source tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True, timeout=300)
+    (wheel,) = folder.glob("*-py3-none-any.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", folder / "site", wheel], check=True, timeout=120)
+    return folder / "site"
+
+
+def environment(site: Path) -> dict[str, str]:
+    """What master, workers and driver see: the installed package, this Python, loopback."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(site),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@contextmanager
+def daemon(log: Path, environ: dict[str, str], *arguments: str) -> Iterator[None]:
+    """One Spark process, ended when the test is."""
+    with log.open("w") as output:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
+        process = subprocess.Popen(command, env=environ, cwd=log.parent, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def wait_for(log: Path, pattern: str, count: int = 1) -> str:
+    """The last of `count` matches in a log."""
+    ends = time.monotonic() + START_S
+    while time.monotonic() < ends:
+        found = re.findall(pattern, log.read_text())
+        if len(found) >= count:
+            return str(found[-1])
+        time.sleep(0.1)
+    raise AssertionError(f"{pattern!r} did not show {count} times in {log.name}:\n{log.read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a master with two workers of one core each."""
+    folder, environ = tmp_path_factory.mktemp("cluster"), environment(installed)
+    with ExitStack() as running:
+        log = folder / "master.log"
+        listen = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        running.enter_context(daemon(log, environ, "org.apache.spark.deploy.master.Master", *listen))
+        master = wait_for(log, r"Starting Spark master at (spark://\S+)")
+        for number in range(2):
+            size = ("--cores", "1", "--memory", "600m", "--host", "127.0.0.1", "--webui-port", "0")
+            place = ("--work-dir", str(folder / f"worker{number}"))
+            worker = ("org.apache.spark.deploy.worker.Worker", *size, *place, master)
+            running.enter_context(daemon(folder / f"worker{number}.log", environ, *worker))
+        wait_for(log, r"Registering worker (\S+)", 2)
+        yield master
+
+
+def submit(master: str, site: Path, *arguments: str) -> str:
+    """Run the job; its output."""
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--executor-memory", "512m", str(JOB)]
+    done = subprocess.run(
+        [*command, *arguments], env=environment(site), cwd=site, capture_output=True, text=True, timeout=JOB_S
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
+    cluster: str, installed: Path, tmp_path: Path
+) -> None:
+    """Two runs of one job append every message exactly once."""
+    with StubBroker(topics={"orders": 4}) as broker:
+        places = (broker.name_server, "orders", str(tmp_path / "table"), str(tmp_path / "checkpoint"))
+        broker.fill("orders", 2000, 100)
+        assert "2000 messages appended" in submit(cluster, installed, *places)
+        broker.fill("orders", 500, 100)
+        assert "500 messages appended" in submit(cluster, installed, *places)
+    assert count_distinct_places(tmp_path / "table") == 2500
+
+
+def count_distinct_places(table: Path) -> int:
+    """How many different messages the table holds; fails if one stands in it twice."""
+    import pyarrow.dataset as ds
+
+    rows = ds.dataset(table, partitioning="hive").to_table(columns=["brokerName", "queueId", "queueOffset"])
+    places = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    assert len(places) == len(set(places))
+    return len(places)
