@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..errors import OptionError
+from ..offsets.strict_json import shorten
 from .option import Option
 from .table import OPTIONS
 
@@ -53,13 +54,12 @@ def find_option(key: str) -> Found | None:
 
 def complain(key: str, text: str) -> OptionError | None:
     """The error of a key that is no option; None if it looks like nobody's business here."""
-    candidates = [found for found in _KNOWN.values() if _is_near(key.lower(), found.spelling.lower())]
-    if key.lower().startswith(_OURS):
-        candidates = candidates or list(_KNOWN.values())
-    if not candidates:
+    near = [found for found in _KNOWN.values() if _is_near(key.lower(), found.spelling.lower())]
+    if not near and not key.lower().startswith(_OURS):
         return None
-    nearest = min(candidates, key=lambda found: _distance(key, found.spelling))
-    shown = "***" if nearest.option.secret else text
+    nearest = min(near or _KNOWN.values(), key=lambda found: _distance(key, found.spelling))
+    # The value of a name that nobody knows may be a secret.
+    shown = shorten(text) if near and not nearest.option.secret else "***"
     advice = f"did you mean {nearest.spelling}?"
     return OptionError(key, shown, "no such option", advice=advice, code="OPTION_UNKNOWN")
 

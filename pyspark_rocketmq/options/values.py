@@ -164,7 +164,18 @@ def mebibytes(first: int, last: int) -> Kind[int]:
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
     """Something that -1 turns off."""
-    return Kind(f"-1 or {kind.accepts}", lambda entry: None if entry.text == "-1" else kind.read(entry))
+    accepts = f"-1 or {kind.accepts}"
+
+    def read(entry: Entry) -> T | None:
+        if entry.text == "-1":
+            return None
+        try:
+            return kind.read(entry)
+        except OptionError as error:
+            error.advice = f"give {accepts}"
+            raise
+
+    return Kind(accepts, read)
 
 
 def _read_bytes(text: str) -> int | None:

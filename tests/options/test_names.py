@@ -23,10 +23,10 @@ WORDS = st.text("abc", max_size=6)
         ("maxOffsetPerTriger", "maxOffsetsPerTrigger"),
         ("failOnDatalsos", "failOnDataLoss"),
         ("rocketmq.subscribe", "subscribe"),
-        ("rocketmq.pullBatchSze", "pullBatchSize"),
+        ("rocketmq.pullBatchSze", "rocketmq.pullBatchSize"),
         ("rocketmq.group", "group"),
         ("tls.client.trustPath", "tls.client.trustCertPath"),
-        ("kafkaConsumer.pollTimeout", "pollTimeoutMs"),
+        ("kafkaConsumer.pollTimeout", "kafkaConsumer.pollTimeoutMs"),
     ],
 )
 def test_a_near_miss_names_what_was_meant(key: str, meant: str) -> None:
@@ -71,10 +71,11 @@ def test_warn_fails_on_no_unknown_name(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_misspelt_secret_is_not_shown() -> None:
-    """The value of what was probably meant as a secret stays one."""
+    """The value of what may be a secret stays one."""
     text = str(error_of(LEAST | {"secretKye": "hush"}))
 
     assert "secretKye = '***'" in text and "secretKey" in text
+    assert "hush" not in str(error_of(LEAST | {"rocketmq.their.secret": "hush"}))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""Options end as the settings that the rooms below take."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyspark_rocketmq.cluster.names import Namespace
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.cluster.signing import Credentials
+from pyspark_rocketmq.decode.layout import Layout, default_columns
+from pyspark_rocketmq.decode.rows import Content, Mode
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
+from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, StartSettings
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.options.reader_options import CommitSettings, Selection
+from pyspark_rocketmq.planning.admission import Limits
+from pyspark_rocketmq.pull.settings import PullSettings, Subscription
+from tests.options.samples import LEAST, NOW_S, read, read_least
+
+
+def test_the_least_is_what_the_rooms_take_for_granted() -> None:
+    """Defaults of the options and of the settings are the same ones."""
+    cluster = ClusterSettings((Address("ns", 9876),), pause=Backoff(1.0, 1.0))
+
+    expected = ReaderOptions(cluster, Selection(topics=("orders",)), StartSettings())
+
+    assert read_least() == expected
+
+
+def test_a_batch_read_starts_at_the_beginning() -> None:
+    """A stream starts with what comes, a batch with what is there."""
+    assert read_least(True).start.offsets is Keyword.LATEST
+    assert read_least(False).start.offsets is Keyword.EARLIEST
+
+
+def test_network() -> None:
+    """Milliseconds become seconds."""
+    options = read_least(connectTimeoutMillis="1500", mqClientApiTimeout="2s", maxFrameSize="1m", useTLS="true")
+
+    assert options.cluster.net == NetSettings(1.5, 2.0, max_frame_bytes=2**20, tls=TlsSettings())
+    assert options.content.max_body_bytes == 4 * 2**20
+
+
+def test_tls() -> None:
+    """Who is trusted, who we are, and whether the server is checked."""
+    paths = {"tlsTrustCertPath": "ca", "tlsClientCertPath": "c", "tlsClientKeyPath": "k"}
+
+    options = read_least(useTLS="true", tlsAuthServer="false", tlsClientKeyPassword="hush", **paths)
+
+    assert options.cluster.net.tls == TlsSettings("ca", None, "c", "k", "hush", verify_server=False)
+
+
+def test_cluster() -> None:
+    """Several name servers, patience, namespace and addresses."""
+    more = {"fetchOffset.numRetries": "7", "fetchOffset.retryIntervalMs": "0", "namespace": "NS"}
+    addresses = '{"10.0.0.1:10911": "localhost:1", "*": "proxy:8080"}'
+
+    cluster = read(LEAST | more | {"nameServer": "a:1; [::1]:2", "brokerAddressMap": addresses}).cluster
+
+    assert cluster.name_servers == (Address("a", 1), Address("::1", 2))
+    assert (cluster.retries, cluster.pause, cluster.namespace) == (7, Backoff(0.0, 0.0), Namespace("NS"))
+    assert cluster.address_map.reach(Address("10.0.0.1", 10911)) == Address("localhost", 1)
+    assert cluster.address_map.reach(Address("10.0.0.2", 10911)) == Address("proxy", 8080)
+
+
+def test_credentials_and_their_secrecy() -> None:
+    """They reach the cluster, and nothing that is printed."""
+    options = read_least(accessKey="AK", secretKey="hush1", securityToken="hush2")
+
+    assert options.cluster.credentials == Credentials("AK", "hush1", "hush2")
+    assert "hush" not in repr(options)
+
+
+def test_selection() -> None:
+    """Topics, a pattern, or listed queues."""
+    pattern = read({"nameServer": "a:1", "subscribePattern": "o.*"}).selection
+    listed = read({"nameServer": "a:1", "assign": '{"orders": {"b": [1]}}'}).selection
+
+    assert read_least(subscribe="a, %RETRY%g").selection.topics == ("a", "%RETRY%g")
+    assert pattern.takes_topic("orders") and not pattern.takes_topic("no")
+    assert listed.takes(MessageQueue("orders", "b", 1)) and not listed.takes(MessageQueue("orders", "b", 0))
+
+
+def test_filters() -> None:
+    """Tags go to the broker and to the decoder, which compares them as text; a condition goes to the broker."""
+    tagged, by_sql, plain = read_least(tags="a || b"), read_least(sqlFilter="x > 1"), read_least(tags="*")
+
+    assert (tagged.pull.subscription, tagged.content.tags) == (Subscription("a||b"), frozenset({"a", "b"}))
+    assert (by_sql.pull.subscription, by_sql.content.tags) == (Subscription("x > 1", "SQL92"), frozenset())
+    assert plain.pull.subscription.takes_all and plain.content == Content()
+
+
+def test_start_and_end() -> None:
+    """Keywords, times and what to do without an answer."""
+    more = {"startingOffsets": "group", "consumerGroup": "g", "startingTimestamp": "-2h"}
+    start = read(LEAST | more | {"startingOffsetsByTimestampStrategy": "latest"}).start
+    end = read(LEAST | {"endingTimestamp": "5"}, stream=False).end
+
+    two_hours_ago = int(NOW_S * 1000) - 7_200_000
+    assert start == StartSettings(Keyword.GROUP, None, two_hours_ago, None, Keyword.LATEST)
+    assert end == EndSettings(Keyword.LATEST, 5)
+
+
+def test_batches() -> None:
+    """Caps, tasks and the strategy."""
+    more = {"maxOffsetsPerTrigger": "9", "maxOffsetsPerQueue": "8", "minOffsetsPerTrigger": "7"}
+    options = read_least(
+        maxTriggerDelay="30s", minPartitions="2", maxPartitions="3", maxRecordsPerPartition="4", **more
+    )
+
+    assert options.limits == Limits(9, 8, 7, 30.0)
+    plan = options.plan
+    assert (plan.min_partitions, plan.max_partitions, plan.max_records_per_partition) == (2, 3, 4)
+    assert read_least(allocateMessageQueueStrategy="CONSISTENT_HASH", virtualNodeCnt="3").allocation == (
+        read_least(allocateMessageQueueStrategy="AllocateMessageQueueConsistentHash", virtualNodeCnt="3").allocation
+    )
+
+
+def test_pulling() -> None:
+    """How eagerly, and with which pauses."""
+    options = read_least(pullTimeDelayMillsWhenException="40s", readFrom="master", ordering="queue", pullInterval="5")
+
+    assert options.pull.failure_pause == Backoff(40.0, 40.0)
+    assert (options.pull.follow_suggestions, options.pull.orderly, options.pull.interval_s) == (False, True, 0.005)
+
+
+def test_limits_for_a_topic_are_shared_by_its_queues() -> None:
+    """The task divides them, at least one each; without them those per queue hold."""
+    shared = read_least(pullThresholdForTopic="10", pullThresholdSizeForTopic="2g").pull
+
+    assert shared.for_queues(4).limits == (2, 512, 2000)
+    assert shared.for_queues(50).limits.message_count == 1
+    assert PullSettings().for_queues(4) == PullSettings() == read_least().pull
+
+
+def test_rows() -> None:
+    """Columns of a layout or of the user's choice, and how they are read."""
+    kafka = read_least(rowLayout="kafka", includeHeaders="true")
+    chosen = read_least(columns="BODY, keys", mode="dropmalformed", includeSystemProperties="true")
+
+    assert kafka.columns == default_columns(Layout.KAFKA, include_headers=True)
+    assert chosen.columns == ("body", "keys")
+    assert (chosen.content.mode, chosen.content.system_properties) == (Mode.DROPMALFORMED, True)
+    assert read_least(columns="*", rowLayout="kafka").columns == default_columns(Layout.KAFKA)
+
+
+@pytest.mark.parametrize(
+    ("raw", "commit"),
+    [
+        ({}, CommitSettings()),
+        ({"consumerGroup": "g"}, CommitSettings("g")),
+        ({"consumerGroup": "g", "persistConsumerOffsetInterval": "5s"}, CommitSettings("g", 5.0)),
+        ({"consumerGroup": "g", "commitOffsets": "none"}, CommitSettings()),
+        ({"consumerGroup": "g", "commitOffsets": "BATCH"}, CommitSettings("g")),
+    ],
+)
+def test_commits(raw: dict[str, str], commit: CommitSettings) -> None:
+    """A stream publishes for a group of its own unless told not to; a batch read never does."""
+    assert read(LEAST | raw).commit == commit
+    assert read(LEAST | raw).pull.group == raw.get("consumerGroup", "TOOLS_CONSUMER")
+    assert read_least(False, consumerGroup="g").commit == CommitSettings()
+
+
+def test_options_travel() -> None:
+    """Executors get the same settings that the driver planned with."""
+    options = read_least(tags="a,b", startingOffsets='{"orders": {"b": {"0": 5}}}', namespace="NS")
+
+    assert pickle.loads(pickle.dumps(options)) == options

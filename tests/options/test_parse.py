@@ -1,0 +1,94 @@
+"""What is checked when, and what comes from where."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import HelperOptions, parse_helper_options, parse_reader_options
+from pyspark_rocketmq.options.table import OPTIONS
+from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, read
+
+SCOPED = [(o.name, stream) for o in OPTIONS if not o.planned for stream in (True, False) if "BS"[stream] not in o.use]
+
+
+@pytest.mark.parametrize(("name", "stream"), SCOPED)
+def test_options_of_another_use(name: str, stream: bool) -> None:
+    """Refused once the use is known, naming the use they belong to; before, nobody can tell."""
+    raw = raw_with(name, SAMPLES[name][0])
+
+    error = error_of(raw, stream=stream)
+
+    assert (error.code, error.option in raw) == ("OPTION_SCOPE", True)
+    assert ("batch reads" if stream else "streaming reads") in error.advice
+    assert read(raw, stream=None)
+
+
+def test_the_end_of_a_stream() -> None:
+    """The text says what a stream does instead."""
+    assert "availableNow" in str(error_of(LEAST | {"endingOffsets": "latest"}))
+
+
+@pytest.mark.parametrize(("name", "text"), [("topic", "a b"), ("ordering", "key")])
+def test_names_that_mean_two_things(name: str, text: str) -> None:
+    """What is a mistake for a read may be right for a write, so it waits until the use is known."""
+    raw = {"nameServer": "a:1", name: text}
+
+    assert read(raw, stream=None).selection.topics == ()
+    assert error_of(raw, stream=True).code == "OPTION_VALUE"
+
+
+def test_two_names_of_one_option() -> None:
+    """They may say the same, in different spellings; different things are a conflict of two names."""
+    assert read(LEAST | {"pullTimeoutMs": "20s", "consumerPullTimeoutMillis": "20000"}).pull.pull_timeout_s == 20.0
+    assert read(LEAST | {"topics": "orders", "topic": " orders"}) == read(LEAST)
+
+    error = error_of(LEAST | {"groupId": "a", "rocketmq.consumerGroup": "b"})
+
+    assert error.code == "OPTION_CONFLICT" and "groupId" in str(error) and "rocketmq.consumerGroup" in str(error)
+
+
+def test_one_name_in_two_cases() -> None:
+    """A helper's dictionary may hold both; they are one option."""
+    assert error_of(LEAST | {"SUBSCRIBE": "other"}).code == "OPTION_CONFLICT"
+
+
+def test_the_environment_names_the_servers() -> None:
+    """An option outranks it; what is wrong with it is told under its own name."""
+    env = {"NAMESRV_ADDR": "a:1;b:2"}
+
+    found = parse_reader_options({"subscribe": "orders"}, stream=True, env=env)
+
+    assert [str(address) for address in found.cluster.name_servers] == ["a:1", "b:2"]
+    assert [str(a) for a in parse_reader_options(LEAST, stream=True, env=env).cluster.name_servers] == ["ns:9876"]
+    with pytest.raises(OptionError, match=r"\[OPTION_VALUE\] NAMESRV_ADDR = 'nonsense'"):
+        parse_reader_options({"subscribe": "orders"}, stream=True, env={"NAMESRV_ADDR": "nonsense"})
+
+
+@pytest.mark.parametrize("name", ["accessKey", "secretKey", "securityToken", "tlsClientKeyPassword"])
+def test_errors_hide_secrets(name: str) -> None:
+    """Whatever is wrong: something else is missing, or a second name says something else."""
+    alone = error_of(LEAST | {name: "hush"})
+    two = {name.upper(): "hush1", name: "hush2"}
+
+    assert f"{name} = '***'" in str(alone)
+    assert "hush" not in str(error_of(LEAST | two)) and error_of(LEAST | two).value == "***"
+
+
+def test_helpers_take_a_readers_options() -> None:
+    """Options of other uses are passed over, also where they would contradict each other without the rest."""
+    raw = {**raw_with("endingOffsets", "latest"), "consumerGroup": "g", "commitOffsets": "batch", "useTLS": "true"}
+
+    found = parse_helper_options(raw, env={})
+
+    assert isinstance(found, HelperOptions) and found.group == "g"
+    assert found.cluster == read(LEAST | {"useTLS": "true"}).cluster
+
+
+def test_helpers_refuse_what_readers_refuse() -> None:
+    """Unknown, refused and planned names are no better there."""
+    for name, code in [("nameServr", "UNKNOWN"), ("numTasks", "REFUSED"), ("lockQueues", "REFUSED")]:
+        with pytest.raises(OptionError, match=f"OPTION_{code}"):
+            parse_helper_options(LEAST | {name: "1"}, env={})
+    with pytest.raises(OptionError, match="OPTION_MISSING"):
+        parse_helper_options({}, env={})

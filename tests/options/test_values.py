@@ -1,0 +1,175 @@
+"""Each option says what it accepts, in the same frame, and never fails in another way."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.errors import OptionError
+from tests.options.samples import LEAST, SAMPLES, error_of, is_stream, raw_with, read, read_least
+
+ADDRESS, JSON, INTEGER = "host:port", "JSON", "integer"
+WRONG = [
+    ("nameServer", "localhost", ADDRESS),
+    ("nameServer", "http://localhost:9876", ADDRESS),
+    ("nameServer", "a:1;a:1", "twice"),
+    ("nameServer", "a:1,,b:1", "blank"),
+    ("brokerAddressMap", '{"a:1": 5}', ADDRESS),
+    ("brokerAddressMap", '{"a:1": "b:1", "a:1": "c:1"}', "twice"),
+    ("connectTimeoutMillis", "0", "1..600000"),
+    ("mqClientApiTimeout", "11m", "1..600000"),
+    ("pollNameServerInterval", "999", "≥ 1000"),
+    ("pollNameServerInterval", "-1", "routes are always cached"),
+    ("maxFrameSize", "65535", "64k..1g"),
+    ("maxFrameSize", "2g", "64k..1g"),
+    ("subscribe", "a,,b", "blank"),
+    ("subscribe", "a,a", "twice"),
+    ("subscribe", "a b", "127"),
+    ("subscribe", "a" * 128, "127"),
+    ("subscribePattern", "(", "regular expression"),
+    ("subscribePattern", "a{99999999999999999999}", "regular expression"),
+    ("assign", '{"t": {"b": [0, 0]}}', "distinct"),
+    ("tags", "a||", "blank"),
+    ("tags", "a,*", "an ordinary tag"),
+    ("startingOffsets", "oldest", "earliest, latest, group"),
+    ("startingOffsets", '{"T":{"0":5}}', '{"T": {"*": {"0": 5}}}'),
+    ("startingOffsetsDefault", "group", "error, earliest, latest"),
+    ("startingTimestamp", "2026-01-31T00:00:00", "+08:00"),
+    ("startingOffsetsByTimestamp", '{"T": -1}', "milliseconds"),
+    ("startingOffsetsByTimestampStrategy", "earliest", "error, latest"),
+    ("endingOffsets", "earliest", "latest"),
+    ("endingOffsets", '{"T": {"b": {"0": -2}}}', "-1 (latest)"),
+    ("endingTimestamp", "tomorrow", "ISO-8601"),
+    ("endingOffsetsByTimestamp", "{", JSON),
+    ("failOnDataLoss", "yes", "true, false"),
+    ("fetchOffset.numRetries", "101", "0..100"),
+    ("fetchOffset.retryIntervalMs", "601s", "0..600000"),
+    ("maxOffsetsPerTrigger", "0", "≥ 1"),
+    ("maxOffsetsPerQueue", "1.5", INTEGER),
+    ("minOffsetsPerTrigger", "ten", INTEGER),
+    ("maxTriggerDelay", "0", "≥ 1"),
+    ("allocateMessageQueueStrategy", "RANDOM", "AVG_BY_CIRCLE"),
+    ("virtualNodeCnt", "0", "an empty ring gives nobody a queue"),
+    ("virtualNodeCnt", "10001", "1..10000"),
+    ("messageQueueList", "{}", "["),
+    ("machineRooms", "east,east", "twice"),
+    ("brokerRooms", '{"a": 1}', JSON),
+    ("brokerRooms", '{"a": "x", "a": "y"}', "twice"),
+    ("minPartitions", "0", "≥ 1"),
+    ("maxPartitions", "-3", "≥ 1"),
+    ("maxRecordsPerPartition", "0", "≥ 1"),
+    ("ordering", "key", "none, queue"),
+    ("consumerGroup", "a.b", "1..120"),
+    ("consumerGroup", "a" * 121, "1..120"),
+    ("consumerGroup", "DEFAULT_CONSUMER", "its own"),
+    ("commitOffsets", "true", "none, batch"),
+    ("persistConsumerOffsetInterval", "601s", "0..600000"),
+    ("messageModel", "ANYCAST", "CLUSTERING"),
+    ("groupMembership", "alone", "none"),
+    ("pullBatchSize", "1025", "1..1024"),
+    ("pullPipelineDepth", "257", "1..256"),
+    ("pullThresholdForQueue", "65536", "1..65535"),
+    ("pullThresholdForTopic", "0", "-1 or integer 1..6553500"),
+    ("pullThresholdSizeForQueue", "1025", "1..1024"),
+    ("pullThresholdSizeForQueue", "1023k", "1..1024"),
+    ("pullThresholdSizeForTopic", "-2", "1..102400"),
+    ("consumeConcurrentlyMaxSpan", "0", "1..65535"),
+    ("pullInterval", "65536", "0..65535"),
+    ("pullTimeDelayMillsWhenFlowControl", "61s", "0..60000"),
+    ("pullTimeDelayMillsWhenException", "-1", "0..600000"),
+    ("pullTimeoutMs", "0", "1..600000"),
+    ("pullMaxRetries", "1001", "0..1000"),
+    ("pollTimeoutMs", "999", "1000..86400000"),
+    ("readFrom", "slave", "auto, master"),
+    ("arrowBatchSize", "100001", "1..100000"),
+    ("rowLayout", "avro", "rocketmq, kafka"),
+    ("columns", "body,nothing", "brokerName"),
+    ("includeHeaders", "1", "true, false"),
+    ("propertiesFormat", "xml", "map, json"),
+    ("includeSystemProperties", "on", "true, false"),
+    ("mode", "STRICT", "FAILFAST, PERMISSIVE, DROPMALFORMED"),
+    ("useTLS", "ssl", "true, false"),
+    ("tlsAuthServer", "no", "true, false"),
+    ("strictOptions", "none", "error, all, warn"),
+]
+ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace"} | {
+    name for name in SAMPLES if name.startswith(("tlsTrust", "tlsClient"))
+}
+
+
+def test_every_option_with_a_rule_is_tried() -> None:
+    """The cases below leave no option out but those that take any text."""
+    assert {name for name, _, _ in WRONG} | ANY_TEXT == SAMPLES.keys()
+
+
+@pytest.mark.parametrize(("name", "text", "accepted"), WRONG)
+def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str) -> None:
+    """The code, the option as it is written, the value, and the range or the words that would do."""
+    error = error_of(raw_with(name, text), stream=is_stream(name))
+
+    assert (error.option, error.code) == (name, "OPTION_VALUE")
+    assert str(error).startswith(f"[OPTION_VALUE] {name} = '") and accepted in str(error)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("text", ["", "  "])
+def test_blank_values_are_refused(name: str, text: str) -> None:
+    """An empty value is a mistake, not a wish for the default."""
+    error = error_of(raw_with(name, text), stream=is_stream(name))
+
+    assert error.code == "OPTION_VALUE" and "blank" in str(error)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_values_are_trimmed(name: str) -> None:
+    """Blanks around a value say nothing."""
+    text = SAMPLES[name][0]
+
+    assert read(raw_with(name, f"  {text}\t"), stream=is_stream(name)) == read(
+        raw_with(name, text), stream=is_stream(name)
+    )
+
+
+LITERALS = st.sampled_from(
+    ["-1", "0", "1e9", "9" * 30, "٣", "-2h", "5 m", "1g", "*", "{}", "[" * 3000, '{"T":{"*":{"*":-1}}}', "a,b", "\0"]
+)
+GARBAGE = (
+    LITERALS
+    | st.text(max_size=20)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=5,
+    )
+    .map(str)
+    .map(lambda text: text.replace("'", '"'))
+)
+
+
+@given(st.sampled_from(sorted(SAMPLES)), GARBAGE, st.booleans())
+@example("brokerAddressMap", "[" * 100_000, True)
+@example("subscribePattern", "[[a]", True)
+@example("startingTimestamp", "0001-01-01T00:00:00+23:59", True)
+def test_any_value_is_read_or_refused(name: str, text: str, stream: bool) -> None:
+    """Whatever somebody writes: settings, or an `OptionError` that names an option."""
+    try:
+        assert read(raw_with(name, text), stream=stream)
+    except OptionError as error:
+        assert str(error).startswith("[OPTION_")
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("1", 1), ("1m", 1), ("1023k", None), ("2047k", 1), ("1g", 1024), ("1073741824", None)]
+)
+def test_mebibytes(text: str, mib: int | None) -> None:
+    """A plain number is MiB here, and only here; a size is rounded down."""
+    if mib is None:
+        assert error_of(LEAST | {"pullThresholdSizeForQueue": text}).code == "OPTION_VALUE"
+    else:
+        assert read_least(pullThresholdSizeForQueue=text).pull.limits.body_mib == mib
+
+
+def test_long_values_are_cut_in_errors() -> None:
+    """A value of megabytes does not fill the driver's log."""
+    assert len(str(error_of(LEAST | {"pullBatchSize": "9" * 100_000}))) < 500
