@@ -1,0 +1,190 @@
+"""A streaming read, driven as Spark drives it: the same calls in the same order, with a checkpoint, without Spark.
+
+    checkpoint = Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.trigger()            # the rows of its batch; None if there is nothing new
+
+What crosses between processes is pickled here, and
+offsets are text as in Spark's log.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from broker_stub import StubCluster
+from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import Address, MessageQueue, parse_address
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.options import ReaderOptions, parse_reader_options
+from pyspark_rocketmq.source.partition import RangePartition, read_partition
+from pyspark_rocketmq.source.stream import StreamReader, make_stream_reader
+from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
+
+TOPIC, GROUP = "orders", "spark-orders"
+PATIENCE_S = 20.0
+
+
+class Row(NamedTuple):
+    """What identifies a row, and what it carries."""
+
+    queue: MessageQueue
+    offset: int
+    body: bytes
+
+
+def options_for(stub: StubCluster, *, stream: bool = True, **given: str) -> ReaderOptions:
+    """Options of a reader of `TOPIC`; requests are repeated soon, and routes are asked for at every planning."""
+    base = {"nameServer": stub.name_server, "fetchOffset.retryIntervalMs": "10", "failOnDataLoss": "true"}
+    if not {"subscribePattern", "assign"} & given.keys():
+        base["subscribe"] = TOPIC
+    if stream and "startingTimestamp" not in given:
+        base["startingOffsets"] = "earliest"
+    options = parse_reader_options({**base, **given}, stream=stream)
+    quick = Backoff(first_s=0.01, longest_s=0.01)
+    return replace(
+        options,
+        cluster=replace(options.cluster, route_max_age_s=0.0),
+        pull=replace(options.pull, failure_pause=quick),
+    )
+
+
+@dataclass
+class Checkpoint:
+    """Spark's offset log and commit log."""
+
+    offsets: list[str] = field(default_factory=list)
+    finished: int = 0
+    """How many batches are in the commit log."""
+
+    @property
+    def last(self) -> Any:
+        """The newest offset in the log."""
+        return json.loads(self.offsets[-1])
+
+
+class Run:
+    """One run of a query."""
+
+    def __init__(
+        self,
+        options: ReaderOptions,
+        checkpoint: Checkpoint | None = None,
+        *,
+        available_now: bool = False,
+        once: bool = False,
+    ) -> None:
+        self.checkpoint = Checkpoint() if checkpoint is None else checkpoint
+        self._handler = signal.getsignal(signal.SIGTERM)
+        self.reader: Any = pickle.loads(pickle.dumps(make_stream_reader(options)))
+        if available_now:
+            self.reader.prepareForTriggerAvailableNow()
+        self._limit = ReadAllAvailable() if once else self.reader.getDefaultReadLimit()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.reader.stop()
+        signal.signal(signal.SIGTERM, self._handler)
+
+    def trigger(self) -> list[Row] | None:
+        """Run one batch: the one that was left unfinished, or the next one."""
+        if len(self.checkpoint.offsets) == self.checkpoint.finished and not self.plan():
+            return None
+        rows = self.read()
+        self.checkpoint.finished += 1
+        return rows
+
+    def drain(self) -> list[Row]:
+        """Run batches until nothing is new."""
+        batches = list(iter(self.trigger, None))
+        return [row for batch in batches for row in batch or ()]
+
+    def plan(self) -> bool:
+        """Write the next offset; whether there is one."""
+        log = self.checkpoint.offsets
+        start = log[-1] if log else json.dumps(self.reader.initialOffset())
+        end = json.dumps(self.reader.latestOffset(json.loads(start), self._limit))
+        json.dumps(self.reader.reportLatestOffset())
+        if end == start:
+            return False
+        log.append(end)
+        if len(log) > 1:
+            self.reader.commit(json.loads(log[-2]))
+        return True
+
+    def partitions(self) -> list[RangePartition]:
+        """The tasks of the newest batch."""
+        log = self.checkpoint.offsets
+        start = json.loads(log[-2]) if len(log) > 1 else self.reader.initialOffset()
+        return list(pickle.loads(pickle.dumps(self.reader.partitions(start, json.loads(log[-1])))))
+
+    def read(self) -> list[Row]:
+        """The rows of the newest batch."""
+        reader: StreamReader = pickle.loads(pickle.dumps(self.reader))
+        return [row for task in self.partitions() for batch in reader.read(task) for row in rows_of(batch)]
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of a record batch."""
+    names = ("topic", "brokerName", "queueId", "queueOffset", "body")
+    for topic, broker, queue_id, offset, body in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+        yield Row(MessageQueue(topic, broker, queue_id), offset, body)
+
+
+def read_batch(options: ReaderOptions) -> list[Row]:
+    """The rows of a batch read."""
+    from pyspark_rocketmq.source.batch import BatchReader
+
+    reader = pickle.loads(pickle.dumps(BatchReader(options)))
+    return [row for task in reader.partitions() for batch in read_partition(task, options) for row in rows_of(batch)]
+
+
+def admin_of(stub: StubCluster) -> Cluster:
+    """Somebody else's view of the stub."""
+    return open_cluster(ClusterSettings((parse_address(stub.name_server),)))
+
+
+def store_offsets(stub: StubCluster, offsets: dict[MessageQueue, int], group: str = GROUP) -> None:
+    """Somebody else stores where the group stands."""
+    admin = admin_of(stub)
+    for broker_name in {queue.broker_name for queue in offsets}:
+        admin.admin.fetch_group_config(group, broker_name)
+    admin.offsets.commit(group, offsets)
+
+
+def queue_of(number: int, broker: str = "broker-a", topic: str = TOPIC) -> MessageQueue:
+    """A queue of the stub."""
+    return MessageQueue(topic, broker, number)
+
+
+def join(stub: StubCluster, group: str = GROUP, topic: str = TOPIC, broker: str | None = None) -> None:
+    """A consumer becomes a member of the group, at one broker."""
+    consumer = ConsumerData(
+        group_name=group,
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscription_data_set=(SubscriptionData(topic=topic, sub_string="*"),),
+    )
+    address: Address = parse_address(stub.broker_address(broker))
+    admin_of(stub).groups.heartbeat(address, HeartbeatData(client_id="me@1", consumer_data_set=(consumer,)))
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Until the condition holds, or fail."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        time.sleep(0.01)

@@ -1,0 +1,456 @@
+"""What a streaming read plans, batch by batch, and what it makes of a cluster that changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from broker_stub import StubBroker, StubCluster
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OptionError, QueueVanished, TopicNotFound
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.source import view
+from pyspark_rocketmq.source.planner import Planner
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.source.driving import TOPIC, Checkpoint, Row, Run, admin_of, options_for, queue_of, store_offsets
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of four queues."""
+    with StubBroker({TOPIC: 4}) as broker:
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are fetched at every planning."""
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
+
+
+def put(stub: StubCluster, *bodies: str, topic: str = TOPIC, broker: str | None = None) -> None:
+    """Messages with these bodies, on the queues in turn."""
+    for body in bodies:
+        stub.put(topic, body.encode(), broker=broker)
+
+
+def bodies(rows: list[Row] | None) -> list[str]:
+    """The rows' bodies, sorted."""
+    return sorted(row.body.decode() for row in rows or ())
+
+
+def set_queues(stub: StubCluster, count: int, topic: str = TOPIC, broker: str = "broker-a", perm: int = 6) -> None:
+    """Give a topic so many queues at one broker."""
+    config = TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count, perm=perm)
+    admin_of(stub).admin.create_topic(config, (broker,))
+
+
+# --- where a query begins --------------------------------------------------------------------------------------------
+
+
+def test_the_begin_is_pinned_before_the_first_batch(stub: StubBroker) -> None:
+    """A crash in batch 0 changes nothing: it is read again as it was planned, whatever came meanwhile."""
+    put(stub, "a", "b")
+    checkpoint = Checkpoint()
+    with Run(options_for(stub), checkpoint) as killed:
+        killed.plan()
+    put(stub, "c")
+    with Run(options_for(stub), checkpoint) as run:
+        assert [bodies(run.trigger()), bodies(run.trigger())] == [["a", "b"], ["c"]]
+
+
+def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
+    """What comes after it is read, also by the next run."""
+    put(stub, "old")
+    options, checkpoint = options_for(stub, startingOffsets="latest"), Checkpoint()
+    with Run(options, checkpoint) as run:
+        assert run.trigger() == []
+    put(stub, "new")
+    with Run(options, checkpoint) as run:
+        assert bodies(run.trigger()) == ["new"]
+
+
+def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
+    """Asked again before anything was logged, the planner begins where it said it would."""
+    planner = Planner(open_cluster(options_for(stub).cluster), options_for(stub, startingOffsets="latest"))
+    first = planner.latest(None)
+    put(stub, "a")
+    again = planner.latest(None)
+    assert again.begin == first.begin
+
+
+def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
+    """Queues without one follow `startingOffsetsDefault`."""
+    put(stub, "a", "b", "c", "d")
+    store_offsets(stub, {queue_of(0): 1}, group="other")
+    options = options_for(
+        stub, startingOffsets="group", startingOffsetsDefault="earliest", consumerGroup="other", commitOffsets="none"
+    )
+    with Run(options) as run:
+        assert bodies(run.trigger()) == ["b", "c", "d"]
+
+
+def test_an_unknown_topic_fails_the_first_planning(stub: StubBroker) -> None:
+    """By its name."""
+    with Run(options_for(stub, subscribe="nowhere")) as run, pytest.raises(TopicNotFound, match="nowhere"):
+        run.plan()
+
+
+def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBroker) -> None:
+    """Instead of a query that never reads anything."""
+    set_queues(stub, 4, perm=2)
+    with Run(options_for(stub)) as run, pytest.raises(OptionError, match=r"subscribe = 'orders': no queue .* perm"):
+        run.plan()
+
+
+# --- how far a batch goes --------------------------------------------------------------------------------------------
+
+
+def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
+    """Spark compares texts, and any difference makes a batch."""
+    put(stub, "a")
+    with Run(options_for(stub)) as run:
+        run.trigger()
+        assert run.trigger() is None
+        start = run.checkpoint.last
+        assert run.reader.latestOffset(start, run.reader.getDefaultReadLimit()) is start
+
+
+def test_caps_hold_in_every_batch(stub: StubBroker) -> None:
+    """All messages come, none twice."""
+    stub.fill(TOPIC, 100, 10)
+    with Run(options_for(stub, maxOffsetsPerTrigger="30")) as run:
+        batches = list(iter(run.trigger, None))
+    assert [len(batch or ()) for batch in batches] == [30, 30, 30, 10]
+    assert len({(row.queue, row.offset) for batch in batches for row in batch or ()}) == 100
+
+
+def test_trigger_once_ignores_caps_and_floor(stub: StubBroker) -> None:
+    """Spark says so by asking for all there is."""
+    stub.fill(TOPIC, 100, 10)
+    options = options_for(stub, maxOffsetsPerTrigger="300", minOffsetsPerTrigger="200")
+    with Run(options, once=True) as run:
+        assert len(run.trigger() or ()) == 100
+
+
+def test_a_floor_holds_data_back_until_enough_came(stub: StubBroker) -> None:
+    """The first answer pins the begin all the same; a batch without news then waits."""
+    put(stub, "a")
+    with Run(options_for(stub, minOffsetsPerTrigger="3")) as run:
+        assert run.trigger() == []
+        assert run.checkpoint.last["begin"] == run.checkpoint.last["next"]
+        assert run.trigger() is None
+        put(stub, "b", "c")
+        assert bodies(run.trigger()) == ["a", "b", "c"]
+
+
+def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
+    """Counted from when data was last let through."""
+    now = [0.0]
+    options = options_for(stub, minOffsetsPerTrigger="3", maxTriggerDelay="60s")
+    planner = Planner(open_cluster(options.cluster), options, clock=lambda: now[0])
+    start = planner.latest(None)
+    put(stub, "a")
+    now[0] = 59.0
+    assert planner.latest(start) is start
+    now[0] = 60.0
+    assert sum(planner.latest(start).next.values()) == 1
+
+
+def test_available_now_reads_to_the_ends_of_its_beginning(stub: StubBroker) -> None:
+    """With caps; what comes later, and queues that come later, wait for the next run."""
+    stub.fill(TOPIC, 50, 10)
+    options, checkpoint = options_for(stub, maxOffsetsPerTrigger="20", minOffsetsPerTrigger="15"), Checkpoint()
+    with Run(options, checkpoint, available_now=True) as run:
+        first = run.trigger() or []
+        set_queues(stub, 5)
+        stub.put(TOPIC, b"late", queue_id=4)
+        stub.put(TOPIC, b"late", queue_id=0)
+        assert len(first + run.drain()) == 50
+    with Run(options, checkpoint, available_now=True) as run:
+        assert bodies(run.drain()) == ["late", "late"]
+
+
+def test_progress_shows_how_far_the_queues_go(stub: StubBroker) -> None:
+    """Also beyond what a cap let through."""
+    stub.fill(TOPIC, 100, 10)
+    with Run(options_for(stub, maxOffsetsPerTrigger="4")) as run:
+        run.trigger()
+        assert run.reader.reportLatestOffset() == {
+            "next": {TOPIC: {"broker-a": dict.fromkeys("0123", 25)}},
+            "version": 1,
+        }
+
+
+def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
+    """Asked again, by another process, after growth: the same ranges, which tile the batch."""
+    stub.fill(TOPIC, 100, 10)
+    options, checkpoint = options_for(stub, minPartitions="7"), Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.plan()
+        tasks = run.partitions()
+    stub.fill(TOPIC, 100, 10)
+    with Run(options, checkpoint) as other:
+        assert other.partitions() == tasks
+    assert len(tasks) == 7
+    assert sum(part.offset_count for task in tasks for part in task.ranges) == 100
+
+
+# --- queues, brokers and topics that come ----------------------------------------------------------------------------
+
+
+def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
+    """Even by a query that began at the end."""
+    with Run(options_for(stub, startingOffsets="latest")) as run:
+        run.trigger()
+        set_queues(stub, 5)
+        stub.put(TOPIC, b"first", queue_id=4)
+        assert bodies(run.drain()) == ["first"]
+
+
+def test_a_new_broker_is_read_from_its_first_message() -> None:
+    """Its queues join the topic."""
+    with StubCluster(2) as stub:
+        set_queues(stub, 2)
+        with Run(options_for(stub, startingOffsets="latest")) as run:
+            run.trigger()
+            set_queues(stub, 2, broker="broker-b")
+            put(stub, "first", broker="broker-b")
+            assert bodies(run.drain()) == ["first"]
+
+
+def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBroker) -> None:
+    """A stream may begin before there is any; retry, dead letter and system topics never match."""
+    with Run(options_for(stub, subscribePattern="events-.*|.*%.*|.*TRANS.*", startingOffsets="latest")) as run:
+        assert run.trigger() == []
+        put(stub, "first", topic="events-1")
+        put(stub, "not this", topic="%RETRY%g")
+        assert bodies(run.drain()) == ["first"]
+
+
+# --- queues, brokers and topics that go ------------------------------------------------------------------------------
+
+
+def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told of once, the others go on, and it is read on when it is back."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub, Run(options_for(stub)) as run:
+        put(stub, "a", "b")
+        run.drain()
+        stub.faults.broker_down("broker-b")
+        put(stub, "c", broker="broker-a")
+        assert bodies(run.drain()) == ["c"]
+        put(stub, "d", broker="broker-a")
+        assert bodies(run.drain()) == ["d"]
+        stub.faults.broker_up("broker-b")
+        put(stub, "e", broker="broker-b")
+        assert bodies(run.drain()) == ["e"]
+    assert sum("missing from the route" in record.message for record in caplog.records) == 1
+
+
+def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> None:
+    """Name servers then know no such topic; a query that has positions in it waits."""
+    with Run(options_for(stub)) as run:
+        put(stub, "a")
+        run.drain()
+        stub.faults.broker_down()
+        assert run.trigger() is None
+        stub.faults.broker_up()
+        put(stub, "b")
+        assert bodies(run.drain()) == ["b"]
+
+
+def test_a_replica_that_lags_is_no_loss() -> None:
+    """What it does not have yet is read from the master once that is back."""
+    with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, Run(options_for(stub)) as run:
+        put(stub, "a", "b", "c")
+        run.drain()
+        stub.faults.slave_lag(2)
+        stub.faults.broker_down(broker_id=0)
+        assert run.trigger() is None
+        stub.faults.broker_up(broker_id=0)
+        put(stub, "d")
+        assert bodies(run.drain()) == ["d"]
+
+
+# --- messages that are gone ------------------------------------------------------------------------------------------
+
+
+def lose_below(stub: StubBroker) -> None:
+    """Retention overtakes a query at offset 1 of queue 0."""
+    for body in "bcd":
+        stub.put(TOPIC, body.encode(), queue_id=0)
+    stub.expire(TOPIC, 0, 3)
+
+
+def lose_above(stub: StubBroker) -> None:
+    """The topic is made anew while a query is at offset 1 of queue 0."""
+    stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
+
+
+def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
+    """Named by queue and offset, with the option that lets the query go on."""
+    with Run(options_for(stub)) as run:
+        stub.put(TOPIC, b"a", queue_id=0)
+        run.drain()
+        lose_below(stub)
+        with pytest.raises(OffsetBeforeEarliest, match=r"offset 1 is gone.*topic orders, .*queue 0.*failOnDataLoss"):
+            run.trigger()
+
+
+def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Through `begin`, with a warning that counts."""
+    with Run(options_for(stub, failOnDataLoss="false")) as run:
+        stub.put(TOPIC, b"a", queue_id=0)
+        run.drain()
+        lose_below(stub)
+        assert bodies(run.trigger()) == ["d"]
+        assert run.checkpoint.last["begin"] == {TOPIC: {"broker-a": {"0": 3}}}
+        assert run.trigger() is None
+    assert [record.message for record in caplog.records if "(2 offsets)" in record.message]
+
+
+def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
+    """Something made the topic anew."""
+    with Run(options_for(stub)) as run:
+        stub.put(TOPIC, b"a", queue_id=0)
+        run.drain()
+        lose_above(stub)
+        with pytest.raises(OffsetBeyondEnd, match="offset 1 lies beyond the queue's end 0"):
+            run.trigger()
+
+
+def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> None:
+    """Going back to the minimum would read everything again."""
+    with Run(options_for(stub, failOnDataLoss="false")) as run:
+        stub.put(TOPIC, b"a", queue_id=0)
+        run.drain()
+        lose_above(stub)
+        assert run.trigger() == []
+        stub.put(TOPIC, b"anew", queue_id=0)
+        assert bodies(run.drain()) == ["anew"]
+
+
+@pytest.mark.parametrize("fatal", [True, False])
+def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) -> None:
+    """In the task, after all retries; or its range is skipped."""
+    stub.put(TOPIC, b"a", queue_id=3)
+    stub.put(TOPIC, b"b", queue_id=0)
+    options = options_for(stub, failOnDataLoss=str(fatal), pullMaxRetries="1")
+    with StubCluster(2, topics={TOPIC: 1}) as two, Run(replace(options, cluster=options_for(two).cluster)) as run:
+        put(two, "a", "b")
+        run.plan()
+        two.faults.broker_down("broker-b")
+        if fatal:
+            with pytest.raises(QueueVanished, match=r"broker-b.*failOnDataLoss"):
+                run.read()
+        else:
+            assert bodies(run.read()) == ["a"]
+
+
+# --- checkpoints of others -------------------------------------------------------------------------------------------
+
+
+def checkpoint_of(options: ReaderOptions) -> Checkpoint:
+    """What a query with these options leaves after a batch."""
+    checkpoint = Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.trigger()
+    return checkpoint
+
+
+def test_a_checkpoint_of_another_topic_is_refused(stub: StubBroker) -> None:
+    """Else all its positions would be dropped without a word."""
+    put(stub, "a", topic="bills")
+    left = checkpoint_of(options_for(stub, subscribe="bills"))
+    with Run(options_for(stub), left) as run, pytest.raises(OptionError, match="checkpoint is of bills"):
+        run.plan()
+
+
+def test_a_checkpoint_of_another_group_is_refused(stub: StubBroker) -> None:
+    """Its positions are published for that one."""
+    left = checkpoint_of(options_for(stub, consumerGroup="a"))
+    with Run(options_for(stub, consumerGroup="b"), left) as run, pytest.raises(OptionError, match="is of group a"):
+        run.plan()
+
+
+def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """With a warning; the others go on, and a topic that is added begins at its beginning."""
+    put(stub, "a", topic="bills")
+    put(stub, "b")
+    left = checkpoint_of(options_for(stub, subscribe=f"bills,{TOPIC}"))
+    put(stub, "c", topic="added")
+    with Run(options_for(stub, subscribe=f"added,{TOPIC}"), left) as run:
+        assert bodies(run.trigger()) == ["c"]
+        assert sorted(run.checkpoint.last["next"]) == ["added", TOPIC]
+    assert "of the checkpoint are not to be read any more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ({"version": 2, "next": {}}, "newer release"),
+        ({"version": 1, "next": {TOPIC: {"broker-a": {"0": -1}}}}, "no position"),
+        ({"version": 1, "next": {TOPIC: {"broker-a": {"0": 0.5}}}}, "no position"),
+        ({"version": 1, "next": {TOPIC: {"broker-a": {"x": 1}}}}, "no position"),
+    ],
+)
+def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str, object], said: str) -> None:
+    """By what is wrong in it."""
+    log = Checkpoint([json.dumps(stored)], 1)
+    with Run(options_for(stub), log) as run, pytest.raises(OptionError, match=f"checkpointLocation.*{said}"):
+        run.plan()
+
+
+# --- which queues are read -------------------------------------------------------------------------------------------
+
+
+def test_a_queue_missing_in_config_is_refused_at_first_and_joins_later(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Later it can only be a new one: it joins the slot with the fewest queues, which is told once."""
+    slots = [{TOPIC: {"broker-a": [0, 1, 2]}}, {TOPIC: {"broker-a": [3]}}]
+    given = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": json.dumps(slots)}
+    short = {**given, "messageQueueList": json.dumps(slots[:1])}
+    with Run(options_for(stub, **short)) as run, pytest.raises(OptionError, match=r"messageQueueList.*not listed"):
+        run.plan()
+    with Run(options_for(stub, **given)) as run:
+        run.trigger()
+        set_queues(stub, 5)
+        for number in range(5):
+            stub.put(TOPIC, b"x", queue_id=number)
+        run.plan()
+        dealt = [[part.queue.queue_id for part in task.ranges] for task in run.partitions()]
+    assert dealt == [[0, 1, 2], [3, 4]]
+    assert caplog.text.count("orders/broker-a/4 is not in messageQueueList") == 1
+
+
+def name_brokers(stub: StubCluster, *names: str) -> None:
+    """Rename the masters."""
+    for broker, name in zip(stub.state.brokers, names, strict=True):
+        broker.name = name
+
+
+def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture) -> None:
+    """They are told of once, by name."""
+    given = {"allocateMessageQueueStrategy": "MACHINE_ROOM", "machineRooms": "east"}
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        stub.run(lambda: name_brokers(stub, "east@a", "west@b"))
+        put(stub, "a", "b")
+        with Run(options_for(stub, **given)) as run:
+            assert bodies(run.drain()) == ["a"]
+            assert run.checkpoint.last["next"] == {TOPIC: {"east@a": {"0": 1}}}
+    assert caplog.text.count("orders/west@b/0 is not read") == 1
+
+
+def test_a_failing_request_is_repeated_and_then_ends_the_query(stub: StubBroker) -> None:
+    """As often as `fetchOffset.numRetries` says."""
+    with Run(options_for(stub, **{"fetchOffset.numRetries": "2"})) as run:
+        stub.faults.busy(on=RequestCode.GET_TOPIC_STATS_INFO, times=2)
+        run.trigger()
+        stub.faults.busy(on=RequestCode.GET_TOPIC_STATS_INFO, times=3)
+        with pytest.raises(Exception, match="busy"):
+            run.plan()
