@@ -134,7 +134,7 @@ def get_all_producers(broker: Broker, call: Call) -> Answer:
         group: [
             {
                 "clientId": member.client_id,
-                "language": member.language.name if member.language else None,
+                "language": None if member.language is None else member.language.name,
                 "lastUpdateTimestamp": broker.clock.now_ms() - int(broker.clock.elapsed_ms() - member.seen_ms),
                 "remoteIP": f"/{channel.remote}",
                 "version": member.version,

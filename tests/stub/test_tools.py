@@ -1,0 +1,333 @@
+"""What do administrators' tools learn from broker and name server?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker_stub.codes import AdminCode
+from broker_stub.dispatch import Desk
+from broker_stub.faults import Script
+from broker_stub.groups import Member
+from broker_stub.registry import Call, load_handlers
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.bodies import ConsumerData, build_subscription
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.record import decode_records
+
+from .bench import Bench
+from .channels import RecordingChannel
+
+BROKER, NAME_SERVER = load_handlers()
+QUEUE = {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.broker.cluster.brokers.append(bench.broker)
+    bench.broker.topics.create_plain("T", 1)
+    for number in range(5):
+        bench.put(TAGS="A", n=str(number))
+    return bench
+
+
+def ask(bench: Bench, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
+    """The broker's answer to a raw request."""
+    return serve(Desk("broker-a", bench.broker, BROKER, bench.broker.settings, Script()), code, fields, body)
+
+
+def ask_name_server(bench: Bench, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
+    """The name server's answer to a raw request."""
+    cluster = bench.broker.cluster
+    return serve(Desk("name server", cluster, NAME_SERVER, cluster.settings, Script()), code, fields, body)
+
+
+def serve(desk: Desk[Any], code: int, fields: dict[str, str] | None, body: bytes) -> Command:
+    """What a desk replies."""
+    channel = RecordingChannel()
+    desk.serve(Command(code, fields=fields, body=body, version=479), channel)
+    return channel.replies[0]
+
+
+def join(bench: Bench, client_id: str) -> RecordingChannel:
+    """Let a client consume T for the group g."""
+    channel = RecordingChannel()
+    data = ConsumerData(
+        group_name="g",
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        subscription_data_set=(build_subscription("T", "A"),),
+    )
+    bench.broker.consumer_groups.heartbeat(Member(channel, client_id, LanguageCode.JAVA, 479), data)
+    return channel
+
+
+# --- the broker ------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_cloned(bench: Bench) -> None:
+    """One group gets where another stands."""
+    bench.broker.offsets.commit("g", "T", 0, 3)
+
+    ask(bench, AdminCode.CLONE_GROUP_OFFSET, {"srcGroup": "g", "destGroup": "h", "topic": "T"})
+
+    assert bench.broker.offsets.query("h", "T", 0) == 3
+
+
+def test_every_groups_progress_is_told(bench: Bench) -> None:
+    """With what is left to consume altogether."""
+    bench.broker.group_configs.find("g")
+    bench.broker.offsets.commit("g", "T", 0, 3)
+
+    told = fastjson.parse(ask(bench, AdminCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}).body)
+
+    (row,) = [row for row in told["consumeStatsList"] if "g" in row]
+    (progress,) = row["g"][0]["offsetTable"].values()
+    assert (progress["brokerOffset"], progress["consumerOffset"], told["totalDiff"]) == (5, 3, 2)
+
+
+def test_members_are_asked_how_far_they_are(bench: Bench) -> None:
+    """The answer waits for all of them; one that keeps silent has nothing to show."""
+    members = join(bench, "c1"), join(bench, "c2")
+    call = Call(
+        Command(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields={"topic": "T", "group": "g"}), bench.channel
+    )
+    BROKER.handlers[AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS](bench.broker, call)
+
+    body = b'{"messageQueueTable":{%s:7}}' % json.dumps(QUEUE).encode()
+    members[0].asked[0][3](Command(0, body=body))
+    assert bench.channel.replies == []
+    members[1].asked[0][3](None)
+
+    told = fastjson.parse(bench.channel.replies[0].body)["consumerTable"]
+    assert (list(told["c1"].values()), told["c2"]) == ([7], {})
+
+
+def test_nobody_to_ask_is_an_error(bench: Bench) -> None:
+    """It names the group."""
+    answer = ask(bench, AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "T", "group": "g"})
+
+    assert (answer.code, "[g]" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+def test_producers_are_listed(bench: Bench) -> None:
+    """By group, with what is known of each."""
+    member = Member(bench.channel, "c1", LanguageCode.JAVA, 479)
+    bench.broker.producer_groups.heartbeat(member, "p")
+
+    told = fastjson.parse(ask(bench, AdminCode.GET_ALL_PRODUCER_INFO).body)["data"]
+
+    assert told["p"][0]["clientId"] == "c1"
+    assert (told["p"][0]["language"], told["p"][0]["remoteIP"]) == ("JAVA", f"/{bench.channel.remote}")
+
+
+def test_the_way_a_group_reads_is_remembered(bench: Bench) -> None:
+    """Retry topics have none."""
+    wish = {"topic": "T", "consumerGroup": "g", "mode": "PULL", "popShareQueueNum": 0}
+
+    assert ask(bench, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps(wish).encode()).code == 0
+    retry = ask(bench, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps({**wish, "topic": "%RETRY%g"}).encode())
+
+    modes = fastjson.parse(ask(bench, AdminCode.GET_ALL_MESSAGE_REQUEST_MODE).body)["messageRequestModeMap"]
+    assert (retry.code, modes) == (ResponseCode.NO_PERMISSION, {"T": {"g": wish}})
+
+
+def test_a_consume_queue_is_shown(bench: Bench) -> None:
+    """Its entries, its bounds, and what a group wants of it."""
+    join(bench, "c1")
+    fields = {"topic": "T", "queueId": "0", "index": "3", "count": "9"}
+
+    plain = fastjson.parse(ask(bench, RequestCode.QUERY_CONSUME_QUEUE, fields).body)
+    group = fastjson.parse(ask(bench, RequestCode.QUERY_CONSUME_QUEUE, {**fields, "consumerGroup": "g"}).body)
+    nobody = fastjson.parse(ask(bench, RequestCode.QUERY_CONSUME_QUEUE, {**fields, "consumerGroup": "h"}).body)
+
+    assert (len(plain["queueData"]), plain["minQueueIndex"], plain["maxQueueIndex"]) == (2, 0, 5)
+    assert group["subscriptionData"]["subString"] == "A"
+    assert nobody["filterData"] == "h@T is not online!"
+
+
+@pytest.mark.parametrize(
+    ("queue_id", "index", "code", "remark"),
+    [("7", "0", 1, "7@T is not exist!"), ("0", "99", 0, "Index 99 of 0@T is not exist!")],
+)
+def test_a_consume_queue_that_has_nothing_there(
+    bench: Bench, queue_id: str, index: str, code: int, remark: str
+) -> None:
+    """A missing queue is an error, a missing entry is not."""
+    fields = {"topic": "T", "queueId": queue_id, "index": index, "count": "1"}
+    answer = ask(bench, RequestCode.QUERY_CONSUME_QUEUE, fields)
+
+    assert (answer.code, answer.remark, bytes(answer.body)) == (code, remark, b"")
+
+
+def test_figures_of_a_topic(bench: Bench) -> None:
+    """There are some for topics there are; rates are not measured."""
+    known = ask(bench, AdminCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"})
+    unknown = ask(bench, AdminCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "U"})
+
+    assert fastjson.parse(known.body)["statsDay"] == {"avgpt": 0.0, "sum": 0, "tps": 0.0}
+    assert unknown.code == ResponseCode.SYSTEM_ERROR
+
+
+# --- the name server -------------------------------------------------------------------------------------------------
+
+
+def route(bench: Bench, version: int = 479) -> Command:
+    """The answer to the question where T is."""
+    cluster, channel = bench.broker.cluster, RecordingChannel()
+    desk = Desk("name server", cluster, NAME_SERVER, cluster.settings, Script())
+    desk.serve(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "T"}, version=version), channel)
+    return channel.replies[0]
+
+
+def test_old_clients_get_bare_numbers_for_keys(bench: Bench) -> None:
+    """Newer ones get proper JSON."""
+    assert b'{0:"127.0.0.1:10911"}' in route(bench, version=399).body
+    assert json.loads(bytes(route(bench).body))["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.1:10911"}
+
+
+def test_a_topic_the_name_server_forgot_comes_back(bench: Bench) -> None:
+    """When a broker that still has it registers: at its next change, or after half a minute."""
+    for bring_back in (lambda: bench.clock.advance(30_000), lambda: bench.broker.topics.create_plain("U", 1)):
+        ask_name_server(bench, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"})
+        assert route(bench).code == ResponseCode.TOPIC_NOT_EXIST
+
+        bring_back()
+
+        assert route(bench).code == ResponseCode.SUCCESS
+
+
+def test_a_broker_can_be_shown_as_not_to_be_written_to(bench: Bench) -> None:
+    """And as before again; the answer counts its topics."""
+
+    def permission() -> int:
+        perm: int = json.loads(bytes(route(bench).body))["queueDatas"][0]["perm"]
+        return perm
+
+    wiped = ask_name_server(bench, RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert (permission(), wiped.fields) == (4, {"wipeTopicCount": str(len(bench.broker.topics))})
+    ask_name_server(bench, AdminCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+
+    assert permission() == 6
+
+
+def test_the_name_servers_settings_are_remembered(bench: Bench) -> None:
+    """As lines of text."""
+    ask_name_server(bench, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=b\nc = d\n")
+
+    assert b"a=b\nc=d\n" in ask_name_server(bench, RequestCode.GET_NAMESRV_CONFIG).body
+
+
+def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
+    """As at a real name server."""
+    for is_on, expected in ((True, "broker-a:1"), (False, None)):
+        bench = Bench(order_topics=is_on)
+        bench.broker.cluster.brokers.append(bench.broker)
+        bench.broker.topics.create_plain("T", 1)
+        value = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:1"}
+        ask_name_server(bench, RequestCode.PUT_KV_CONFIG, value)
+
+        assert json.loads(bytes(route(bench).body)).get("orderTopicConf") == expected
+
+
+def test_unknown_clusters_have_no_topics(bench: Bench) -> None:
+    """Ours has all."""
+    ours = fastjson.parse(ask_name_server(bench, RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}).body)
+    other = fastjson.parse(ask_name_server(bench, RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "other"}).body)
+    system = fastjson.parse(ask_name_server(bench, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body)
+
+    assert ("T" in ours["topicList"], other["topicList"]) == (True, [])
+    assert system["topicList"] == ["DefaultCluster", "broker-a"]
+
+
+# --- topics and messages ---------------------------------------------------------------------------------------------
+
+
+def create(bench: Bench, **changes: str) -> Command:
+    """Make a topic, or change it."""
+    plain = {
+        "topic": "N",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "1",
+        "writeQueueNums": "1",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+    }
+    return ask(bench, RequestCode.UPDATE_AND_CREATE_TOPIC, {**plain, **changes})
+
+
+def attributes(bench: Bench) -> dict[str, str] | None:
+    """Those of the topic N."""
+    config = bench.broker.topics.find("N")
+    return config.attributes if config else None
+
+
+def test_attributes_are_added_and_taken_away(bench: Bench) -> None:
+    """Changes name only what changes."""
+    create(bench, attributes="+message.type=FIFO,+reserve.time=5")
+    create(bench, attributes="-message.type")
+
+    assert attributes(bench) == {"reserve.time": "5"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"attributes": "+colour=red"}, "unsupported key: colour"),
+        (
+            {"attributes": "+message.type=NOPE"},
+            "value is not in set: [UNSPECIFIED, TRANSACTION, FIFO, MIXED, DELAY, NORMAL]",
+        ),
+        ({"attributes": "message.type=FIFO"}, "add/alter attribute format is wrong: message.type"),
+        ({"attributes": "-message.type"}, "only add attribute is supported while creating topic. key: message.type"),
+    ],
+)
+def test_attributes_that_cannot_be(bench: Bench, changes: dict[str, str], remark: str) -> None:
+    """The topic is not made."""
+    answer = create(bench, **changes)
+
+    assert (answer.code, answer.remark, attributes(bench)) == (ResponseCode.SYSTEM_ERROR, remark, None)
+
+
+@pytest.mark.parametrize("topic", ["broker-a", "TBW102", "rmq_sys_x", "a b"])
+def test_topics_of_the_broker_itself_are_left_alone(bench: Bench, topic: str) -> None:
+    """They can be neither changed nor deleted; nor can what cannot be."""
+    assert create(bench, topic=topic).code == ResponseCode.INVALID_PARAMETER
+    assert ask(bench, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_several_topics_are_made_or_none(bench: Bench) -> None:
+    """One name that cannot be spoils the list."""
+    good, bad = {"topicName": "L1"}, {"topicName": "L 2"}
+    refused = ask(
+        bench, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, json.dumps({"topicConfigList": [good, bad]}).encode()
+    )
+    assert (refused.code, bench.broker.topics.find("L1")) == (ResponseCode.INVALID_PARAMETER, None)
+
+    ask(bench, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, json.dumps({"topicConfigList": [good]}).encode())
+
+    assert bench.broker.topics.find("L1")
+
+
+def test_messages_are_found_by_key_up_to_a_number(bench: Bench) -> None:
+    """The latest of them; the answer is in the order of arrival."""
+    for number in range(4):
+        bench.put(KEYS="k", body=b"%d" % number)
+    fields = {"topic": "T", "key": "k", "maxNum": "2", "beginTimestamp": "0", "endTimestamp": str(2**60)}
+
+    answer = ask(bench, RequestCode.QUERY_MESSAGE, fields)
+
+    assert [record.body for record in decode_records(answer.body)] == [b"2", b"3"]
+
+
+def test_all_offsets_are_told(bench: Bench) -> None:
+    """With bare numbers, as the broker's file has them."""
+    bench.broker.offsets.commit("g", "T", 0, 3)
+
+    assert b'"offsetTable":{"T@g":{0:3}}' in ask(bench, RequestCode.GET_ALL_CONSUMER_OFFSET).body
