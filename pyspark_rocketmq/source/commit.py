@@ -28,10 +28,12 @@ from ..model import MessageQueue
 from ..net.backoff import Backoff
 from ..offsets.position import Positions
 
-__all__ = ["Committer", "GroupGuard", "Publisher"]
+__all__ = ["ASK_AGAIN_S", "Committer", "GroupGuard", "Publisher"]
+
+ASK_AGAIN_S = 60.0
+"""How long a group without members is taken for free."""
 
 _log = logging.getLogger(__name__)
-_ASK_AGAIN_S = 60.0
 _PAUSE = Backoff(first_s=1.0, longest_s=30.0)
 
 
@@ -59,7 +61,7 @@ class GroupGuard:
                     group=self._group,
                     topic=topic,
                 )
-        self._due = self._clock() + _ASK_AGAIN_S
+        self._due = self._clock() + ASK_AGAIN_S
 
     def _representatives(self, topics: Iterable[str]) -> list[str]:
         """One topic for each set of brokers: a member tells all brokers of its topics that it lives."""

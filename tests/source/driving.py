@@ -43,13 +43,21 @@ class Row(NamedTuple):
     body: bytes
 
 
-def options_for(stub: StubCluster, *, stream: bool = True, **given: str) -> ReaderOptions:
-    """Options of a reader of `TOPIC`; requests are repeated soon, and routes are asked for at every planning."""
-    base = {"nameServer": stub.name_server, "fetchOffset.retryIntervalMs": "10", "failOnDataLoss": "true"}
-    if not {"subscribePattern", "assign"} & given.keys():
+def options_for(stub: StubCluster, **given: str) -> ReaderOptions:
+    """Options of a streaming read of `TOPIC`, from the beginning if not said otherwise."""
+    return _options(stub, {"startingOffsets": "earliest", **given}, stream=True)
+
+
+def batch_options_for(stub: StubCluster, **given: str) -> ReaderOptions:
+    """Options of a batch read of `TOPIC`."""
+    return _options(stub, given, stream=False)
+
+
+def _options(stub: StubCluster, given: dict[str, str], *, stream: bool) -> ReaderOptions:
+    """Requests are repeated soon, and routes are asked for at every planning."""
+    base = {"nameServer": stub.name_server, "fetchOffset.retryIntervalMs": "10"}
+    if not {"subscribePattern", "assign", "subscribe"} & given.keys():
         base["subscribe"] = TOPIC
-    if stream and "startingTimestamp" not in given:
-        base["startingOffsets"] = "earliest"
     options = parse_reader_options({**base, **given}, stream=stream)
     quick = Backoff(first_s=0.01, longest_s=0.01)
     return replace(

@@ -1,0 +1,382 @@
+"""When finished work is published: each row of the table in the contract's section on commits."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from broker_stub import StubBroker, StubCluster
+from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.offsets.position import Positions
+from pyspark_rocketmq.source import commit
+from pyspark_rocketmq.source.commit import Committer, GroupGuard, Publisher
+from pyspark_rocketmq.source.stream import PlainStreamReader
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.source.driving import (
+    GROUP,
+    TOPIC,
+    Checkpoint,
+    Run,
+    admin_of,
+    batch_options_for,
+    join,
+    options_for,
+    queue_of,
+    read_batch,
+    store_offsets,
+    wait_for,
+)
+
+QUICK = Backoff(first_s=0.01, longest_s=0.01)
+BOTH = {queue_of(0): 1, queue_of(1): 1}
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of two queues, and a message in each."""
+    with StubBroker({TOPIC: 2}) as broker:
+        fill(broker)
+        yield broker
+
+
+@pytest.fixture
+def own_sigterm() -> Iterator[None]:
+    """A reader that plans takes SIGTERM over; afterwards it is as before."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def fill(stub: StubCluster) -> None:
+    """One more message in each queue."""
+    for number in range(2):
+        stub.put(TOPIC, b"x", queue_id=number)
+
+
+def await_offsets(stub: StubCluster, wanted: Positions, group: str = GROUP) -> None:
+    """Until the group stands there."""
+    wait_for(lambda: stub.offsets(group) == wanted, f"{wanted}, but {stub.offsets(group)}")
+
+
+# --- when: what Spark calls ------------------------------------------------------------------------------------------
+
+
+def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:
+    """Also when nothing is new; before it, the group stands nowhere."""
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.trigger()
+        assert stub.offsets(GROUP) == {}
+        assert run.trigger() is None
+        await_offsets(stub, BOTH)
+
+
+def test_the_last_batch_of_available_now_is_published(stub: StubBroker) -> None:
+    """By the call that ends it, and at the latest when the reader stops."""
+    options = options_for(stub, consumerGroup=GROUP, maxOffsetsPerTrigger="1")
+    with Run(options, available_now=True) as run:
+        run.drain()
+    assert stub.offsets(GROUP) == BOTH
+
+
+def test_a_batch_that_is_not_finished_is_never_published(stub: StubBroker) -> None:
+    """Neither when it is planned, nor when its query stops, nor when it is replayed."""
+    options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
+    with Run(options, checkpoint) as killed:
+        killed.plan()
+        killed.read()
+    with Run(options, checkpoint) as run:
+        run.trigger()
+    assert stub.offsets(GROUP) == {}
+
+
+def test_the_next_run_repairs_what_the_last_one_missed(stub: StubBroker) -> None:
+    """Its first call tells that the last batch is done."""
+    options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
+    with Run(options, checkpoint, once=True) as run:
+        run.trigger()
+    assert stub.offsets(GROUP) == {}
+    with Run(options, checkpoint) as run:
+        assert run.trigger() is None
+    assert stub.offsets(GROUP) == BOTH
+
+
+def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
+    """It comes after the next trigger has told the same."""
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.trigger()
+        run.trigger()
+        await_offsets(stub, BOTH)
+        run.reader.commit(run.checkpoint.last)
+        run.reader.planner.committer.flush(5)
+    assert stub.offsets(GROUP) == BOTH
+
+
+def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm: None) -> None:
+    """Spark does not say then where the query stands."""
+    reader = PlainStreamReader(options_for(stub, consumerGroup=GROUP))
+    end = reader.latestOffset()
+    reader.partitions(reader.initialOffset(), end)
+    assert reader.latestOffset() == end
+    assert reader.planner.committer and reader.planner.committer.flush(5)
+    assert stub.offsets(GROUP) == {}
+    reader.commit(end)
+    reader.stop()
+    assert stub.offsets(GROUP) == BOTH
+
+
+# --- what ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> None:
+    """Moved or not, empty ones included: lag tools then know the group."""
+    stub.state.brokers[0].topics.create_plain("empty", 1)
+    with Run(options_for(stub, subscribe=f"{TOPIC},empty", consumerGroup=GROUP)) as run:
+        run.trigger()
+        run.trigger()
+        await_offsets(stub, {**BOTH, queue_of(0, topic="empty"): 0})
+
+
+def test_a_run_repeats_a_publication_that_got_lost(stub: StubBroker) -> None:
+    """Though its query did not move."""
+    options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.drain()
+    stub.run(lambda: stub.state.brokers[0].offsets.forget_group(GROUP))
+    with Run(options, checkpoint) as run:
+        run.drain()
+    assert stub.offsets(GROUP) == BOTH
+
+
+def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """A larger one of the broker's stays and is warned about once; it decides nothing else."""
+    store_offsets(stub, {queue_of(0): 5})
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        assert len(run.drain()) == 2
+        fill(stub)
+        await_offsets(stub, {queue_of(0): 5, queue_of(1): 1})
+        wait_for(lambda: run.trigger() is not None, "the next batch")
+        run.trigger()
+        await_offsets(stub, {queue_of(0): 5, queue_of(1): 2})
+    assert caplog.text.count("ahead of this query's") == 1
+
+
+def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
+    """The other queues cost no request."""
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.drain()
+        await_offsets(stub, BOTH)
+        updates = stub.faults.delay(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+        stub.put(TOPIC, b"x", queue_id=1)
+        wait_for(lambda: run.trigger() is not None, "the next batch")
+        run.trigger()
+        await_offsets(stub, {queue_of(0): 1, queue_of(1): 2})
+    assert updates.fired == 1
+
+
+def test_nothing_is_published_without_being_asked_for(stub: StubBroker) -> None:
+    """Neither with `commitOffsets=none` nor by a batch read."""
+    with Run(options_for(stub, consumerGroup=GROUP, commitOffsets="none")) as run:
+        run.drain()
+    read_batch(batch_options_for(stub, consumerGroup=GROUP))
+    assert stub.offsets(GROUP) == {}
+
+
+# --- the group -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broker", ["broker-a", "broker-b"])
+def test_a_group_with_members_is_refused_at_the_start(broker: str) -> None:
+    """Whichever of the brokers knows them; nothing is published."""
+    with StubCluster(2, topics={"a-only": 1, "b-only": 1}) as stub:
+        first, second = stub.state.brokers
+        stub.run(lambda: first.topics.delete("b-only"))
+        stub.run(lambda: second.topics.delete("a-only"))
+        join(stub, topic=f"{broker[-1]}-only", broker=broker)
+        with Run(options_for(stub, subscribe="a-only,b-only", consumerGroup=GROUP)) as run:
+            with pytest.raises(GroupInUse, match="1 live members"):
+                run.plan()
+        assert stub.offsets(GROUP) == {}
+
+
+def test_a_group_with_members_may_be_read_without_commits(stub: StubBroker) -> None:
+    """Spark then takes nothing from them."""
+    join(stub)
+    with Run(options_for(stub, consumerGroup=GROUP, commitOffsets="none")) as run:
+        assert len(run.drain()) == 2
+
+
+def test_members_that_join_later_stop_the_publishing(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again after a minute; the query goes on, with one warning."""
+    monkeypatch.setattr(commit, "ASK_AGAIN_S", 0.0)
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.drain()
+        await_offsets(stub, BOTH)
+        join(stub)
+        for _ in range(2):
+            fill(stub)
+            wait_for(lambda: run.trigger() is not None, "the next batch")
+        run.trigger()
+        assert run.reader.planner.committer.flush(5)
+        assert run.reader.planner.committer.is_refused
+    assert stub.offsets(GROUP) == BOTH
+    assert caplog.text.count("not published any more") == 1
+
+
+def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
+    """However often something is published."""
+    now, cluster = [0.0], admin_of(stub)
+    guard = GroupGuard(cluster, GROUP, lambda: now[0])
+    asked = stub.faults.delay(1, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
+    for second in (0.0, 1.0, 59.0, 60.0, 61.0):
+        now[0] = second
+        guard.check([TOPIC])
+    assert asked.fired == 2
+
+
+def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
+    """Silence does not say that the group is free."""
+    settings = replace(options_for(stub).cluster, retries=0)
+    guard = GroupGuard(type(admin_of(stub))(settings, admin_of(stub)._links), GROUP)
+    stub.faults.busy(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+    with pytest.raises(RocketMQError):
+        guard.check([TOPIC])
+    join(stub)
+    with pytest.raises(GroupInUse):
+        guard.check([TOPIC])
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """The query does not notice, and needs no new message for it."""
+    with Run(options_for(stub, consumerGroup=GROUP, **{"fetchOffset.numRetries": "0"})) as run:
+        stub.faults.busy(on=RequestCode.UPDATE_CONSUMER_OFFSET)
+        run.trigger()
+        assert run.trigger() is None
+        await_offsets(stub, BOTH)
+        assert run.reader.planner.committer.failure_count == 1
+    assert "were not published and will be later" in caplog.text
+
+
+def test_one_brokers_failure_does_not_hold_up_the_others() -> None:
+    """Each is published to by itself."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        cluster = admin_of(stub)
+        publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP))
+        stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, at="broker-a", times=None)
+        wanted = {queue_of(0): 1, queue_of(0, "broker-b"): 1}
+        [failure] = publisher.publish(wanted)
+        assert (failure.where["broker"], stub.offsets(GROUP)) == ("broker-a", {queue_of(0, "broker-b"): 1})
+        stub.faults.clear()
+        assert (publisher.publish(wanted), stub.offsets(GROUP)) == ([], wanted)
+
+
+def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
+    """However often Spark acknowledges."""
+    attempts: list[float] = []
+
+    def fail(_: Positions) -> list[RocketMQError]:
+        attempts.append(time.monotonic())
+        return [TransportError("down")]
+
+    committer = Committer(fail, pause=Backoff(first_s=0.1, longest_s=10.0))
+    begun = time.monotonic()
+    while time.monotonic() < begun + 0.5:
+        committer.acknowledge({queue_of(0): len(attempts) // 2})
+    committer.close()
+    assert 2 <= len(attempts) <= 6
+
+
+def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixture) -> None:
+    """An error nobody thought of is a failure like others."""
+    seen: list[Positions] = []
+
+    def stumble_once(positions: Positions) -> list[RocketMQError]:
+        seen.append(positions)
+        if len(seen) == 1:
+            raise ZeroDivisionError
+        return []
+
+    committer = Committer(stumble_once, pause=QUICK)
+    committer.acknowledge({queue_of(0): 1})
+    wait_for(lambda: len(seen) == 2, "another attempt")
+    committer.close()
+
+
+# --- how often, and how it ends --------------------------------------------------------------------------------------
+
+
+def test_publications_keep_their_distance_and_take_the_newest() -> None:
+    """What comes in between waits for its time, not for another acknowledgement."""
+    published: list[int] = []
+
+    def publish(positions: Positions) -> list[RocketMQError]:
+        published.extend(positions.values())
+        return []
+
+    committer = Committer(publish, min_interval_s=0.2)
+    committer.acknowledge({queue_of(0): 1})
+    wait_for(lambda: published == [1], "the first")
+    begun = time.monotonic()
+    for number in range(2, 50):
+        committer.acknowledge({queue_of(0): number})
+    wait_for(lambda: published == [1, 49], "the newest")
+    assert time.monotonic() - begun > 0.1
+    committer.close()
+
+
+def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
+    """Though its time has not come yet."""
+    options = options_for(stub, consumerGroup=GROUP, persistConsumerOffsetInterval="10m")
+    with Run(options) as run:
+        run.drain()
+        await_offsets(stub, BOTH)
+        fill(stub)
+        wait_for(lambda: run.trigger() is not None, "the next batch")
+        run.trigger()
+    assert stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 2}
+
+
+def test_stopping_does_not_wait_for_ever() -> None:
+    """Spark does not wait, either."""
+    end = threading.Event()
+
+    def hang(_: Positions) -> list[RocketMQError]:
+        end.wait(10)
+        return []
+
+    committer = Committer(hang)
+    committer.acknowledge({queue_of(0): 1})
+    begun = time.monotonic()
+    assert not committer.flush(0.05)
+    assert time.monotonic() - begun < 2
+    end.set()
+
+
+def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:
+    """As if by an exception, upon which Spark's loop calls `stop`; processes that do not plan leave it alone."""
+    before = signal.getsignal(signal.SIGTERM)
+    with Run(options_for(stub)) as run:
+        assert signal.getsignal(signal.SIGTERM) is before
+        run.plan()
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_queue_is_published_where_it_is() -> None:
+    """Two brokers, one position each."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        stub.put(TOPIC, b"x", broker="broker-b")
+        with Run(options_for(stub, consumerGroup=GROUP)) as run:
+            run.drain()
+            await_offsets(stub, {MessageQueue(TOPIC, "broker-a", 0): 0, MessageQueue(TOPIC, "broker-b", 0): 1})
