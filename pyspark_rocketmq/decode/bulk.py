@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ..model import Address, MessageQueue
 from ..wire.record import MAGIC_V1
 from ..wire.sys_flag import SysFlag
-from .entries import Entries, PropertyTexts
+from .entries import Entries, PropertyTexts, split_entries
 from .rows import Content, json_string
 from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
 
@@ -75,7 +75,9 @@ class Bulk:
         return self.field("queue_offset")
 
     def only(self, rows: npt.NDArray[np.bool_] | Integers) -> Bulk:
-        """The same view of some of the rows."""
+        """The same view of some of the rows; of all of them, this very one with what it has computed."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self
         return Bulk(self.data, self.starts[rows], self.blocks[rows], self._queues)
 
     def plain(self) -> npt.NDArray[np.bool_]:
@@ -99,24 +101,31 @@ class Bulk:
         return Spans(starts, starts + self.field("body_size"))
 
     @cached_property
-    def property_texts(self) -> pa.Array:
-        """The property text of each message, as bytes."""
+    def property_texts(self) -> PropertyTexts:
+        """The property text of each message."""
+        return PropertyTexts(self._raw_properties)
+
+    @cached_property
+    def _raw_properties(self) -> pa.Array:
         topic_starts = self.bodies.ends + 1
         starts = topic_starts + self.data[self.bodies.ends] + 2
         return cut_spans(self.data, Spans(starts, starts + self._property_sizes(starts - 2)))
 
     def unreadable_properties(self) -> Integers:
         """Rows whose property text is no UTF-8 or irregular: plain in layout, but to be read with care."""
-        return np.union1d(_not_utf8(self.property_texts), PropertyTexts(self.property_texts).irregular_rows())
+        return np.union1d(_not_utf8(self._raw_properties), self.property_texts.irregular_rows())
 
     @cached_property
     def entries(self) -> Entries:
         """Names and values of all properties."""
-        return Entries(PropertyTexts(self.property_texts))
+        return split_entries(self.property_texts)
 
     def of_queue(self, value: Callable[[MessageQueue], object], type_: pa.DataType) -> pa.Array:
         """A column that depends on the queue alone."""
-        return pa.array(map(value, self._queues), type_).take(pa.array(self.blocks))
+        distinct = {queue: value(queue) for queue in self._queues}
+        if len(distinct) == 1:
+            return pa.repeat(pa.scalar(*distinct.values(), type_), len(self.head))
+        return pa.array([distinct[queue] for queue in self._queues], type_).take(pa.array(self.blocks))
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:

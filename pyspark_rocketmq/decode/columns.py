@@ -57,22 +57,21 @@ class ColumnDecoder:
             return Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
         bulk = _join(blocks)
         odd = self._odd(bulk)
-        plain = np.flatnonzero(~odd)
-        plain = plain[self._is_wanted(bulk.only(plain), blocks)]
-        arrays = self._bulk_arrays(bulk.only(plain))
+        plain = bulk.only(~odd)
+        wanted = self._is_wanted(plain, blocks)
+        arrays = self._bulk_arrays(plain.only(wanted))
         if not odd.any():
             return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
         rows = list(self._odd_rows(bulk, np.flatnonzero(odd), blocks))
         kept = [(index, row) for index, row in rows if self._is_whole(row)]
-        arrays = self._merge(arrays, plain, kept)
+        arrays = self._merge(arrays, np.flatnonzero(~odd)[wanted], kept)
         return Decoded(
             pa.RecordBatch.from_arrays(arrays, schema=self.schema), int(np.count_nonzero(odd)), len(rows) - len(kept)
         )
 
     def _odd(self, bulk: Bulk) -> npt.NDArray[np.bool_]:
         plain = bulk.plain()
-        if self._reads_properties:
-            careful = bulk.only(plain).unreadable_properties()
+        if self._reads_properties and len(careful := bulk.only(plain).unreadable_properties()):
             plain[np.flatnonzero(plain)[careful]] = False
         return ~plain
 

@@ -5,34 +5,26 @@ data the two separators alternate from the first byte to the last, so their posi
 buffer in one go, *are* the entries. A row whose separators do not alternate (a value with a separator
 inside, an entry without a value) is reported as irregular, and its owner reads it the careful way.
 
-Names repeat from message to message: they are numbered once per batch, and every question about a name (is
-it reserved, is it TAGS) is asked once per distinct name instead of once per entry.
+Producers mostly write the same names in the same order. Then entry j of every row has the name of entry j of the first
+row (`AlignedEntries`), every question about a name is asked once per column, and a property's values are every k-th
+entry. Where rows differ, names are numbered by a dictionary (`MixedEntries`), at a few times the cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .spans import Bytes, Integers, Spans, cut_spans
+from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
 
-__all__ = ["Entries", "PropertyTexts"]
+__all__ = ["Entries", "PropertyTexts", "Selected", "split_entries"]
 
 _NAME_END, _ENTRY_END = 1, 2
-
-
-class _Separators(NamedTuple):
-    name_ends: Integers
-    entry_ends: Integers
-
-    def alternate(self) -> bool:
-        ones, twos = self
-        return len(ones) == len(twos) and bool((ones < twos).all() and (ones[1:] > twos[:-1]).all())
 
 
 class PropertyTexts:
@@ -42,20 +34,20 @@ class PropertyTexts:
         texts = _terminated(texts)
         _, offsets, data = texts.buffers()
         self.row_count = len(texts)
-        self.limits: Integers = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset).astype(np.int64)
+        self.limits: Integers = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
         self.data: Bytes = np.frombuffer(data or b"", np.uint8)[: self.limits[-1]]
-        self.separators = _Separators(np.flatnonzero(self.data == _NAME_END), np.flatnonzero(self.data == _ENTRY_END))
+        self.separators: Integers = np.flatnonzero(self.data - np.uint8(_NAME_END) < _ENTRY_END)
+        """Positions of both kinds of separators; the difference of a zero byte wraps around and is large."""
 
     def irregular_rows(self) -> Integers:
         """Rows whose separators do not alternate."""
-        if self.separators.alternate():
+        kinds = self.data[self.separators]
+        if len(kinds) % 2 == 0 and (kinds[::2] == _NAME_END).all() and (kinds[1::2] == _ENTRY_END).all():
             return np.zeros(0, np.int64)
-        places = np.flatnonzero(self.data <= _ENTRY_END)
-        places = places[self.data[places] >= _NAME_END]
-        rows = np.searchsorted(self.limits[1:], places, side="right")
+        rows = np.searchsorted(self.limits[1:], self.separators, side="right")
         counts = np.bincount(rows, minlength=self.row_count)
         in_row = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        out_of_turn = self.data[places] != np.where(in_row % 2, _ENTRY_END, _NAME_END)
+        out_of_turn = kinds != np.where(in_row % 2, _ENTRY_END, _NAME_END)
         return np.flatnonzero((np.bincount(rows, out_of_turn, self.row_count) > 0) | (counts % 2 == 1))
 
 
@@ -66,47 +58,136 @@ def _terminated(texts: pa.Array) -> pa.Array:
     return pc.if_else(open_ended, pc.binary_join_element_wise(texts, b"\x02", b""), texts)
 
 
-class Entries:
-    """Every name and value of property texts that are all regular and UTF-8."""
+class Selected(NamedTuple):
+    """Properties of all rows, one behind the other, and where each row's begin."""
 
-    def __init__(self, texts: PropertyTexts) -> None:
-        name_ends, entry_ends = texts.separators
-        name_starts = np.zeros(len(name_ends), np.int64)
-        name_starts[1:] = entry_ends[:-1] + 1
-        filled = (name_ends > name_starts) & (entry_ends > name_ends + 1)
-        self.row_count = texts.row_count
-        self._data = texts.data
-        self._rows = np.searchsorted(texts.limits[1:], name_ends[filled], side="right")
-        self._names = Spans(name_starts[filled], name_ends[filled])
-        self._values = Spans(name_ends[filled] + 1, entry_ends[filled])
+    limits: pa.Array
+    names: pa.Array
+    values: pa.Array
+
+
+class Entries(Protocol):
+    """The names and values of regular property texts. Of equal names in a row the last value counts."""
+
+    def values_of(self, name: str) -> pa.Array:
+        """For each row that property's value, or null."""
+
+    def select(self, wanted: Callable[[str], bool]) -> Selected:
+        """The properties whose names are wanted; equal names stand once, where the first stood."""
+
+
+class _Layout(NamedTuple):
+    """Where entries lie in the buffer, and how many each row has."""
+
+    data: Bytes
+    names: Spans
+    values: Spans
+    counts: Integers
+
+
+def split_entries(texts: PropertyTexts) -> Entries:
+    """The entries of texts that are all regular and UTF-8."""
+    layout = _find_entries(texts)
+    return _maybe_aligned(layout) or MixedEntries(layout)
+
+
+def _find_entries(texts: PropertyTexts) -> _Layout:
+    name_ends, entry_ends = texts.separators[::2], texts.separators[1::2]
+    name_starts = np.zeros(len(name_ends), np.int64)
+    name_starts[1:] = entry_ends[:-1] + 1
+    counts = np.diff(np.searchsorted(name_ends, texts.limits))
+    names, values = Spans(name_starts, name_ends), Spans(name_ends + 1, entry_ends)
+    filled = (name_ends > name_starts) & (entry_ends > name_ends + 1)
+    if not filled.all():
+        rows = np.repeat(np.arange(texts.row_count), counts)[filled]
+        names, values = names.where(filled), values.where(filled)
+        counts = np.bincount(rows, minlength=texts.row_count)
+    return _Layout(texts.data, names, values, counts)
+
+
+# --- rows alike ------------------------------------------------------------------------------------------------------
+
+
+def _maybe_aligned(layout: _Layout) -> AlignedEntries | None:
+    """Aligned entries if every row has the names of the first, each once; else None."""
+    width = int(layout.counts[0]) if len(layout.counts) else 0
+    if not width or (layout.counts != width).any():
+        return None
+    starts, ends = layout.names.starts.reshape(-1, width), layout.names.ends.reshape(-1, width)
+    sizes = ends - starts
+    if (sizes != sizes[0]).any():
+        return None
+    for place, size in enumerate(sizes[0].tolist()):
+        spelled = gather_windows(layout.data, starts[:, place], size)
+        if (spelled != spelled[0]).any():
+            return None
+    names = [bytes(layout.data[start:end]).decode() for start, end in zip(starts[0], ends[0], strict=True)]
+    return AlignedEntries(layout, names) if len(set(names)) == width else None
+
+
+class AlignedEntries:
+    """Every row has the same names in the same order."""
+
+    def __init__(self, layout: _Layout, names: list[str]) -> None:
+        self._layout = layout
+        self._names = names
+        self._row_count = len(layout.counts)
+
+    def values_of(self, name: str) -> pa.Array:
+        """For each row that property's value, or null."""
+        if name not in self._names:
+            return pa.nulls(self._row_count, pa.string())
+        place, width = self._names.index(name), len(self._names)
+        starts, ends = self._layout.values
+        return cut_spans(self._layout.data, Spans(starts[place::width], ends[place::width]), pa.string())
+
+    def select(self, wanted: Callable[[str], bool]) -> Selected:
+        """The properties whose names are wanted."""
+        places = [place for place, name in enumerate(self._names) if wanted(name)]
+        limits = pa.array(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(places)))
+        names = pa.array([self._names[place] for place in places], pa.string())
+        repeated = names.take(pa.array(np.tile(np.arange(len(places)), self._row_count)))
+        chosen = [spans.reshape(-1, len(self._names))[:, places].reshape(-1) for spans in self._layout.values]
+        return Selected(limits, repeated, cut_spans(self._layout.data, Spans(*chosen), pa.string()))
+
+
+# --- rows of any kind ------------------------------------------------------------------------------------------------
+
+
+class MixedEntries:
+    """Rows with different names, or with one name twice."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self._layout = layout
+        self._row_count = len(layout.counts)
+        self._rows = np.repeat(np.arange(self._row_count), layout.counts)
 
     @cached_property
     def _numbered_names(self) -> tuple[list[str], Integers]:
         """The distinct names, and for each entry the index of its name."""
-        encoded = cut_spans(self._data, self._names, pa.string()).dictionary_encode()
+        encoded = cut_spans(self._layout.data, self._layout.names, pa.string()).dictionary_encode()
         return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
 
     def values_of(self, name: str) -> pa.Array:
-        """For each row that property's value, or null; of equal names the last one counts."""
-        starts, ends = np.full(self.row_count, -1, np.int64), np.full(self.row_count, -1, np.int64)
+        """For each row that property's value, or null."""
+        starts, ends = np.full(self._row_count, -1, np.int64), np.full(self._row_count, -1, np.int64)
         names, numbers = self._numbered_names
         if name in names:
             found = numbers == names.index(name)
-            starts[self._rows[found]], ends[self._rows[found]] = self._values.where(found)
-        return cut_spans(self._data, Spans(starts, ends), pa.string())
+            starts[self._rows[found]], ends[self._rows[found]] = self._layout.values.where(found)
+        return cut_spans(self._layout.data, Spans(starts, ends), pa.string())
 
-    def select(self, wanted: Callable[[str], bool]) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Row limits, names and values of the properties whose names are wanted.
-
-        Of equal names in a row the last value counts, at the place of the first.
-        """
+    def select(self, wanted: Callable[[str], bool]) -> Selected:
+        """The properties whose names are wanted."""
         names, numbers = self._numbered_names
         is_wanted = np.array([wanted(name) for name in names], np.bool_)
         chosen = np.flatnonzero(is_wanted[numbers]) if names else np.zeros(0, np.int64)
         first, last = self._equal_names(chosen)
-        limits = np.searchsorted(self._rows[first], np.arange(self.row_count + 1)).astype(np.int32)
-        keys = cut_spans(self._data, self._names.where(first), pa.string())
-        return pa.array(limits), keys, cut_spans(self._data, self._values.where(last), pa.string())
+        limits = np.searchsorted(self._rows[first], np.arange(self._row_count + 1)).astype(np.int32)
+        keys = cut_spans(self._layout.data, self._layout.names.where(first), pa.string())
+        return Selected(
+            pa.array(limits), keys, cut_spans(self._layout.data, self._layout.values.where(last), pa.string())
+        )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
         """First and last entry of each (row, name) among the chosen, in the order of the first."""

@@ -19,6 +19,10 @@ Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
 
 
+_SLOTS = np.arange(1, 2 * 65536, 2, dtype=np.int32)
+"""Every second slot, for as many spans as a batch usually has."""
+
+
 class Spans(NamedTuple):
     """Slices `[start, end)` of a buffer; a start below zero means that there is none."""
 
@@ -35,16 +39,23 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
 
     The caller vouches for the spans lying inside the buffer and, for strings, for the text being UTF-8.
     """
-    count = len(spans.starts)
+    starts, ends = spans
+    count = len(starts)
+    absent = starts < 0
+    slots = _SLOTS[:count] if count <= len(_SLOTS) else np.arange(1, 2 * count, 2, dtype=np.int32)
+    if absent.any():
+        starts, ends = np.maximum(starts, 0), np.maximum(ends, 0)
+        taken = pa.array(slots, mask=absent)
+    else:
+        taken = pa.array(slots)
     offsets = np.zeros(2 * count + 2, np.int32)
-    absent = spans.starts < 0
-    offsets[1:-1:2], offsets[2:-1:2] = np.maximum(spans.starts, 0), np.maximum(spans.ends, 0)
+    offsets[1:-1:2], offsets[2:-1:2] = starts, ends
     offsets[-1] = len(data)
-    slots = pa.array(np.arange(1, 2 * count, 2), mask=absent if absent.any() else None)
     interleaved = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(type_ or pa.binary(), 2 * count + 1, interleaved).take(slots)
+    return pa.Array.from_buffers(type_ or pa.binary(), 2 * count + 1, interleaved).take(taken)
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
     """The `width` bytes from each start, a row each."""
-    return np.lib.stride_tricks.sliding_window_view(data, width)[starts]
+    windows: Bytes = np.ndarray((len(data) - width + 1, width), np.uint8, data, strides=(1, 1))
+    return windows[starts]

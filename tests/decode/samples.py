@@ -17,11 +17,13 @@ from pyspark_rocketmq.wire.sys_flag import SysFlag
 QUEUE = MessageQueue("orders", "broker-a", 3)
 V4, V6 = Address("10.0.0.9", 50000), Address("2001:db8::1", 10911)
 
-_names = st.sampled_from(
+property_names = st.sampled_from(
     ["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "__SHARDINGKEY", "colour", "größe", "a b"]
 )
-_values = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
-_entries = st.lists(st.tuples(_names, _values), max_size=6)
+property_values = st.text(
+    st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12
+)
+_entries = st.lists(st.tuples(property_names, property_values), max_size=6)
 _times = st.integers(0, 2**41)
 
 

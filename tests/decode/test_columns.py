@@ -21,7 +21,18 @@ from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records
 from pyspark_rocketmq.wire.scan import scan
 
-from .samples import QUEUE, V4, block, inner_batch, odd_records, packed, plain_records, property_text
+from .samples import (
+    QUEUE,
+    V4,
+    block,
+    inner_batch,
+    odd_records,
+    packed,
+    plain_records,
+    property_names,
+    property_text,
+    property_values,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 EVERY_COLUMN = tuple(COLUMNS)
@@ -66,6 +77,16 @@ def test_bulk_equals_readable_for_any_mixture(answers: list[list[Record]], conte
     decoded = ColumnDecoder(EVERY_COLUMN, content).decode(blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, content)
     decoded.batch.validate(full=True)
+
+
+@given(st.lists(property_names, max_size=5), st.data())
+def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None:
+    """Rows that name the same properties in the same order, as producers write them, a name twice included."""
+    rows = data.draw(st.lists(st.tuples(*[property_values] * len(names)), min_size=1, max_size=5))
+    texts = [property_text(list(zip(names, row, strict=True))) for row in rows]
+    blocks = [block([replace(PLAIN, properties_text=text) for text in texts])]
+    decoded = ColumnDecoder(EVERY_COLUMN).decode(blocks)
+    assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, Content())
 
 
 @given(st.lists(plain_records, min_size=1, max_size=8))
