@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from ..errors import DecodeError
-from ..model import MessageQueue
+from ..model import RETRY_PREFIX, MessageQueue
 from ..wire.compression import MAX_UNPACKED_BYTES
 from ..wire.properties import is_reserved
 from ..wire.record import Record, unwrap_inner_batch
@@ -43,6 +43,10 @@ class Content:
     system_properties: bool = False
     tags: frozenset[str] = frozenset()
     """Keep only messages with one of these tags; empty keeps all. The broker compares hash codes only."""
+
+    def filters(self, topic: str) -> bool:
+        """Whether messages of a topic are picked by tag; retries never are."""
+        return bool(self.tags) and not topic.startswith(RETRY_PREFIX)
 
     def wants(self, name: str) -> bool:
         """Whether a property is shown to the user."""
@@ -95,7 +99,7 @@ class Row:
 
     def passes_tags(self) -> bool:
         """Whether the tag is one of those asked for, compared as text."""
-        return not self._content.tags or self.property_of("TAGS") in self._content.tags
+        return not self._content.filters(self.queue.topic) or self.property_of("TAGS") in self._content.tags
 
     def _attempt(self, read: Callable[[], T]) -> T | None:
         try:

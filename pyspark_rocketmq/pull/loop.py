@@ -43,7 +43,8 @@ def read_ranges(
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[list[Block]]:
     """Every message of the ranges, in blocks; those of one queue in the order of their offsets."""
-    settings, batch_size = settings or PullSettings(), batch_size or BatchSize()
+    settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
+    batch_size = batch_size or BatchSize()
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
     window = Window(readers, pool, settings)
     try:

@@ -54,6 +54,7 @@ class PullTemplate:
     """The fields of a queue's pulls; only offset and count change."""
 
     def __init__(self, cluster: ClusterSettings, queue: MessageQueue, settings: PullSettings) -> None:
+        subscription = settings.subscription.for_topic(queue.topic)
         header = PullMessageRequestHeader(
             consumer_group=settings.group,
             topic=queue.topic,
@@ -63,9 +64,9 @@ class PullTemplate:
             sys_flag=_SUBSCRIPTION_FLAG,
             commit_offset=0,
             suspend_timeout_millis=0,
-            subscription=settings.subscription.expression,
+            subscription=subscription.expression,
             sub_version=0,
-            expression_type=settings.subscription.expression_type,
+            expression_type=subscription.expression_type,
         )
         self._credentials = cluster.credentials
         self._fields = request_fields(replace(cluster, credentials=None), header, broker_name=queue.broker_name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ..model import RETRY_PREFIX
 from ..net.backoff import Backoff
 from .process_queue import FlowLimits
 
@@ -20,10 +21,9 @@ class Subscription:
     expression: str = "*"
     expression_type: str = "TAG"
 
-    @property
-    def takes_all(self) -> bool:
-        """Whether nothing is filtered out."""
-        return self.expression == "*"
+    def for_topic(self, topic: str) -> Subscription:
+        """What holds for one topic: retries are never filtered, or they would be lost to their group."""
+        return Subscription() if topic.startswith(RETRY_PREFIX) else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,13 @@ def test_tags_are_compared_as_text() -> None:
     assert decoded.batch.to_pydict() == {"tags": ["Aa", "Aa"]}
 
 
+def test_retries_are_not_picked_by_tag() -> None:
+    """A message sent back keeps coming whatever its tag, plain or odd."""
+    retries = block([PLAIN, packed(PLAIN, Compression.ZLIB)], queue=MessageQueue("%RETRY%g", "broker-a", 0))
+    decoded = ColumnDecoder(["topic"], Content(tags=frozenset(["b"]))).decode([block([PLAIN]), retries])
+    assert decoded.batch.to_pydict() == {"topic": ["%RETRY%g", "%RETRY%g"]}
+
+
 def test_last_of_equal_names_counts() -> None:
     """A name given twice has its last value, in the map and in the columns made from it."""
     record = replace(PLAIN, properties_text=property_text([("k", "1"), ("TAGS", "x"), ("k", "2"), ("TAGS", "y")]))
