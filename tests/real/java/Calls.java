@@ -30,6 +30,10 @@ final class Calls {
         if (target == null) {
             throw new IllegalArgumentException("no such object");
         }
+        int dot = name.indexOf('.');
+        if (dot > 0) { // a path: getters on the way to the method
+            return call(call(target, name.substring(0, dot), new JSONArray()), name.substring(dot + 1), args);
+        }
         for (Method method : target.getClass().getMethods()) {
             if (method.getName().equals(name) && !method.isBridge() && fits(method, args)) {
                 return call(target, method, args);

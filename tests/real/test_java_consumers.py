@@ -1,0 +1,226 @@
+"""Do the official push consumers get what is theirs, again when they fail, and no more than that?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.real.java_clients import JavaClients, JavaError, JavaObject, eventually, message, queue
+from tests.real.java_fixtures import ScenarioServer
+
+pytestmark = pytest.mark.real
+
+LATER = {"status": "RECONSUME_LATER"}
+SUSPEND = {"status": "SUSPEND_CURRENT_QUEUE_A_MOMENT", "suspendMs": 200}
+DONE: dict[str, Any] = {}
+
+
+def send(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> None:
+    """Spread messages over the topic's queues."""
+    producer = clients.producer(f"{topic}_producers")
+    for number, body in enumerate(bodies):
+        producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", number % 4))
+
+
+def send_in_order(clients: JavaClients, topic: str, *bodies: str) -> None:
+    """Messages for queue 0, in this order."""
+    producer = clients.producer(f"{topic}_producers")
+    for body in bodies:
+        producer.call("send", message(topic, body), queue(topic, "broker-a", 0))
+
+
+def test_every_message_is_delivered_once(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """All queues are read, each in its order, and a restarted member goes on where the group stood."""
+    bodies = [f"m{n}" for n in range(20)]
+    send(any_clients, topic, *bodies)
+
+    first = any_clients.push_consumer(unique, {topic: "*"}, consumeThreadMin=1, consumeThreadMax=1)
+    deliveries = first.wait_for(20)
+    first.shutdown()
+    send(any_clients, topic, "after")
+    second = any_clients.push_consumer(unique, {topic: "*"})
+
+    assert sorted(first.bodies) == sorted(bodies)
+    for number in range(4):
+        offsets = [delivery["queueOffset"] for delivery in deliveries if delivery["queueId"] == number]
+        assert offsets == [0, 1, 2, 3, 4]
+    assert [delivery["body"] for delivery in second.wait_for(1)] == ["after"]
+
+
+def test_new_group_may_start_at_the_end(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """From the last offset: messages sent before the group existed are read only where the queue still begins at 0.
+
+    The broker answers 0 for such a small queue, so the group reads it from its beginning.
+    """
+    send_in_order(any_clients, topic, "before")
+
+    consumer = any_clients.push_consumer(unique, {topic: "*"}, consumeFromWhere="CONSUME_FROM_LAST_OFFSET")
+
+    assert consumer.wait_for(1)[0]["body"] == "before"
+
+
+def test_orderly_consumption_keeps_order_through_suspension(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """A suspended message comes again, counted, before anything behind it."""
+    send_in_order(any_clients, topic, "a", "b", "c")
+
+    consumer = any_clients.push_consumer(unique, {topic: "*"}, {"b": [SUSPEND, SUSPEND, DONE]}, orderly=True)
+    deliveries = consumer.wait_for(5)
+
+    assert [delivery["body"] for delivery in deliveries] == ["a", "b", "b", "b", "c"]
+    assert [delivery["reconsumeTimes"] for delivery in deliveries] == [0, 0, 1, 2, 0]
+
+
+def test_orderly_consumption_gives_up_after_its_maximum(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """A message suspended too often goes to the retry topic, and the queue goes on without it."""
+    send_in_order(any_clients, topic, "stuck", "next")
+    script = {"stuck": [SUSPEND]}
+
+    consumer = any_clients.push_consumer(unique, {topic: "*"}, script, orderly=True, maxReconsumeTimes=1)
+    any_clients.wait(lambda: "next" in consumer.bodies, "the queue goes on")
+
+    assert consumer.bodies[:2] == ["stuck", "stuck"]
+    assert [dead["body"] for dead in dead_letters(any_clients, unique, 1)] == ["stuck"]
+
+
+def test_broadcast_reaches_every_member(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Each member reads all queues and commits nothing to the broker."""
+    members = [any_clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING") for _ in range(2)]
+
+    send(any_clients, topic, "x", "y", "z")
+
+    for member in members:
+        assert sorted(delivery["body"] for delivery in member.wait_for(3)) == ["x", "y", "z"]
+
+
+def shares(members: list[JavaObject], topic: str) -> list[set[int]]:
+    """Which queues of a topic each member holds."""
+    owned = [member.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable") for member in members]
+    return [{int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")} for table in owned]
+
+
+def test_members_share_and_inherit(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Two members own two queues each; when one is shut down the other owns all four, and nothing is lost."""
+    members = [any_clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
+    eventually(lambda: sorted(map(sorted, shares(members, topic))) == [[0, 1], [2, 3]], "the queues are shared")
+
+    send(any_clients, topic, *"abcd")
+    any_clients.wait(lambda: sum(len(member.bodies) for member in members) == 4, "all are delivered")
+    members[1].shutdown()
+    eventually(lambda: shares(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
+    send(any_clients, topic, *"efgh")
+    any_clients.wait(lambda: len(members[0].bodies) == 6, "the heir reads all queues")
+
+    assert sorted(members[0].bodies + members[1].bodies) == list("abcdefgh")
+
+
+def test_messages_of_a_killed_member_are_delivered_again(
+    any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
+) -> None:
+    """What a member held unfinished when its process was killed goes to the member that is left."""
+    send(any_clients, topic, *"abcd")
+    with JavaClients(any_clients.version, java_server.name_server) as other:
+        stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
+        doomed = other.push_consumer(unique, {topic: "*"}, stuck)
+        doomed.wait_for(4)
+        heir = any_clients.push_consumer(unique, {topic: "*"})
+        other.kill()
+
+    assert sorted(delivery["body"] for delivery in heir.wait_for(4)) == list("abcd")
+
+
+def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """It keeps its topic and body, counts its deliveries, and remembers where it came from."""
+    script = {"bad": [LATER, {"status": "THROW"}, {"status": "NULL"}, DONE]}
+    consumer = any_clients.push_consumer(unique, {topic: "*"}, script)
+
+    send_in_order(any_clients, topic, "bad")
+    deliveries = consumer.wait_for(4)
+
+    assert [delivery["reconsumeTimes"] for delivery in deliveries] == [0, 1, 2, 3]
+    assert {delivery["topic"] for delivery in deliveries} == {topic}
+    origins = {delivery["properties"].get("ORIGIN_MESSAGE_ID") for delivery in deliveries[1:]}
+    assert origins == {deliveries[0]["offsetMsgId"]}
+    assert all(delivery["properties"]["RETRY_TOPIC"] == topic for delivery in deliveries[1:])
+
+
+def dead_letters(clients: JavaClients, group: str, count: int) -> list[dict[str, Any]]:
+    """The messages that a group gave up on."""
+    reader = clients.push_consumer(f"{group}_undertaker", {f"%DLQ%{group}": "*"})
+    return reader.wait_for(count)
+
+
+def test_hopeless_message_ends_among_the_dead_letters(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """After its last attempt the message is kept in the group's dead-letter topic, and not delivered again."""
+    consumer = any_clients.push_consumer(unique, {topic: "*"}, {"poison": [LATER]}, maxReconsumeTimes=2)
+
+    send_in_order(any_clients, topic, "poison")
+    first, *_ = consumer.wait_for(3)
+    dead = dead_letters(any_clients, unique, 1)[0]
+
+    assert consumer.bodies == ["poison"] * 3
+    assert (dead["topic"], dead["body"]) == (f"%DLQ%{unique}", "poison")
+    assert dead["properties"]["ORIGIN_MESSAGE_ID"] == first["offsetMsgId"]
+    assert dead["properties"]["RETRY_TOPIC"] == topic
+
+
+def test_listener_may_give_up_at_once(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """A delay level below 0 sends the message to the dead letters without another attempt."""
+    consumer = any_clients.push_consumer(unique, {topic: "*"}, {"hopeless": [{**LATER, "delayLevel": -1}]})
+
+    send_in_order(any_clients, topic, "hopeless")
+    consumer.wait_for(1)
+
+    assert [dead["body"] for dead in dead_letters(any_clients, unique, 1)] == ["hopeless"]
+    assert consumer.bodies == ["hopeless"]
+
+
+def test_listener_may_accept_the_head_of_a_batch(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """With ackIndex 1, the third and fourth message of a batch of four come again."""
+    producer = any_clients.producer(f"{unique}_producers")
+    producer.call("send", [message(topic, body) for body in "abcd"])
+
+    consumer = any_clients.push_consumer(
+        unique, {topic: "*"}, {"a": [{"ackIndex": 1}]}, consumeMessageBatchMaxSize=4, pullBatchSize=32
+    )
+    deliveries = consumer.wait_for(6)
+
+    assert [delivery["body"] for delivery in deliveries[:4]] == list("abcd")
+    assert {delivery["batchSize"] for delivery in deliveries[:4]} == {4}
+    assert sorted(delivery["body"] for delivery in deliveries[4:]) == ["c", "d"]
+    assert {delivery["reconsumeTimes"] for delivery in deliveries[4:]} == {1}
+
+
+def test_tags_select(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Only messages with one of the subscribed tags are delivered."""
+    for tag in ("red", "blue", "green"):
+        send(any_clients, topic, f"1 {tag}", f"2 {tag}", TAGS=tag)
+    send(any_clients, topic, "untagged")
+
+    consumer = any_clients.push_consumer(unique, {topic: "red || green"})
+    send(any_clients, topic, "last", TAGS="red")
+    any_clients.wait(lambda: "last" in consumer.bodies and len(consumer.bodies) >= 5, "the last one is delivered")
+
+    assert sorted(consumer.bodies) == ["1 green", "1 red", "2 green", "2 red", "last"]
+
+
+def test_sql_selects(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """An SQL92 expression over properties is evaluated by the broker."""
+    for price, colour in ((3, "red"), (7, "red"), (9, "blue"), (12, "red")):
+        send(any_clients, topic, f"{price} {colour}", price=str(price), colour=colour)
+    expression = "price BETWEEN 5 AND 20 AND colour = 'red' AND missing IS NULL"
+
+    consumer = any_clients.push_consumer(unique, {topic: {"sql": expression}})
+    consumer.wait_for(2)
+    send(any_clients, topic, "19 red", price="19", colour="red")
+    consumer.wait_for(3)
+
+    assert sorted(consumer.bodies) == ["12 red", "19 red", "7 red"]
+
+
+def test_broken_sql_is_refused_at_start(clients: JavaClients, topic: str, unique: str) -> None:
+    """The broker checks the expression when the consumer starts: code 23."""
+    with pytest.raises(JavaError) as refused:
+        clients.push_consumer(unique, {topic: {"sql": "price >"}})
+
+    assert refused.value.code == 23
