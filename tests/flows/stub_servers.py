@@ -38,9 +38,9 @@ class StubServers:
         return minimum
 
 
-def stub_world(stub: StubCluster, release: str = "5.3.3") -> World:
+def stub_world(stub: StubCluster, release: str = "5.3.3", **options: Any) -> World:
     """Our client core in front of a stub."""
-    return World(stub.name_server, release, True, StubServers(stub))
+    return World(stub.name_server, release, True, StubServers(stub), options)
 
 
 def start_stub(release: str = "5.3.3", *shape: int, **options: Any) -> StubCluster:

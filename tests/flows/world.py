@@ -23,7 +23,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Address, MessageQueue, parse_addresses
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.deadline import Deadline
-from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
 from pyspark_rocketmq.net.threaded import Handler
 from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
@@ -63,13 +63,16 @@ class World:
     version: str
     is_stub: bool
     servers: Servers
-    settings: ClusterSettings = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", patient_settings(self.name_server))
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the cluster asks of its clients beyond the name server's address, as fields of `ClusterSettings`."""
 
     def __repr__(self) -> str:
         return f"<World {'stub' if self.is_stub else 'real'} {self.version} at {self.name_server}>"
+
+    @cached_property
+    def settings(self) -> ClusterSettings:
+        """The cluster's settings, for variations."""
+        return patient_settings(self.name_server, **self.options)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -201,9 +204,13 @@ def pull_errand(
 
 def patient_settings(name_server: str, **settings: Any) -> ClusterSettings:
     """Settings for a loaded machine: quick to try again, slow to give up."""
-    net = settings.pop("net", NetSettings(connect_timeout_s=10, request_timeout_s=10))
     pause = Backoff(first_s=0.05, longest_s=1.0)
-    return ClusterSettings(parse_addresses(name_server), net=net, pause=pause, **settings)
+    return ClusterSettings(parse_addresses(name_server), **{"net": patient_net(), "pause": pause, **settings})
+
+
+def patient_net(tls: TlsSettings | None = None) -> NetSettings:
+    """Connections that wait long for a loaded machine."""
+    return NetSettings(connect_timeout_s=10, request_timeout_s=10, tls=tls)
 
 
 def fresh(kind: str) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
+from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.model import MessageQueue
-from tests.flows.world import World, until
-from tests.real.servers import Broker, RealCluster
+from pyspark_rocketmq.net.settings import TlsSettings
+from tests.flows.world import World, patient_net, until
+from tests.real.servers import ACCESS_KEY, PKI, SECRET_KEY, Broker, RealCluster
 
 
 class RealServers:
@@ -44,4 +47,9 @@ class RealServers:
 @cache
 def real_world(cluster: RealCluster) -> World:
     """Our client core in front of a real cluster; routes outlive a scenario, as they do in a client."""
-    return World(cluster.name_server, cluster.version, False, RealServers(cluster))
+    options: dict[str, Any] = {}
+    if cluster.site.acl:
+        options["credentials"] = Credentials(ACCESS_KEY, SECRET_KEY)
+    if cluster.site.tls:
+        options["net"] = patient_net(TlsSettings(trust_cert_path=str(PKI / "ca.pem")))
+    return World(cluster.name_server, cluster.version, False, RealServers(cluster), options)

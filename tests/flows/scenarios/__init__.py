@@ -1,8 +1,8 @@
 """Which scenarios hold for every cluster, stub or real, of whatever version?
 
 Each module asks one question; each public function of a `World` in it is a scenario. `EVERYWHERE` runs on one broker,
-`RETENTION` too, but real brokers delete nothing in their first minute. `MASTER_SLAVE` and `TWO_BROKERS` need
-clusters of that shape.
+`RETENTION` too, but real brokers delete nothing in their first minute. The other lists need
+clusters of another kind, which they are named after.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pytest
 from tests.flows.world import World
 
 from . import (
+    access,
     administration,
+    encryption,
     failover,
     lookups,
     membership,
@@ -56,3 +58,5 @@ EVERYWHERE = scenarios_of(
 RETENTION = scenarios_of(retention)
 MASTER_SLAVE = scenarios_of(failover)
 TWO_BROKERS = scenarios_of(two_brokers)
+ACCESS_CONTROL = scenarios_of(access)
+TLS = scenarios_of(encryption)

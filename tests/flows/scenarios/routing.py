@@ -11,6 +11,7 @@ from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.routes import AddressMap
 from pyspark_rocketmq.errors import ConnectError, QueueMoved, TopicNotFound
 from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.net.settings import TlsSettings
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.flows.world import World, fresh, now_ms, patient_settings, until
 
@@ -132,6 +133,14 @@ def dead_name_servers_are_all_named(world: World) -> None:
 
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"):
         cluster.routes.route("any")
+
+
+def plain_server_speaks_no_tls(world: World) -> None:
+    """A client that wants TLS gets no handshake: the error says with whom, in time."""
+    settings = replace(world.settings, net=replace(world.settings.net, tls=TlsSettings(), connect_timeout_s=3))
+
+    with pytest.raises(ConnectError, match=f"address {world.name_server}"):
+        open_cluster(replace(settings, retries=0)).routes.route("any")
 
 
 def addresses_are_mapped(world: World) -> None:

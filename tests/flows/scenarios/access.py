@@ -1,0 +1,72 @@
+"""Whom do brokers with access control serve? For brokers that know one user, whose credentials the world has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import CredentialsRefused, NoPermission
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.signing import Credentials
+from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.model import MessageQueue
+from tests.flows.reading import offsets_of, read_all, whole
+from tests.flows.world import World, fresh
+
+
+def right_key_is_served(world: World) -> None:
+    """Sending, reading, committing and asking, each signed."""
+    queue, group = world.make_queue(), world.make_group()
+    world.fill(queue, 50, TAGS="t")
+
+    world.cluster.offsets.commit(group, {queue: 7})
+
+    assert offsets_of(read_all(world.cluster, [whole(queue, 50)])) == {queue: list(range(50))}
+    assert world.cluster.offsets.fetch_committed(group, [queue]) == {queue: 7}
+    assert world.cluster.groups.lock(group, "me", [queue]).granted == {queue}
+
+
+def signed_lookups_are_served(world: World) -> None:
+    """Queries by unique key carry a field that some brokers leave out of what they check."""
+    queue, unique_id = world.make_queue(), fresh("id")
+    receipt = world.send(queue, b"me", KEYS="k", UNIQ_KEY=unique_id)
+    messages = world.cluster.messages
+
+    assert messages.view(receipt.message_id, queue.topic).body == b"me"
+    assert len(messages.query_by_key(queue.topic, "k")) <= 1
+    assert len(messages.query_by_unique_key(queue.topic, unique_id)) <= 1
+
+
+def wrong_secret_is_refused(world: World) -> None:
+    """The error says so, names broker and topic, and shows no secret."""
+    queue = world.make_queue()
+    right = world.settings.credentials
+    assert right is not None
+
+    error = _refusal(world, queue, Credentials(right.access_key, "not-the-secret"))
+
+    assert "signature" in str(error).lower()
+    assert f"topic {queue.topic}, broker {queue.broker_name}" in str(error)
+    assert "not-the-secret" not in str(error)
+
+
+def unknown_key_is_refused(world: World) -> None:
+    """The error names the user that nobody knows."""
+    assert "stranger" in str(_refusal(world, world.make_queue(), Credentials("stranger", "s")))
+
+
+def unsigned_request_is_refused(world: World) -> None:
+    """Without credentials nothing goes."""
+    _refusal(world, world.make_queue(), None)
+
+
+def _refusal(world: World, queue: MessageQueue, credentials: Credentials | None) -> BrokerError:
+    """How sending and asking with these credentials is refused."""
+    cluster = open_cluster(replace(world.settings, credentials=credentials))
+    kind = world.by_version({"4.9": CredentialsRefused, "5": NoPermission})
+    with pytest.raises(kind) as caught:
+        cluster.offsets.fetch_max([queue])
+    with pytest.raises(kind):
+        list(read_all(cluster, [whole(queue, 1)]))
+    return caught.value

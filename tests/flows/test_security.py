@@ -1,0 +1,46 @@
+"""Do access control and TLS hold on the stub as on real servers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_stub import TlsFiles
+from pyspark_rocketmq.cluster.signing import Credentials
+from pyspark_rocketmq.net.settings import TlsSettings
+
+from .scenarios import ACCESS_CONTROL, TLS, Scenario, each_of
+from .stub_servers import RELEASES, start_stub, stub_world
+from .world import World, patient_net
+
+PKI = Path(__file__).parents[1] / "net" / "pki"
+KEY, SECRET = "rocketmq", "12345678"
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def guarded_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A broker that knows one user."""
+    with start_stub(request.param, acl={KEY: SECRET}) as stub:
+        yield stub_world(stub, request.param, credentials=Credentials(KEY, SECRET))
+
+
+@pytest.fixture(scope="module")
+def tls_world() -> Iterator[World]:
+    """Servers with a certificate."""
+    certificate = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
+    with start_stub(tls=certificate) as stub:
+        yield stub_world(stub, net=patient_net(TlsSettings(trust_cert_path=str(PKI / "ca.pem"))))
+
+
+@each_of(ACCESS_CONTROL)
+def test_access_control(guarded_world: World, scenario: Scenario) -> None:
+    """Signed as both generations of access control want it."""
+    scenario(guarded_world)
+
+
+@each_of(TLS)
+def test_tls(tls_world: World, scenario: Scenario) -> None:
+    """With a certificate the client trusts, or does not."""
+    scenario(tls_world)
