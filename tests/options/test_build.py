@@ -91,7 +91,7 @@ def test_filters() -> None:
 
     assert (tagged.pull.subscription, tagged.content.tags) == (Subscription("a||b"), frozenset({"a", "b"}))
     assert (by_sql.pull.subscription, by_sql.content.tags) == (Subscription("x > 1", "SQL92"), frozenset())
-    assert plain.pull.subscription.takes_all and plain.content == Content()
+    assert (plain.pull.subscription, plain.content) == (Subscription(), Content())
 
 
 def test_start_and_end() -> None:
