@@ -209,6 +209,8 @@ class Lendings:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.turns = count()
+        """Which broker and which queue are to be asked first."""
         self._queues: dict[tuple[Broker, str, str, int], LentQueue] = {}
         self._loans: dict[str, Loan] = {}
         self._serials = count(1)

@@ -68,7 +68,7 @@ class Proxy:
         self.lendings = Lendings(cluster.clock)
         self.half_messages: dict[str, HalfMessage] = {}
         """Open transactions by their id."""
-        self.turns = count()
+        self.send_turns = count()
         self._handlers, _ = load_handlers()
         self._desks: dict[Broker, Desk[Broker]] = {}
 

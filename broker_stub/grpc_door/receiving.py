@@ -60,6 +60,7 @@ class _Poll:
         poll_ms = min(from_duration(request.long_polling_timeout), MAX_POLL_MS)
         self._due_ms = proxy.clock.elapsed_ms() + poll_ms
         self._later = Later(self._give_up)
+        self._is_waiting = False
 
     def start(self) -> Any:
         """Answer at once if there is something."""
@@ -85,7 +86,7 @@ class _Poll:
         """All queues of the topic at the broker, another one first each time."""
         config = self._broker.topics.find(self._topic)
         number = config.read_queue_nums if config else 0
-        first = next(self._proxy.turns)
+        first = next(self._proxy.lendings.turns)
         return [
             self._proxy.lendings.queue(self._broker, self._group, self._topic, (first + index) % number)
             for index in range(number)
@@ -95,12 +96,15 @@ class _Poll:
         return self._proxy.clock.elapsed_ms() >= self._due_ms
 
     def _wait(self) -> None:
+        self._is_waiting = True
         self._proxy.lendings.watch(self._group, self._topic, self._look)
         for queue in self._queues():
             pull = HeldPull(self._line, queue.next_offset, self._wish.wanted, self._due_ms, self._look)
             self._broker.held.hold((self._topic, queue.queue_id), pull)
 
     def _look(self) -> None:
+        if not self._is_waiting:  # two messages may have come back at once
+            return
         self._stop_waiting()
         loans = self._lend()
         if loans or self._is_over():
@@ -109,6 +113,7 @@ class _Poll:
             self._wait()
 
     def _stop_waiting(self) -> None:
+        self._is_waiting = False
         self._broker.held.drop(self._line)
         self._proxy.lendings.unwatch(self._group, self._topic, self._look)
 
@@ -146,7 +151,7 @@ def _find_broker(proxy: Proxy, topic: str, name: str) -> Broker:
     brokers = [broker for broker, _ in proxy.owners(topic) if name in ("", broker.name)]
     if not brokers:
         raise Denied(Code.BAD_REQUEST, f"no broker {name} has topic {topic}")
-    return brokers[next(proxy.turns) % len(brokers)]
+    return brokers[next(proxy.lendings.turns) % len(brokers)]
 
 
 def _find_config(broker: Broker, group: str) -> SubscriptionGroupConfig:

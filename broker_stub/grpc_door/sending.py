@@ -70,7 +70,7 @@ def _send(proxy: Proxy, call: Call, message: Any) -> Any:
     broker, queue_id = _choose_queue(proxy, message)
     properties = read_properties(message)
     message_id = message.system_properties.message_id
-    header = _send_header(message, queue_id, properties)
+    header = _send_header(message, queue_id, properties, proxy.clock.now_ms())
     try:
         told = from_fields(SendMessageResponseHeader, proxy.ask(broker, header, call, message.body))
     except Denied as denied:
@@ -94,10 +94,10 @@ def _choose_queue(proxy: Proxy, message: Any) -> tuple[Broker, int]:
     if not queues:
         raise Denied(Code.FORBIDDEN, f"topic {message.topic.name} has no queue to write")
     group = message.system_properties.message_group
-    return queues[(java_hash(group) if group else next(proxy.turns)) % len(queues)]
+    return queues[(java_hash(group) if group else next(proxy.send_turns)) % len(queues)]
 
 
-def _send_header(message: Any, queue_id: int, properties: dict[str, str]) -> SendMessageRequestHeader:
+def _send_header(message: Any, queue_id: int, properties: dict[str, str], now_ms: int) -> SendMessageRequestHeader:
     return SendMessageRequestHeader(
         producer_group=message.topic.name,
         topic=message.topic.name,
@@ -105,7 +105,7 @@ def _send_header(message: Any, queue_id: int, properties: dict[str, str]) -> Sen
         default_topic_queue_nums=1,
         queue_id=queue_id,
         sys_flag=SysFlag.COMPRESSED * is_packed(message) | TransactionState.PREPARED * (PREPARED in properties),
-        born_timestamp=from_timestamp(message.system_properties.born_timestamp),
+        born_timestamp=from_timestamp(message.system_properties.born_timestamp) or now_ms,
         flag=0,
         properties=join_properties(properties),
     )
