@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
+from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.backoff import Backoff
@@ -245,7 +246,7 @@ def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
 def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
     """Silence does not say that the group is free."""
     settings = replace(options_for(stub).cluster, retries=0)
-    guard = GroupGuard(type(admin_of(stub))(settings, admin_of(stub)._links), GROUP)
+    guard = GroupGuard(open_cluster(settings), GROUP)
     stub.faults.busy(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP)
     with pytest.raises(RocketMQError):
         guard.check([TOPIC])

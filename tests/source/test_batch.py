@@ -1,0 +1,92 @@
+"""What a batch read covers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.errors import OffsetBeforeEarliest, OptionError, TopicNotFound
+from tests.source.driving import TOPIC, batch_options_for, queue_of, read_batch
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of two queues, five messages in each, stored at 1000, 2000 … 10000 ms."""
+    with StubBroker({TOPIC: 2}) as broker:
+        for number in range(10):
+            broker.put(TOPIC, b"%d" % number, queue_id=number % 2, store_timestamp=1000 * (number + 1))
+        yield broker
+
+
+def read(stub: StubBroker, **given: str) -> list[int]:
+    """Bodies, sorted."""
+    return sorted(int(row.body) for row in read_batch(batch_options_for(stub, **given)))
+
+
+def test_all_there_is_comes_by_default(stub: StubBroker) -> None:
+    """From the earliest offset to the latest."""
+    assert read(stub) == list(range(10))
+
+
+def test_both_ends_may_be_given(stub: StubBroker) -> None:
+    """By offset and queue; the end is exclusive, and queues not named are read to their ends."""
+    start = '{"orders": {"broker-a": {"0": 1, "*": -2}}}'
+    end = '{"orders": {"broker-a": {"0": 3}}}'
+    assert read(stub, startingOffsets=start, endingOffsets=end) == [1, 2, 3, 4, 5, 7, 9]
+
+
+def test_both_ends_may_be_times(stub: StubBroker) -> None:
+    """The start is inclusive, the end exclusive."""
+    assert read(stub, startingTimestamp="3000", endingTimestamp="6000") == [2, 3, 4]
+
+
+def test_an_end_below_its_start_is_refused(stub: StubBroker) -> None:
+    """By the queue."""
+    given = {"startingOffsets": '{"orders": {"*": {"*": 4}}}', "endingOffsets": '{"orders": {"*": {"*": 2}}}'}
+    with pytest.raises(OptionError, match="endingOffsets: the end 2 of orders/broker-a/0 lies below its start 4"):
+        read(stub, **given)
+
+
+def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) -> None:
+    """`earliest` begins where the queue begins now."""
+    stub.expire(TOPIC, 0, 3)
+    assert read(stub) == [1, 3, 5, 6, 7, 8, 9]
+    start = '{"orders": {"*": {"*": 0}}}'
+    with pytest.raises(OffsetBeforeEarliest, match="offset 0 is gone, the queue starts at 3"):
+        read(stub, startingOffsets=start)
+    assert read(stub, startingOffsets=start, failOnDataLoss="false") == [1, 3, 5, 6, 7, 8, 9]
+
+
+def test_a_pattern_may_not_match_nothing(stub: StubBroker) -> None:
+    """A batch would read nothing for ever; a topic of a name must exist, too."""
+    with pytest.raises(OptionError, match=r"subscribePattern = 'x.': no topic matches"):
+        read(stub, subscribePattern="x.")
+    with pytest.raises(TopicNotFound, match="topic nowhere"):
+        read(stub, subscribe="nowhere")
+
+
+def test_wrong_offsets_name_what_is_unknown(stub: StubBroker) -> None:
+    """Topic, broker or queue."""
+    for tree, said in (
+        ('{"bills": {"*": {"*": 1}}}', "topic bills is not read"),
+        ('{"orders": {"broker-x": {"*": 1}, "broker-a": {"*": 1}}}', "no queue on broker broker-x"),
+        ('{"orders": {"broker-a": {"7": 1, "*": 1}}}', "there is no queue 7"),
+    ):
+        with pytest.raises(OptionError, match=f"startingOffsets.*{said}"):
+            read(stub, startingOffsets=tree)
+
+
+def test_tags_choose_at_the_broker_and_by_text(stub: StubBroker) -> None:
+    """Two tags of one hash code are told apart here."""
+    for body, tag in ((b"20", "Aa"), (b"21", "BB"), (b"22", "C")):
+        stub.put(TOPIC, body, tags=tag, queue_id=0)
+    assert read(stub, tags="Aa || C") == [20, 22]
+
+
+def test_tasks_are_cut_as_wanted(stub: StubBroker) -> None:
+    """The same rows, whatever the number of tasks."""
+    options = batch_options_for(stub, minPartitions="4", maxPartitions="4")
+    assert len({row.offset for row in read_batch(options) if row.queue == queue_of(0)}) == 5
+    assert len(read_batch(options)) == 10

@@ -1,0 +1,102 @@
+"""Which queues are found, and how often anybody is asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from broker_stub import NAME_SERVER, StubBroker
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.source.catalog import QueueCatalog
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.source.driving import TOPIC, options_for, queue_of
+
+LIST = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of two queues."""
+    with StubBroker({TOPIC: 2}) as broker:
+        yield broker
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+def catalog_of(options: ReaderOptions, clock: Clock) -> QueueCatalog:
+    """A catalog whose memory lasts for half a minute."""
+    cluster = replace(options.cluster, route_max_age_s=30.0, retries=0)
+    return QueueCatalog(open_cluster(cluster), options, clock)
+
+
+def test_the_list_of_topics_is_renewed_when_it_has_come_of_age(stub: StubBroker) -> None:
+    """An idle stream asks for it no oftener."""
+    clock, asked = Clock(), stub.faults.delay(1, on=LIST, at=NAME_SERVER, times=None)
+    catalog = catalog_of(options_for(stub, subscribePattern=f"{TOPIC}|new"), clock)
+    catalog.queues()
+    stub.put("new", b"")
+    assert {queue.topic for queue in catalog.queues()} == {TOPIC}
+    clock.now = 30.0
+    assert {queue.topic for queue in catalog.queues()} == {TOPIC, "new"}
+    assert asked.fired == 2
+
+
+def test_an_old_list_of_topics_serves_while_there_is_no_newer_one(stub: StubBroker) -> None:
+    """As old routes do; without any, there is nothing to go by."""
+    clock, options = Clock(), options_for(stub, subscribePattern=TOPIC)
+    catalog = catalog_of(options, clock)
+    queues = catalog.queues()
+    clock.now = 30.0
+    stub.faults.busy(on=LIST, at=NAME_SERVER)
+    assert catalog.queues() == queues
+    stub.faults.busy(on=LIST, at=NAME_SERVER)
+    with pytest.raises(RocketMQError, match="busy"):
+        catalog_of(options, clock).queues()
+
+
+def test_a_server_that_lists_no_topics_is_told_of_by_the_option(stub: StubBroker) -> None:
+    """Proxies do not, nor name servers that were told not to."""
+    stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=LIST, at=NAME_SERVER)
+    with pytest.raises(OptionError, match=r"subscribePattern = 'o.*': this server does not list topics; list"):
+        catalog_of(options_for(stub, subscribePattern="o.*"), Clock()).queues()
+
+
+def test_an_absent_topic_is_looked_for_when_routes_come_of_age(stub: StubBroker) -> None:
+    """Each look costs the retries of a request."""
+    clock = Clock()
+    catalog = catalog_of(options_for(stub, subscribe=f"{TOPIC},gone"), clock)
+    asked = stub.faults.delay(1, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=None)
+    for second in (0.0, 29.0, 30.0, 31.0):
+        clock.now = second
+        assert catalog.queues({"gone"}) == [queue_of(0), queue_of(1)]
+    assert asked.fired == 3
+
+
+def test_queues_by_number_must_be_there(stub: StubBroker) -> None:
+    """A star follows the route instead."""
+    known = options_for(stub, assign='{"orders": {"broker-a": [1]}}')
+    catalog = catalog_of(known, Clock())
+    assert catalog.queues() == [queue_of(1)] and not catalog.covers(queue_of(0))
+    unknown = catalog_of(options_for(stub, assign='{"orders": {"broker-a": [2]}}'), Clock())
+    with pytest.raises(OptionError, match="assign = 'orders/broker-a/2': not in the route"):
+        unknown.require_known(unknown.queues())
+
+
+def test_a_dead_letter_topic_that_may_not_be_read_says_why(stub: StubBroker) -> None:
+    """Brokers before 4.9.2 make them without the permission."""
+    stub.state.brokers[0].topics.create_plain("%DLQ%g", 1, perm=2)
+    catalog = catalog_of(options_for(stub, subscribe="%DLQ%g"), Clock())
+    with pytest.raises(OptionError, match=r"%DLQ%g.*may be read.*before 4"):
+        catalog.require_known(catalog.queues())

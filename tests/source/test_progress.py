@@ -1,0 +1,97 @@
+"""Positions that a driver program publishes itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.errors import BrokerError, GroupInUse, OptionError
+from pyspark_rocketmq.progress import CommitListener, commit_offsets
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.source.driving import GROUP, TOPIC, join, queue_of, store_offsets, wait_for
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of two queues."""
+    with StubBroker({TOPIC: 2}) as broker:
+        yield broker
+
+
+def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> Any:
+    """What Spark reports of a query with a source of ours, and one of another kind."""
+    end: dict[str, Any] = {"next": {topic: {"broker-a": {str(n): at for n, at in enumerate(offsets)}}}, "version": 1}
+    if group:
+        end["group"] = group
+    sources = [SimpleNamespace(endOffset=text) for text in (json.dumps(end), "17", "None", '{"logOffset": 3}')]
+    return SimpleNamespace(sources=sources)
+
+
+def query(last: Any) -> Any:
+    """A query with this last progress."""
+    return SimpleNamespace(lastProgress=last)
+
+
+def options(stub: StubBroker, **given: str) -> dict[str, str]:
+    """A reader's options; those that do not matter here are passed over."""
+    return {"nameServer": stub.name_server, "subscribe": TOPIC, "consumerGroup": GROUP, **given}
+
+
+def test_exact_ends_are_published_when_asked_for(stub: StubBroker) -> None:
+    """All queues, at once."""
+    commit_offsets(query(progress(3, 0)), options(stub, maxOffsetsPerTrigger="10"))
+    assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 0}
+
+
+def test_a_query_without_progress_has_nothing_to_publish(stub: StubBroker) -> None:
+    """It has finished no batch."""
+    commit_offsets(query(None), options(stub))
+    assert stub.offsets(GROUP) == {}
+
+
+def test_it_never_goes_back(stub: StubBroker) -> None:
+    """As the query itself never does."""
+    store_offsets(stub, {queue_of(0): 5})
+    commit_offsets(query(progress(3, 1)), options(stub))
+    assert stub.offsets(GROUP) == {queue_of(0): 5, queue_of(1): 1}
+
+
+@pytest.mark.parametrize("group", [None, "other"])
+def test_a_query_that_does_not_publish_for_the_group_is_refused(stub: StubBroker, group: str | None) -> None:
+    """Its positions are another group's, or nobody's."""
+    with pytest.raises(OptionError, match="consumerGroup = 'spark-orders': no source of the query publishes"):
+        commit_offsets(query(progress(3, group=group)), options(stub))
+
+
+def test_a_group_is_needed(stub: StubBroker) -> None:
+    """Else there is nothing to publish for."""
+    with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] consumerGroup"):
+        commit_offsets(query(None), {"nameServer": stub.name_server})
+    with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] consumerGroup"):
+        CommitListener({"nameServer": stub.name_server})
+
+
+def test_who_asks_learns_of_failures(stub: StubBroker) -> None:
+    """Members of the group, refusals of a broker."""
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
+    with pytest.raises(BrokerError, match="scripted"):
+        commit_offsets(query(progress(3, 1)), options(stub))
+    join(stub)
+    with pytest.raises(GroupInUse):
+        commit_offsets(query(progress(3, 1)), options(stub))
+
+
+def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
+    """Several of them; others do not concern it, and the end of one waits for nothing."""
+    listener = CommitListener(options(stub, subscribe=f"{TOPIC},bills"))
+    stub.state.brokers[0].topics.create_plain("bills", 1)
+    for each in (progress(1, 0), progress(9, topic="bills"), progress(9, 9, group="other"), progress(2, 1)):
+        listener.onQueryProgress(SimpleNamespace(progress=each))  # type: ignore[arg-type]
+    listener.onQueryTerminated(SimpleNamespace())  # type: ignore[arg-type]
+    wanted = {queue_of(0): 2, queue_of(1): 1, queue_of(0, topic="bills"): 9}
+    wait_for(lambda: stub.offsets(GROUP) == wanted, f"{wanted}")

@@ -1,0 +1,104 @@
+"""Which schemas are given, and which are taken."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_rocketmq.decode.layout import COLUMNS, Layout, default_columns
+from pyspark_rocketmq.decode.schema import arrow_schema
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.source.schema import columns_of, relaxed_columns, spark_schema
+
+TYPES: dict[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "timestamp": TimestampType(),
+    "map": MapType(StringType(), StringType()),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+DEFAULT = (
+    "topic string!, brokerName string!, queueId int!, queueOffset bigint!, tags string, keys string, body binary, "
+    "properties map, msgId string, bornTimestamp timestamp, storeTimestamp timestamp, reconsumeTimes int, flag int, "
+    "commitLogOffset bigint"
+)
+KAFKA = (
+    "key binary, value binary, topic string!, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers headers"
+)
+
+
+def schema_of(text: str) -> StructType:
+    """A schema in short: names and types, with `!` for what is not null."""
+    pairs = [column.split() for column in text.split(", ")]
+    return StructType([StructField(name, TYPES[kind.rstrip("!")], not kind.endswith("!")) for name, kind in pairs])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_spark_and_arrow_agree_on_every_column(as_json: bool) -> None:
+    """To the letter: else Spark refuses the first batch."""
+    schema = spark_schema(tuple(COLUMNS), as_json)
+    assert to_arrow_schema(schema, timezone="UTC") == arrow_schema(tuple(COLUMNS), as_json)
+
+
+def test_the_default_columns_are_those_of_the_layout() -> None:
+    """The four that identify a row are never null."""
+    assert spark_schema(default_columns(Layout.ROCKETMQ)) == schema_of(DEFAULT)
+
+
+def test_the_kafka_layout_is_kafkas() -> None:
+    """With headers if they are wanted."""
+    assert spark_schema(default_columns(Layout.KAFKA, include_headers=True)) == schema_of(KAFKA)
+
+
+def test_a_schema_of_the_users_own_chooses_columns() -> None:
+    """Nullable is always allowed; batches then have to say the same."""
+    given = schema_of("queueOffset bigint, body binary, topic string!")
+    assert columns_of(given) == ("queueOffset", "body", "topic")
+    assert relaxed_columns(given) == {"queueOffset"}
+    ours = arrow_schema(columns_of(given), nullable=relaxed_columns(given))
+    assert to_arrow_schema(given, timezone="UTC") == ours
+
+
+@pytest.mark.parametrize(
+    ("ddl", "said"),
+    [
+        ("message string", "schema = 'message': no such column; columns are"),
+        ("Topic string", "schema = 'Topic': no such column"),
+        ("body string", "schema = 'body': is string; declare binary"),
+        ("properties string", "schema = 'properties': is string; declare map<string,string>"),
+        ("tags string!", "schema = 'tags': is NOT NULL, but may be null; declare it nullable"),
+        ("queueId bigint", "schema = 'queueId': is bigint; declare int"),
+        ("topic string, topic string", "schema = 'topic': is named twice"),
+    ],
+)
+def test_a_schema_that_would_not_be_filled_exactly_is_refused(ddl: str, said: str) -> None:
+    """By the column, with what to declare."""
+    with pytest.raises(OptionError) as refused:
+        columns_of(schema_of(ddl))
+    assert said in str(refused.value)
+
+
+def test_a_schema_without_columns_is_refused() -> None:
+    """It could not tell how many rows there are."""
+    with pytest.raises(OptionError, match="names no column"):
+        columns_of(StructType())
+
+
+def test_properties_may_be_one_text() -> None:
+    """Then the user's schema has to say so."""
+    assert columns_of(schema_of("properties string"), properties_as_json=True) == ("properties",)
