@@ -9,9 +9,9 @@ Left out on purpose: popping, static and compaction topics, tiered storage, cont
 """
 
 from .faults import NAME_SERVER, FaultNotReached, Faults
+from .scanning import PullLimits
 from .server import TlsFiles
 from .state import Settings
-from .store import PullLimits
 from .stub import Client, Put, StubBroker, StubClock, StubCluster
 
 __all__ = [

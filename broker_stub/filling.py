@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from pyspark_rocketmq.wire.record import encode_record
 
-from .store import SEGMENT_BYTES, InnerMessage, Store
+from .commitlog import SEGMENT_BYTES
+from .store import InnerMessage, Store
 
 DIGITS = 10
 """The body begins with the message's number in so many digits, as far as it is long enough."""

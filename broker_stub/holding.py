@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from .clock import Clock, Timer
 from .filters import wants
+from .queues import QueueKey
 from .registry import Channel
-from .store import MessageFilter, QueueKey
+from .scanning import MessageFilter
 
 LOOK_MS = 5_000
 

@@ -32,9 +32,11 @@ from pyspark_rocketmq.wire.bodies import (
 )
 from pyspark_rocketmq.wire.record import Record, decode_record
 
+from .commitlog import PHYSICAL_AT, SEGMENT_BYTES, CommitLog
 from .offsets import Table, format_offsets, parse_offsets
+from .queues import ConsumeQueue, QueueKey
 from .state import Broker, Cluster
-from .store import PHYSICAL_AT, SEGMENT_BYTES, CommitLog, ConsumeQueue, QueueKey, tag_code_of
+from .store import tag_code_of
 from .topics import SCHEDULE_TOPIC
 
 T = TypeVar("T")

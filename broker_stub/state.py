@@ -28,6 +28,7 @@ from pyspark_rocketmq.wire.bodies import SetMessageRequestModeRequestBody
 from pyspark_rocketmq.wire.message_id import UniqueIdMaker
 
 from .clock import Clock
+from .commitlog import CommitLog
 from .delays import Delays
 from .filters import FilterTable
 from .groups import ConsumerGroups, GroupConfigs, ProducerGroups
@@ -37,7 +38,8 @@ from .locks import LockTable
 from .offsets import ConsumerOffsets
 from .registry import Channel
 from .releases import Release, find_release
-from .store import DEFAULT_LIMITS, CommitLog, InnerMessage, PullLimits, Replica, Store, Stored
+from .scanning import DEFAULT_LIMITS, PullLimits
+from .store import InnerMessage, Replica, Store, Stored
 from .topics import READ_WRITE, Topics
 from .transactions import Transactions
 

@@ -24,9 +24,9 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.header import Command
 
 from ..offsets import describe_offsets
+from ..queues import Boundary
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import Broker
-from ..store import Boundary
 
 
 @handles(RequestCode.GET_MAX_OFFSET)

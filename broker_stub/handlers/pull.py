@@ -12,9 +12,9 @@ from ..filters import is_tag_type, make_filter, maybe_compile
 from ..groups import BROADCASTING
 from ..holding import HeldPull
 from ..registry import HELD, Answer, Call, Refusal, answer, handles
+from ..scanning import GetStatus, Got, MessageFilter
 from ..sql92 import SqlFilter
 from ..state import MASTER_ID, Broker
-from ..store import GetStatus, Got, MessageFilter
 from ..topics import READABLE, illegal_code
 
 COMMIT_FLAG, SUSPEND_FLAG, SUBSCRIPTION_FLAG = 1, 2, 4

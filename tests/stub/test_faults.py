@@ -158,14 +158,18 @@ def test_a_trickled_answer_is_whole() -> None:
 
 
 def test_a_trickled_answer_comes_in_pieces() -> None:
-    """Nobody gets it at once."""
+    """Unless the machine is so busy that nobody looks meanwhile, which cannot last."""
     with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
-        stub.faults.trickle()
-        asker.send(Command(30, fields=to_fields(END)))
+        stub.faults.trickle(times=None)
 
-        pieces = [asker.socket.recv(1_000) for _ in range(5)]
+        def count_pieces() -> int:
+            asker.send(Command(30, fields=to_fields(END)))
+            came, pieces = b"", 0
+            while len(came) < 4 or len(came) < 4 + int.from_bytes(came[:4], "big"):
+                came, pieces = came + asker.socket.recv(1_000), pieces + 1
+            return pieces
 
-    assert max(map(len, pieces)) < 50
+        assert any(count_pieces() > 1 for _ in range(50))
 
 
 # --- brokers ---------------------------------------------------------------------------------------------------------
