@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO, Any, cast
 
 from .artefacts import CACHE, CONF, class_path, java_home_tool
@@ -167,15 +167,12 @@ class JavaClients:
 
     def request(self, **request: object) -> Any:
         """One request and its answer; raises `JavaError`."""
-        number = next(self._ids)
-        answer = self._answers[number] = SimpleQueue()
-        stdin = cast("IO[str]", self._process.stdin)
-        stdin.write(json.dumps({"id": number, **request}) + "\n")
-        stdin.flush()
-        line = answer.get(timeout=CALL_SECONDS)
-        if "error" in line:
-            raise JavaError(line["error"])
-        return line["result"]
+        return self._answer(self._send(request))
+
+    def begin(self, target: JavaObject, method: str, *args: object) -> Callable[[], Any]:
+        """Start a call that takes its time; what is returned waits for its result."""
+        answer = self._send({"op": "call", "object": target.name, "method": method, "args": list(args)})
+        return lambda: self._answer(answer)
 
     def events(self, name: str, event: str) -> list[Json]:
         """What an object reported so far."""
@@ -187,6 +184,23 @@ class JavaClients:
         with self._news:
             if not self._news.wait_for(condition, timeout_s):
                 raise AssertionError(f"not within {timeout_s} s: {what}\n{self.log_tail}")
+
+    def _send(self, request: Mapping[str, object]) -> SimpleQueue[Json]:
+        number = next(self._ids)
+        answer = self._answers[number] = SimpleQueue()
+        stdin = cast("IO[str]", self._process.stdin)
+        stdin.write(json.dumps({"id": number, **request}) + "\n")
+        stdin.flush()
+        return answer
+
+    def _answer(self, answer: SimpleQueue[Json]) -> Any:
+        try:
+            line = answer.get(timeout=CALL_SECONDS)
+        except Empty:
+            raise AssertionError(f"no answer within {CALL_SECONDS} s\n{self.log_tail}") from None
+        if "error" in line:
+            raise JavaError(line["error"])
+        return line["result"]
 
     def _start(self, properties: Mapping[str, str]) -> subprocess.Popen[str]:
         home = self._home.name
