@@ -2,7 +2,7 @@
 
 An `Assigned` is one queue for as long as we hold it: its process queue, and where its next pull begins. It is never
 used again: a queue that was lost and comes back gets a new one, so whoever still works on the old one sees
-`process_queue.dropped` and throws its result away. The timer loop alone takes and gives up queues; everybody looks.
+`process_queue.dropped` and throws its result away.
 """
 
 from __future__ import annotations
@@ -72,6 +72,14 @@ class AssignmentTable:
         """Take a queue."""
         with self._lock:
             self._by_queue[assigned.queue] = assigned
+
+    def replace(self, old: Assigned, new: Assigned) -> bool:
+        """Take a queue anew in one step; False if it has been given up or taken anew already."""
+        with self._lock:
+            ours = self._by_queue.get(old.queue) is old
+            if ours:
+                self._by_queue[old.queue] = new
+            return ours
 
     def remove(self, assigned: Assigned) -> None:
         """Give a queue up, unless it has been taken anew already."""

@@ -68,6 +68,10 @@ class ConcurrentService:
     def hand_over(self) -> None:
         """Nothing is to be handed over: what is not done stays the group's to do."""
 
+    def skip(self, assigned: Assigned, offset: int) -> None:
+        """Stand behind what was filtered out."""
+        self._parts.store.progress.update(assigned.queue, offset, only_forward=True)
+
     def listen_to(self, messages: Messages) -> object:
         """What the listener answers, or raises."""
         return self._parts.listener(messages)

@@ -26,7 +26,7 @@ from .clock import Clock
 from .corrections import Corrections
 from .locks import QueueLocks
 from .loop import Loop
-from .membership import Membership, make_client_id
+from .membership import Membership, member_id
 from .message import ReceivedMessage
 from .pull_service import PullParts, PullService
 from .rebalance import Division, QueueListener, RebalanceParts, Rebalancer, Rounds
@@ -61,6 +61,9 @@ class Sink(Protocol):
     def submit(self, assigned: Assigned, messages: Sequence[ReceivedMessage], starts: bool) -> None:
         """Take messages that were cached, and whether a consumer must be started for the queue."""
 
+    def skip(self, assigned: Assigned, offset: int) -> None:
+        """Take note that nothing before an offset is left to do: what lies there was filtered out."""
+
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
         """What the listener answers, or raises."""
 
@@ -81,7 +84,7 @@ class Member:
         self.settings = settings
         self.clock = clock
         self.orderly = orderly
-        self.client_id = make_client_id(settings)
+        self.client_id = member_id(settings)
         self.pool = SharedPool(cluster_settings.net, self._serve)
         self.cluster = Cluster(cluster_settings, SharedLinks(self.pool))
         self.membership = Membership(self.cluster, settings, self.client_id, clock, consume_type=consume_type)
@@ -211,7 +214,7 @@ class Member:
         return self._requests.serve(address, request)
 
     def _reconnected(self) -> None:
-        """A broker that was started again knows nobody; members may have come and gone, too."""
+        """A broker that was started again knows nobody; members may have come and gone meanwhile, too."""
         self.timer.call_soon(self.membership.heartbeat)
         self.rounds.wake()
 
@@ -267,7 +270,7 @@ class Member:
             orderly=self.orderly,
             clock=self.clock,
             rhythm=self.settings.rhythm,
-            dispatch=lambda assigned: self.pulls.begin(assigned),
+            dispatch=lambda assigned: self.pulls.begin(assigned, self.settings.rhythm.dispatch_s),
             changed=self._changed,
         )
 
@@ -284,6 +287,7 @@ class Member:
             statistics=self.statistics,
             orderly=self.orderly,
             consume=lambda assigned, messages, starts: self.sink.submit(assigned, messages, starts),
+            skip=lambda assigned, offset: self.sink.skip(assigned, offset),
             correct=self.corrections.correct,
             reconnected=self._reconnected,
         )

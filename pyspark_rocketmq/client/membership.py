@@ -22,11 +22,12 @@ from ..errors import RocketMQError, TopicNotFound
 from ..model import MessageQueue, java_order, retry_topic
 from ..net.deadline import Deadline
 from ..net.host import local_host
+from ..pull.settings import Subscription
 from ..wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, build_subscription
 from .clock import Clock
 from .settings import MemberSettings
 
-__all__ = ["Membership", "Presence", "make_client_id"]
+__all__ = ["Membership", "Presence", "make_client_id", "member_id", "producer_heartbeat"]
 
 MEMBERS_TIMEOUT_S = 3.0
 PUSH, PULL = "CONSUME_PASSIVELY", "CONSUME_ACTIVELY"
@@ -35,11 +36,16 @@ _SHARED_NAME = "DEFAULT"
 _log = logging.getLogger(__name__)
 
 
-def make_client_id(settings: MemberSettings) -> str:
-    """A name as Java makes it: lasting for broadcasting members, whose positions it names, else new every time."""
-    own = _SHARED_NAME if settings.is_broadcasting else f"{os.getpid()}#{time.monotonic_ns()}"
-    parts = [local_host(), settings.instance_name or own, *filter(None, [settings.unit_name])]
-    return "@".join(parts)
+def make_client_id(instance_name: str | None = None, unit_name: str = "") -> str:
+    """A name as Java makes it, new every time unless an instance is named."""
+    own = instance_name or f"{os.getpid()}#{time.monotonic_ns()}"
+    return "@".join([local_host(), own, *filter(None, [unit_name])])
+
+
+def member_id(settings: MemberSettings) -> str:
+    """A member's client id; lasting for broadcasting members, whose positions it names."""
+    lasting = _SHARED_NAME if settings.is_broadcasting else None
+    return make_client_id(settings.instance_name or lasting, settings.unit_name)
 
 
 class Presence:
@@ -107,6 +113,12 @@ class Membership:
         """What we want of a topic."""
         return self._subscriptions.get(topic)
 
+    def subscribe(self, topic: str, wish: Subscription) -> None:
+        """Want something of one more topic."""
+        subscription = _build(topic, wish, self._clock.wall_ms())
+        with self._lock:
+            self._subscriptions[topic] = subscription
+
     # --- being there -------------------------------------------------------------------------------------------------
 
     def heartbeat(self) -> int:
@@ -162,7 +174,7 @@ class Membership:
     def _first_subscriptions(self) -> Iterator[SubscriptionData]:
         version = self._clock.wall_ms()
         for topic, wish in self._settings.subscriptions.items():
-            yield build_subscription(topic, wish.expression, expression_type=wish.expression_type, sub_version=version)
+            yield _build(topic, wish, version)
         if not self._settings.is_broadcasting:
             yield build_subscription(retry_topic(self.group), sub_version=version)
 
@@ -174,6 +186,10 @@ class Membership:
             consume_from_where=self._settings.consume_from.value,
             subscription_data_set=tuple(self.subscriptions.values()),
         )
+
+
+def _build(topic: str, wish: Subscription, version: int) -> SubscriptionData:
+    return build_subscription(topic, wish.expression, expression_type=wish.expression_type, sub_version=version)
 
 
 def producer_heartbeat(client_id: str, group: str) -> HeartbeatData:

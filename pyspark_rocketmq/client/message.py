@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from ..model import RETRY_PREFIX, MessageQueue
+from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
 from ..wire.record import Record, decode_record, encode_record, unwrap_inner_batch
 from ..wire.scan import scan
 from ..wire.sys_flag import SysFlag
@@ -60,8 +60,10 @@ class ReceivedMessage:
 
     @property
     def topic(self) -> str:
-        """Where it was sent to in the beginning, whatever retry topic it came from."""
-        if self.queue.topic.startswith(RETRY_PREFIX) and (origin := self.properties.get("RETRY_TOPIC")):
+        """Where it was sent to in the beginning, whatever topic of retries or dead letters it lies in."""
+        if self.queue.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and (
+            origin := self.properties.get("RETRY_TOPIC")
+        ):
             return self._pulled.unwrap(origin)
         return self.queue.topic
 

@@ -88,6 +88,10 @@ class OrderlyService:
         if starts:
             self._resume(assigned)
 
+    def skip(self, assigned: Assigned, offset: int) -> None:
+        """Stand behind what was filtered out."""
+        self._parts.store.progress.update(assigned.queue, offset, only_forward=True)
+
     def listen_to(self, messages: Messages) -> object:
         """What the listener answers, or raises."""
         return self._parts.listener(messages)

@@ -70,10 +70,12 @@ class PullParts:
     orderly: bool
     consume: Callable[[Assigned, Sequence[ReceivedMessage], bool], object]
     """Takes messages that were cached, and whether a consumer must be started for the queue."""
+    skip: Callable[[Assigned, int], object]
+    """Takes note that nothing before an offset is left to do."""
     correct: Callable[[Assigned, int], object]
     """Has the queue's position corrected and the queue taken anew."""
     reconnected: Callable[[], object]
-    """Told that a broker was connected to anew: it may have forgotten us."""
+    """Told that pulls go over a new connection: the broker behind it may not know us."""
 
 
 class PullService:
@@ -85,9 +87,9 @@ class PullService:
         self._rhythm = parts.settings.rhythm
         self._connections: dict[Address, ThreadedConnection] = {}
 
-    def begin(self, assigned: Assigned) -> None:
-        """Begin to pull a queue that was taken, after a pause for brokers to learn of it."""
-        self._loop.call_later(self._rhythm.dispatch_s, lambda: self._look(assigned))
+    def begin(self, assigned: Assigned, delay_s: float) -> None:
+        """Begin to pull a queue that was taken, after a pause in which brokers may learn of it."""
+        self._again(assigned, delay_s)
 
     def _again(self, assigned: Assigned, delay_s: float) -> None:
         self._loop.call_later(delay_s, lambda: self._look(assigned))
@@ -142,7 +144,7 @@ class PullService:
 
     def _connect(self, address: Address) -> ThreadedConnection:
         connection = self._parts.pool.connection(address)
-        if self._connections.setdefault(address, connection) is not connection:
+        if self._connections.get(address) is not connection:
             self._connections[address] = connection
             self._parts.reconnected()
         return connection
@@ -216,8 +218,8 @@ class PullService:
             self._pull_on(assigned)
             return len(messages)
         if outcome.status is not PullStatus.FOUND and not assigned.process_queue.message_count:
-            # Nothing of what lies before is still to be done, so the group may stand behind what was filtered out.
-            self._parts.store.progress.update(assigned.queue, outcome.next_offset, only_forward=True)
+            # With messages still to be done this would commit them unseen, too.
+            self._parts.skip(assigned, outcome.next_offset)
         self._look(assigned)
         return 0
 

@@ -16,11 +16,14 @@ from ..allocation.choice import AllocationSettings
 from ..errors import OptionError
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import Subscription
+from ..wire.compression import Compression
 
 __all__ = [
     "ConsumeFrom",
     "ConsumerSettings",
+    "MemberSettings",
     "MessageModel",
+    "ProducerSettings",
     "PullConsumerSettings",
     "Rhythm",
     "check_group",
@@ -159,11 +162,35 @@ class ConsumerSettings(MemberSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerSettings(MemberSettings):
-    """What a pull consumer is asked to be; subscriptions are for subscribe mode."""
+    """What a pull consumer is asked to be; with subscriptions it shares queues with its group, else they are given."""
 
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    post_subscription_when_pull: bool = True
     auto_commit: bool = True
-    """Whether what `poll` handed out before is committed from time to time."""
+    """Whether what `poll` handed out counts as done with the next `poll`, or only with `commit`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """What a producer is asked to be."""
+
+    group: str
+    send_timeout_s: float = 3.0
+    """For all attempts of one send together."""
+    retries: int = 2
+    """How often a send is tried at another broker."""
+    compress_over_bytes: int = 4096
+    compression: Compression = Compression.ZLIB
+    max_message_bytes: int = 4 * 1024 * 1024
+    instance_name: str | None = None
+    unit_name: str = ""
+    heartbeat_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        check_range("sendMsgTimeout", self.send_timeout_s, 0.001, 86400)
+        check_range("retryTimesWhenSendFailed", self.retries, 0, 1000)
+        check_range("maxMessageSize", self.max_message_bytes, 1, 2**31 - 1)
 
 
 def check_group(group: str) -> None:

@@ -1,0 +1,156 @@
+"""What has a group given up on, and how is it tried once more?
+
+Dead letters lie in a topic of their own that nobody consumes. They are listed and read like any topic; sending them
+again stores each anew in the topic it came from, where every group that subscribes to it gets it. The dead letter
+itself stays where it is, so the report says where to go on next time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..broker_errors import NoPermission
+from ..cluster.cluster import Cluster
+from ..cluster.messages import Receipt
+from ..cluster.offsets import QueueBounds
+from ..errors import DecodeError, RocketMQError, TopicNotFound
+from ..model import Message, MessageQueue, QueueRange, dead_letter_topic
+from ..net.pool import pool_for
+from ..pull.loop import read_ranges
+from ..pull.settings import PullSettings
+from ..wire.properties import is_reserved
+from .message import Pulled, ReceivedMessage, read_messages
+from .producer import Producer
+
+__all__ = ["DeadLetters", "Failed", "Report", "Resent"]
+
+_KEPT = frozenset({"UNIQ_KEY"})
+_log = logging.getLogger(__name__)
+
+Wanted = Callable[[ReceivedMessage], bool]
+"""Chooses dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resent:
+    """One dead letter and where it is stored anew."""
+
+    queue: MessageQueue
+    offset: int
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One dead letter that was not stored anew."""
+
+    queue: MessageQueue
+    offset: int
+    error: RocketMQError
+
+
+@dataclass(slots=True)
+class Report:
+    """What was sent again, what was not, and where to go on."""
+
+    resent: list[Resent] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    unwanted_count: int = 0
+    next_offsets: dict[MessageQueue, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{len(self.resent)} sent again, {len(self.failed)} failed, {self.unwanted_count} not wanted"
+
+
+class DeadLetters:
+    """The dead letters of one group."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self.topic = dead_letter_topic(group)
+
+    def bounds(self) -> Mapping[MessageQueue, QueueBounds]:
+        """The queues that hold dead letters and what they hold; none if the group never gave up on anything."""
+        try:
+            queues = self._cluster.routes.route(self.topic).readable
+        except TopicNotFound:
+            return {}
+        return self._cluster.offsets.fetch_bounds(queues)
+
+    def read(self, starts: Mapping[MessageQueue, int] | None = None) -> Iterator[ReceivedMessage]:
+        """Every dead letter there is now, queue by queue in order; from these offsets on, else from the first."""
+        wanted = starts or {}
+        for queue, bounds in sorted(self.bounds().items()):
+            start = max(wanted.get(queue, 0), bounds.min_offset)
+            yield from self._read(QueueRange(queue, start, bounds.max_offset))
+
+    def resend(
+        self,
+        producer: Producer,
+        *,
+        starts: Mapping[MessageQueue, int] | None = None,
+        wanted: Wanted | None = None,
+        most_per_second: float | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> Report:
+        """Send dead letters to where they came from, at most so many a second."""
+        report = Report()
+        for letter in self.read(starts):
+            if wanted is None or wanted(letter):
+                self._resend(producer, letter, report)
+                if most_per_second:
+                    sleep(1 / most_per_second)
+            else:
+                report.unwanted_count += 1
+            report.next_offsets[letter.queue] = letter.offset + 1
+        return report
+
+    def _resend(self, producer: Producer, letter: ReceivedMessage, report: Report) -> None:
+        try:
+            receipt = producer.send(_revived(letter))
+            report.resent.append(Resent(letter.queue, letter.offset, receipt))
+        except RocketMQError as error:
+            _log.warning("%s was not sent again: %s", letter, error)
+            report.failed.append(Failed(letter.queue, letter.offset, error))
+
+    def _read(self, wanted: QueueRange) -> Iterator[ReceivedMessage]:
+        pool = pool_for(self._cluster.settings.net)
+        unwrap = self._cluster.settings.namespace.unwrap
+        try:
+            for blocks in read_ranges([wanted], self._cluster.brokers, pool, _TakeWhatIsThere(), PullSettings()):
+                for data, _, (queue, start, end) in blocks:
+                    pulled = Pulled(queue, data, wanted.start, wanted.end, unwrap)
+                    yield from (message for message in read_messages(pulled, start) if message.offset < end)
+        except NoPermission as error:
+            error.advice = "brokers before 4.9.2 make dead letters write-only: give the topic read permission"
+            raise
+
+
+class _TakeWhatIsThere:
+    """Dead letters that retention took meanwhile are no error."""
+
+    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
+        """Told, and that is all."""
+        _log.warning("dead letters from %d to %d of %s are gone", planned, minimum, queue)
+
+    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
+        """Told, and that is all."""
+        _log.warning("%s ends at %d now, not at %d", queue, maximum, planned_end)
+
+    def vanished(self, rest: QueueRange) -> None:
+        """Told, and that is all."""
+        _log.warning("%s is not in the route any more", rest.queue)
+
+    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
+        """Of no matter: no group's position is read."""
+
+
+def _revived(letter: ReceivedMessage) -> Message:
+    """The message as it was sent in the beginning, by its unique id too; what brokers added is left out."""
+    own = {name: value for name, value in letter.properties.items() if name in _KEPT or not is_reserved(name)}
+    if letter.topic == letter.queue.topic:
+        raise DecodeError("a dead letter that does not tell its topic", topic=letter.topic, offset=letter.offset)
+    return Message(letter.topic, letter.body, letter.tags or "", letter.keys or "", own, letter.record.flag)

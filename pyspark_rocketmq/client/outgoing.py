@@ -1,0 +1,86 @@
+"""What becomes of a message on its way into a request?
+
+It gets a unique id and the properties that stand for its other fields, and a large body is packed. What no broker
+would take is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..errors import LocalProtocolError
+from ..model import Message
+from ..net.host import local_host
+from ..wire.batch import BatchEntry, encode_batch
+from ..wire.compression import compress
+from ..wire.message_id import UniqueIdMaker
+from ..wire.properties import encode_properties, is_reserved
+from .clock import Clock
+from .settings import ProducerSettings
+
+__all__ = ["Packing", "Payload"]
+
+_DELAY_NEEDS_SINGLE = "send delayed messages one by one"
+
+
+class Payload(NamedTuple):
+    """The parts of a request that are made of messages."""
+
+    body: bytes
+    properties: str
+    sys_flag: int = 0
+    flag: int = 0
+    is_batch: bool = False
+    unique_id: str = ""
+
+
+class Packing:
+    """Makes payloads for one producer. For any thread."""
+
+    def __init__(self, settings: ProducerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), clock.wall_ms)
+
+    def pack(self, message: Message, more: Mapping[str, str] | None = None) -> Payload:
+        """One message; `more` are reserved properties that its sender adds."""
+        self._check_size(len(message.body))
+        properties = {**self._properties(message), **(more or {})}
+        text = encode_properties(properties).decode()
+        body, sys_flag = self._pack_body(message.body)
+        return Payload(body, text, sys_flag, message.flag, unique_id=properties["UNIQ_KEY"])
+
+    def pack_batch(self, messages: Sequence[Message]) -> Payload:
+        """Several messages of one topic; their bodies are never packed."""
+        if not messages or len({message.topic for message in messages}) > 1:
+            raise LocalProtocolError("a batch needs messages, all of one topic", advice="send a batch per topic")
+        if any(message.delay_level for message in messages):
+            raise LocalProtocolError("a batch cannot be delayed", advice=_DELAY_NEEDS_SINGLE)
+        entries = [
+            BatchEntry(message.body, encode_properties(self._properties(message)), message.flag) for message in messages
+        ]
+        body = encode_batch(entries)
+        self._check_size(len(body))
+        return Payload(body, encode_properties({"WAIT": "true"}).decode(), is_batch=True)
+
+    def _properties(self, message: Message) -> dict[str, str]:
+        for name in message.properties:
+            if is_reserved(name) and name != "UNIQ_KEY":
+                raise LocalProtocolError(f"property {name} is RocketMQ's own", advice="choose another name")
+        named = {"TAGS": message.tags, "KEYS": message.keys, "DELAY": str(message.delay_level or "")}
+        given = {name: value for name, value in named.items() if value}
+        return {"UNIQ_KEY": self._ids.make(), "WAIT": "true", **message.properties, **given}
+
+    def _pack_body(self, body: bytes) -> tuple[bytes, int]:
+        if len(body) < self._settings.compress_over_bytes:
+            return body, 0
+        compression = self._settings.compression
+        return compress(body, compression), compression.sys_flag
+
+    def _check_size(self, size: int) -> None:
+        if size > (limit := self._settings.max_message_bytes):
+            raise LocalProtocolError(
+                f"a body of {size} bytes, the limit is {limit}",
+                advice="send less at once, or raise maxMessageSize here and at the brokers",
+            )

@@ -1,0 +1,198 @@
+"""A group's world: the stub, our members in front of it, and time that passes when told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_stub import StubCluster
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.lite import PullConsumer
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered
+from pyspark_rocketmq.client.settings import ConsumerSettings, ProducerSettings, PullConsumerSettings, Rhythm
+from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import MessageQueue, parse_addresses
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.pull.settings import Subscription
+
+PATIENCE_S = 15.0
+TOPIC, GROUP, BROKER = "orders", "readers", "broker-a"
+
+QUICK = Rhythm(
+    heartbeat_s=1.0,
+    route_s=0.2,
+    rebalance_s=0.3,
+    rebalance_soonest_s=0.02,
+    first_persist_s=0.05,
+    persist_s=0.05,
+    first_lock_s=0.05,
+    lock_s=0.2,
+    dispatch_s=0.02,
+    failure_pause_s=0.05,
+    resubmit_s=0.05,
+    reset_pause_s=0.05,
+)
+"""What takes seconds at a real member takes moments here."""
+
+
+class ManualClock:
+    """Time that stands still until it is told to pass."""
+
+    def __init__(self) -> None:
+        self._now_s = 1000.0
+        self._waiting: set[threading.Condition] = set()
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        return self._now_s
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int((1_700_000_000 + self._now_s) * 1000)
+
+    def wait(self, news: threading.Condition, seconds: float | None) -> None:
+        """Wait until notified, or until time was told to pass."""
+        self._waiting.add(news)
+        news.wait()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now_s += seconds
+        for news in tuple(self._waiting):
+            with news:
+                news.notify_all()
+
+
+def until(condition: Callable[[], object], what: str = "the condition came true") -> None:
+    """Wait for a condition, and fail when it does not come true."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {PATIENCE_S:g} s: {what}"
+        time.sleep(0.005)
+
+
+class Log:
+    """A listener that remembers what it got, and answers as it is told."""
+
+    def __init__(self, answer: Callable[[Sequence[ReceivedMessage]], Any] = lambda _: SUCCESS) -> None:
+        self.answer = answer
+        self.messages: list[ReceivedMessage] = []
+
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> Consumed:
+        """Remember, then answer."""
+        self.messages.extend(messages)
+        answer: Consumed = self.answer(messages)
+        return answer
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """What was received, in order of arrival."""
+        return [message.body for message in self.messages]
+
+    def wait_for(self, count: int) -> list[ReceivedMessage]:
+        """Wait until so many messages came."""
+        until(lambda: len(self.messages) >= count, f"{count} messages, not {self.bodies!r:.300}")
+        return self.messages
+
+
+class Group:
+    """A stub with one topic, and members of a group of ours in front of it."""
+
+    def __init__(self, stub: StubCluster, offset_dir: Path) -> None:
+        self.stub = stub
+        self.offset_dir = offset_dir
+        self.cluster_settings = ClusterSettings(
+            parse_addresses(stub.name_server),
+            net=NetSettings(connect_timeout_s=5, request_timeout_s=5),
+            retries=1,
+            pause=Backoff(first_s=0.02, longest_s=0.1),
+            route_max_age_s=0.2,
+        )
+        self._open = ExitStack()
+
+    def close(self) -> None:
+        """End every member that is still there."""
+        self._open.close()
+
+    def settings(self, **wish: Any) -> ConsumerSettings:
+        """Settings of a push consumer of the topic."""
+        return ConsumerSettings(**self._common(wish))
+
+    def concurrent(self, listener: Any, *, clock: Any = None, **wish: Any) -> PushConsumer:
+        """A started concurrent consumer, ended with the test."""
+        made = PushConsumer.concurrent(self.cluster_settings, self.settings(**wish), listener, clock=clock)
+        return self._open.enter_context(made)
+
+    def orderly(self, listener: Any, *, clock: Any = None, **wish: Any) -> PushConsumer:
+        """A started orderly consumer, ended with the test."""
+        made = PushConsumer.orderly(self.cluster_settings, self.settings(**wish), listener, clock=clock)
+        return self._open.enter_context(made)
+
+    def pulling(self, **wish: Any) -> PullConsumer:
+        """A started pull consumer, ended with the test."""
+        made = PullConsumer(self.cluster_settings, PullConsumerSettings(**self._common(wish)))
+        return self._open.enter_context(made)
+
+    def producer(self, check: Any = None, **wish: Any) -> Producer:
+        """A started producer, ended with the test."""
+        settings = ProducerSettings(**{"group": "shop", **wish})
+        return self._open.enter_context(Producer(self.cluster_settings, settings, check=check))
+
+    def cluster(self) -> Cluster:
+        """The cluster, asked without any group."""
+        cluster = open_shared_cluster(self.cluster_settings)
+        self._open.callback(cluster.close)
+        return cluster
+
+    def put(self, *bodies: str, queue_id: int | None = None, **properties: str) -> None:
+        """Send messages without a client."""
+        tags = properties.pop("tags", "")
+        for body in bodies:
+            self.stub.put(TOPIC, body.encode(), queue_id=queue_id, tags=tags, properties=properties)
+
+    def committed(self, topic: str = TOPIC) -> Mapping[int, int]:
+        """Where the group stands, by queue number."""
+        return {q.queue_id: offset for q, offset in self.stub.offsets(GROUP).items() if q.topic == topic}
+
+    def _common(self, wish: dict[str, Any]) -> dict[str, Any]:
+        subscriptions = {TOPIC: Subscription(wish.pop("tags", "*"))}
+        common = {"group": GROUP, "subscriptions": subscriptions, "rhythm": QUICK, "local_offset_dir": self.offset_dir}
+        return {**common, **wish}
+
+
+def queue(number: int, topic: str = TOPIC) -> MessageQueue:
+    """One queue of the stub's only broker."""
+    return MessageQueue(topic, BROKER, number)
+
+
+@pytest.fixture
+def make_group(make_stub: Callable[..., StubCluster], tmp_path: Path) -> Iterator[Callable[..., Group]]:
+    """Makes worlds; what is given is given to the stub."""
+    groups: list[Group] = []
+
+    def make(queues: int = 4, brokers: int = 1, **options: Any) -> Group:
+        groups.append(Group(make_stub(brokers, topics={TOPIC: queues}, **options), tmp_path))
+        return groups[-1]
+
+    yield make
+    for group in groups:
+        group.close()
+
+
+@pytest.fixture
+def group(make_group: Callable[..., Group]) -> Group:
+    """One broker, a topic of four queues."""
+    return make_group()
+
+
+__all__ = ["BROKER", "GROUP", "QUICK", "TOPIC", "Group", "Log", "ManualClock", "Ordered", "queue", "until"]

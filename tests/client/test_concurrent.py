@@ -1,0 +1,189 @@
+"""What concurrent consumption does with every answer of a listener."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, later, success_of_first
+from pyspark_rocketmq.model import dead_letter_topic, retry_topic
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, until
+
+RETRY, DEAD = retry_topic(GROUP), dead_letter_topic(GROUP)
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+
+
+def test_every_message_is_consumed_and_committed(group: Group) -> None:
+    """All messages of all queues arrive, and the group stands behind them."""
+    group.stub.fill(TOPIC, 400, 10)
+    log = Log()
+    group.concurrent(log, batch_size=8)
+
+    assert len({message.body for message in log.wait_for(400)}) == 400
+    until(lambda: group.committed() == {0: 100, 1: 100, 2: 100, 3: 100})
+
+
+def test_batches_hold_as_many_as_set_of_one_queue(group: Group) -> None:
+    """The listener gets at most so many messages, never of two queues."""
+    group.stub.fill(TOPIC, 200, 10)
+    batches: list[list[tuple[int, int]]] = []
+    log = Log(lambda batch: batches.append([(m.queue.queue_id, m.offset) for m in batch]) or SUCCESS)
+    group.concurrent(log, batch_size=7)
+    log.wait_for(200)
+
+    assert max(map(len, batches)) == 7
+    assert all(len({queue_id for queue_id, _ in batch}) == 1 for batch in batches)
+
+
+def test_failed_messages_are_sent_back_and_done(group: Group) -> None:
+    """What fails goes to the retry schedule, and the position passes it."""
+    group.put("a", "b", "c", queue_id=0)
+    log = Log(lambda batch: RECONSUME_LATER if batch[0].body == b"b" else SUCCESS)
+    group.concurrent(log)
+    log.wait_for(3)
+
+    until(lambda: group.committed().get(0) == 3)
+    [waiting] = group.stub.messages(SCHEDULE)
+    assert (waiting.body, waiting.reconsume_times) == (b"b", 1)
+    assert waiting.properties["DELAY"] == "3"
+    assert waiting.properties["RETRY_TOPIC"] == TOPIC
+
+
+def test_only_what_follows_the_first_successes_is_sent_back(group: Group) -> None:
+    """`success_of_first(2)` of four sends the other two back."""
+    group.stub.fill(TOPIC, 16, 10)
+    log = Log(lambda batch: success_of_first(2) if batch[0].queue.queue_id == 1 else SUCCESS)
+    group.concurrent(log, batch_size=4)
+    log.wait_for(16)
+
+    until(lambda: group.committed().get(1) == 4)
+    assert len(group.stub.messages(SCHEDULE)) == 2
+
+
+def test_the_listener_chooses_the_delay(group: Group) -> None:
+    """A level that the listener names is the broker's; -1 means the dead letters at once."""
+    group.put("slow", "never", queue_id=0)
+    log = Log(lambda batch: later(5) if batch[0].body == b"slow" else later(DEAD_LETTER))
+    group.concurrent(log)
+    log.wait_for(2)
+
+    until(lambda: group.stub.messages(SCHEDULE) and group.stub.messages(DEAD))
+    assert [record.properties["DELAY"] for record in group.stub.messages(SCHEDULE)] == ["5"]
+    assert [record.body for record in group.stub.messages(DEAD)] == [b"never"]
+
+
+@pytest.mark.parametrize("answer", [None, "done", 0, True], ids=repr)
+def test_nonsense_counts_as_failure(group: Group, answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    """What is no result sends the message back, and the log says so."""
+    group.put("a", queue_id=0)
+    group.concurrent(Log(lambda _: answer))
+
+    until(lambda: group.stub.messages(SCHEDULE))
+    assert "which counts as failure" in caplog.text
+
+
+def test_an_exception_counts_as_failure(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """A listener that raises ends nothing: its message is sent back, the next one is consumed."""
+    group.put("bad", "good", queue_id=0)
+    log = Log(lambda batch: SUCCESS if batch[0].body == b"good" else 1 / 0)
+    group.concurrent(log)
+
+    until(lambda: group.committed().get(0) == 2)
+    assert [record.body for record in group.stub.messages(SCHEDULE)] == [b"bad"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_retry_arrives_with_its_origin(make_group: Callable[..., Group]) -> None:
+    """After the delay of its level the message comes again under the topic it was sent to, counted."""
+    group = make_group(frozen_clock=True)
+    group.put("a", queue_id=0)
+    log = Log(lambda batch: RECONSUME_LATER if batch[0].reconsume_times == 0 else SUCCESS)
+    consumer = group.concurrent(log)
+    until(lambda: any(queue.topic == RETRY for queue in consumer.queues))
+    until(lambda: group.stub.messages(SCHEDULE))
+
+    group.stub.clock.advance(9_000)
+    assert len(log.messages) == 1
+    group.stub.clock.advance(2_000)
+    first, second = log.wait_for(2)
+    assert (second.topic, second.queue.topic, second.reconsume_times) == (TOPIC, RETRY, 1)
+    assert second.message_id == first.message_id
+
+
+def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group) -> None:
+    """With the retry topic out of reach the position waits, and the listener gets the message anew, counted."""
+    for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+        group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
+    group.put("a", "b", "c", queue_id=0)
+    counts: list[int] = []
+    log = Log(lambda batch: counts.append(batch[0].reconsume_times) or RECONSUME_LATER)
+    group.concurrent(log, batch_size=1)
+    until(lambda: len(counts) >= 9)
+
+    assert {0, 1, 2} <= set(counts)
+    assert group.committed().get(0, 0) == 0
+    group.stub.faults.clear()
+    until(lambda: group.committed().get(0) == 3)
+
+
+def test_a_copy_is_sent_where_sending_back_is_refused(group: Group) -> None:
+    """The copy goes through the retry topic's schedule like what is sent back."""
+    group.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.CONSUMER_SEND_MSG_BACK)
+    group.put("a", queue_id=0, colour="red")
+    group.concurrent(Log(lambda _: RECONSUME_LATER))
+
+    until(lambda: group.stub.messages(SCHEDULE))
+    [copy] = group.stub.messages(SCHEDULE)
+    assert (copy.body, copy.reconsume_times, copy.properties["colour"]) == (b"a", 1, "red")
+    assert copy.properties["RETRY_TOPIC"] == TOPIC
+    assert copy.properties["DELAY"] == "3"
+
+
+def test_messages_held_too_long_are_sent_back(group: Group) -> None:
+    """A listener that blocks for 15 minutes loses its message to the schedule; its late answer changes nothing."""
+    clock, gate = ManualClock(), threading.Event()
+    group.put("a", queue_id=0)
+    log = Log(lambda _: gate.wait(20) and RECONSUME_LATER)
+    consumer = group.concurrent(log, clock=clock, rhythm=replace(QUICK, pull_max_idle_s=3600))
+    until(lambda: consumer.queues)
+    clock.advance(1)
+    log.wait_for(1)
+
+    clock.advance(15 * 60 + 1)
+    until(lambda: len(group.stub.messages(SCHEDULE)) == 1)
+    gate.set()
+    consumer.close()
+    assert len(group.stub.messages(SCHEDULE)) == 1
+
+
+def test_closing_waits_for_the_listener_if_asked_to(group: Group) -> None:
+    """What a running listener finishes while closing is committed."""
+    running, gate = threading.Event(), threading.Event()
+    group.put("a", queue_id=0)
+    log = Log(lambda _: running.set() or (gate.wait(10) and SUCCESS))
+    consumer = group.concurrent(log, await_termination_s=10.0)
+    assert running.wait(10)
+
+    threading.Timer(0.05, gate.set).start()
+    consumer.close()
+    until(lambda: group.committed().get(0) == 1)
+
+
+def test_closing_does_not_wait_for_a_listener_that_blocks(group: Group) -> None:
+    """Its message is not committed, so somebody gets it again."""
+    running, gate = threading.Event(), threading.Event()
+    group.put("a", queue_id=0)
+    consumer = group.concurrent(Log(lambda _: running.set() or (gate.wait(10) and SUCCESS)))
+    assert running.wait(10)
+
+    consumer.close()
+    assert group.stub.groups() == {}
+    assert group.committed().get(0, 0) == 0
+    gate.set()
+    log = Log()
+    group.concurrent(log)
+    log.wait_for(1)

@@ -1,0 +1,118 @@
+"""Commands run at their time, one after the other, and nothing they raise ends the loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_rocketmq.client.clock import SystemClock
+from pyspark_rocketmq.client.loop import Loop, Workers
+from tests.client.fixtures import ManualClock, until
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Time that passes when told."""
+    return ManualClock()
+
+
+@pytest.fixture
+def loop(clock: ManualClock) -> Iterator[Loop]:
+    """A started loop on that time."""
+    loop = Loop("test", clock)
+    loop.start()
+    yield loop
+    loop.stop(5.0)
+
+
+def test_commands_run_in_order_of_their_times(loop: Loop, clock: ManualClock) -> None:
+    """What is due first runs first, whatever was given first; equal times keep their order."""
+    ran: list[str] = []
+    loop.call_later(20, lambda: ran.append("late"))
+    loop.call_later(10, lambda: ran.append("early"))
+    loop.call_later(10, lambda: ran.append("early, too"))
+
+    clock.advance(15)
+    until(lambda: len(ran) == 2)
+    assert ran == ["early", "early, too"]
+
+    clock.advance(5)
+    until(lambda: ran[-1] == "late")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_failing_command_ends_nothing(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    """The next command runs, and the log says what happened."""
+    done = threading.Event()
+    loop.call_soon(lambda: 1 / 0)
+    loop.call_soon(done.set)
+
+    assert done.wait(5)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_repetition_goes_on_after_a_failure(loop: Loop, clock: ManualClock) -> None:
+    """A repeated command comes again although it failed."""
+    turns: list[float] = []
+
+    def fail() -> None:
+        turns.append(clock.now_s())
+        raise ValueError("every time")
+
+    loop.repeat(1, 10, fail)
+    for expected in (1, 2, 3):
+        clock.advance(10)
+        until(lambda expected=expected: len(turns) == expected)  # type: ignore[misc]
+
+
+def test_a_stopped_loop_forgets_what_is_planned(clock: ManualClock) -> None:
+    """After `stop` nothing runs any more, and nothing more is taken."""
+    loop, ran = Loop("test", clock), []
+    loop.start()
+    loop.call_later(10, lambda: ran.append("planned"))
+    loop.stop(5.0)
+    loop.call_soon(lambda: ran.append("after"))
+
+    clock.advance(20)
+    assert not ran
+    assert "stopped, 0 commands waiting" in repr(loop)
+
+
+def test_the_system_clock_lets_commands_wait() -> None:
+    """In real time a command comes after its delay and not before."""
+    clock, ran = SystemClock(), threading.Event()
+    loop = Loop("test", clock)
+    loop.start()
+    began_s = clock.now_s()
+    loop.call_later(0.05, ran.set)
+
+    assert ran.wait(5)
+    assert clock.now_s() - began_s >= 0.05
+    loop.stop(5.0)
+
+
+def test_workers_run_side_by_side() -> None:
+    """Two commands that wait for each other both end."""
+    workers, meeting = Workers("test", 2), threading.Barrier(2, timeout=5)
+    met: list[int] = []
+    workers.start()
+    for _ in range(2):
+        workers.submit(lambda: met.append(meeting.wait()))
+
+    until(lambda: len(met) == 2)
+    assert workers.stop(5.0)
+
+
+def test_stopping_waits_no_longer_than_told() -> None:
+    """A command that blocks does not hold `stop` up, and what waited behind it is not begun."""
+    workers, blocking, ran = Workers("test", 1), threading.Event(), []
+    workers.start()
+    workers.submit(lambda: blocking.wait(10))
+    workers.submit(lambda: ran.append("never"))
+
+    assert not workers.stop(0.0)
+    blocking.set()
+    assert workers.stop(5.0)
+    assert not ran

@@ -1,0 +1,195 @@
+"""What consumption in order does with queues, locks and every answer of a listener."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from broker_stub import Settings
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.results import COMMIT, RECONSUME_LATER, ROLLBACK, SUCCESS, SUSPEND, Ordered, suspend
+from pyspark_rocketmq.model import dead_letter_topic
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, queue, until
+
+
+def test_each_queue_is_consumed_in_order(group: Group) -> None:
+    """With random failures every queue's successes come in the order of its offsets, each once."""
+    group.stub.fill(TOPIC, 200, 10)
+    done: list[tuple[int, int]] = []
+    chance = random.Random(7)
+
+    def answer(batch: Sequence[ReceivedMessage]) -> Ordered | object:
+        if chance.random() < 0.2:
+            return suspend(0.01)
+        done.extend((message.queue.queue_id, message.offset) for message in batch)
+        return SUCCESS
+
+    group.orderly(Log(answer), batch_size=3)
+    until(lambda: len(done) == 200)
+    for number in range(4):
+        assert [offset for queue_id, offset in done if queue_id == number] == list(range(50))
+
+
+def test_one_worker_at_a_time_consumes_a_queue(group: Group) -> None:
+    """Two batches of one queue never overlap."""
+    group.stub.fill(TOPIC, 100, 10)
+    at_work: set[int] = set()
+    overlaps: list[int] = []
+
+    def answer(batch: Sequence[ReceivedMessage]) -> object:
+        number = batch[0].queue.queue_id
+        overlaps.extend({number} & at_work)
+        at_work.add(number)
+        threading.Event().wait(0.001)
+        at_work.discard(number)
+        return SUCCESS
+
+    log = Log(answer)
+    group.orderly(log)
+    log.wait_for(100)
+    assert not overlaps
+
+
+def test_a_suspended_queue_goes_on_where_it_stopped(group: Group) -> None:
+    """A failed message is tried again in its place, counted here, while other queues go on."""
+    group.put("a", "b", queue_id=0)
+    group.put("other", queue_id=1)
+    log = Log(lambda batch: SUSPEND if batch[0].body == b"a" and batch[0].reconsume_times < 2 else SUCCESS)
+    group.orderly(log, suspend_s=0.02)
+
+    until(lambda: group.committed().get(0) == 2 and group.committed().get(1) == 1)
+    assert [body for body in log.bodies if body != b"other"] == [b"a", b"a", b"a", b"b"]
+
+
+@pytest.mark.parametrize("answer", [None, "done", RECONSUME_LATER], ids=repr)
+def test_nonsense_suspends(group: Group, answer: object) -> None:
+    """What is no success suspends the queue; nothing is skipped."""
+    group.put("a", "b", queue_id=0)
+    log = Log(lambda batch: answer if len(log.messages) < 2 else SUCCESS)
+    group.orderly(log, suspend_s=0.02)
+
+    until(lambda: group.committed().get(0) == 2)
+    assert log.bodies == [b"a", b"a", b"b"]
+
+
+def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
+    """After two retries in place the message is sent away, with its origin, and the queue goes on."""
+    group.put("poison", "b", queue_id=0)
+    log = Log(lambda batch: SUSPEND if batch[0].body == b"poison" else SUCCESS)
+    group.orderly(log, max_reconsume_times=2, suspend_s=0.02)
+
+    until(lambda: group.committed().get(0) == 2)
+    assert log.bodies == [b"poison"] * 3 + [b"b"]
+    [dead] = group.stub.messages(dead_letter_topic(GROUP))
+    assert (dead.body, dead.reconsume_times) == (b"poison", 3)
+    assert dead.properties["RETRY_TOPIC"] == TOPIC
+    assert "ORIGIN_MESSAGE_ID" in dead.properties
+
+
+def test_what_cannot_be_sent_away_is_tried_again_in_its_place(group: Group) -> None:
+    """Nothing overtakes a message that no broker takes."""
+    group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_MESSAGE_V2, times=None)
+    group.put("poison", "b", queue_id=0)
+    log = Log(lambda batch: SUSPEND if batch[0].body == b"poison" else SUCCESS)
+    group.orderly(log, max_reconsume_times=0, suspend_s=0.02)
+    until(lambda: len(log.messages) >= 3)
+    assert b"b" not in log.bodies
+
+    group.stub.faults.clear()
+    until(lambda: group.committed().get(0) == 2)
+
+
+def test_without_auto_commit_only_a_commit_moves_the_position(group: Group) -> None:
+    """Successes add up until the listener commits them."""
+    group.put("a", "b", "c", "d", queue_id=0)
+    log = Log(lambda batch: COMMIT if batch[0].body == b"c" else SUCCESS)
+    consumer = group.orderly(log, auto_commit=False)
+    log.wait_for(4)
+
+    until(lambda: group.committed().get(0) == 3)
+    consumer.close()
+    assert group.committed()[0] == 3
+
+
+def test_a_rollback_brings_back_everything_since_the_last_commit(group: Group) -> None:
+    """Without auto-commit the messages since the last commit come again, in order."""
+    group.put("a", "b", "c", queue_id=0)
+    answers = {2: COMMIT, 3: ROLLBACK}
+    log = Log(lambda batch: answers.get(len(log.messages), COMMIT if len(log.messages) > 3 else SUCCESS))
+    group.orderly(log, auto_commit=False, suspend_s=0.02)
+
+    until(lambda: group.committed().get(0) == 3)
+    assert log.bodies[:4] == [b"a", b"b", b"c", b"c"]
+
+
+def test_queues_are_locked_at_the_broker_while_they_are_ours(group: Group) -> None:
+    """Every queue is locked for the one member, and free when it has left."""
+    log = Log()
+    consumer = group.orderly(log)
+    until(lambda: set(group.stub.locks(GROUP).values()) == {consumer.client_id})
+    until(lambda: {each.topic for each in group.stub.locks(GROUP)} >= {TOPIC})
+
+    consumer.close()
+    until(lambda: not group.stub.locks(GROUP))
+
+
+def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[..., Group]) -> None:
+    """While somebody else holds the lock nothing of the queue is consumed; afterwards all of it is."""
+    group = make_group(queues=1, settings=Settings(lock_lease_ms=400))
+    cluster, log = group.cluster(), Log()
+    group.put("a")
+    group.orderly(log)
+    log.wait_for(1)
+    group.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
+    until(lambda: not group.stub.locks(GROUP))
+    group.stub.faults.clear()
+    until(lambda: cluster.groups.lock(GROUP, "thief", [queue(0)]).granted or group.stub.locks(GROUP))
+
+    group.put("b")
+    log.wait_for(2)
+    assert log.bodies == [b"a", b"b"]
+
+
+def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group) -> None:
+    """A second member gets a queue's rest after the first one's listener is done with it, in order."""
+    group.stub.fill(TOPIC, 40, 10)
+    order: list[tuple[int, int, str]] = []
+    gate = threading.Event()
+
+    def first(batch: Sequence[ReceivedMessage]) -> object:
+        gate.wait(10)
+        order.append((batch[0].queue.queue_id, batch[0].offset, "first"))
+        return SUCCESS
+
+    def second(batch: Sequence[ReceivedMessage]) -> object:
+        order.append((batch[0].queue.queue_id, batch[0].offset, "second"))
+        return SUCCESS
+
+    slow = group.orderly(Log(first))
+    until(lambda: len(slow.queues) >= 4)
+    other = group.orderly(Log(second))
+    until(lambda: len(group.stub.groups().get(GROUP, ())) == 2)
+    gate.set()
+
+    until(lambda: sum(group.committed().values()) == 40)
+    for number in range(4):
+        offsets = [offset for queue_id, offset, _ in order if queue_id == number]
+        assert offsets == list(range(10))
+    until(lambda: len(other.queues) >= 2)
+
+
+def test_a_long_run_makes_room_for_others(group: Group) -> None:
+    """With one worker and four full queues every queue gets its turn before any is empty."""
+    group.stub.fill(TOPIC, 400, 10)
+    log = Log(lambda _: threading.Event().wait(0.001) or SUCCESS)
+    rhythm = replace(QUICK, longest_run_s=0.02)
+    group.orderly(log, thread_count=1, rhythm=rhythm)
+    log.wait_for(400)
+
+    first_seen = {message.queue.queue_id: position for position, message in reversed(list(enumerate(log.messages)))}
+    assert max(first_seen.values()) < 300
