@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.broker_errors import SubscriptionParseFailed, TopicNotExist
+from pyspark_rocketmq.cluster.requests import request_fields
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
-from pyspark_rocketmq.wire.codes import RequestCode
-from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, to_fields
+from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader
 from pyspark_rocketmq.wire.record import decode_records
 from tests.flows.world import PATIENCE_S, World, now_ms, pull_errand
 
@@ -115,7 +115,7 @@ def held_pull_is_woken(world: World) -> None:
     queue = world.make_queue()
 
     with pool_for(world.settings.net).connection(world.master(queue)) as connection:
-        _send_waiting_pull(connection, queue, wait_ms=60_000)
+        _send_waiting_pull(world, connection, queue, wait_ms=60_000)
         world.send(queue, b"wake up")
         outcome = _next_outcome(connection)
 
@@ -127,18 +127,19 @@ def held_pull_ends_in_time(world: World) -> None:
     queue, started = world.make_queue(), now_ms()
 
     with pool_for(world.settings.net).connection(world.master(queue)) as connection:
-        _send_waiting_pull(connection, queue, wait_ms=500)
+        _send_waiting_pull(world, connection, queue, wait_ms=500)
         outcome = _next_outcome(connection)
 
     assert (outcome.status, outcome.next_offset) == (PullStatus.NO_NEW, 0)
     assert now_ms() - started >= 500
 
 
-def _send_waiting_pull(connection: Connection, queue: MessageQueue, wait_ms: int) -> None:
+def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue, wait_ms: int) -> None:
     """The broker has it once it has answered what came behind it."""
-    connection.submit(RequestCode.PULL_MESSAGE, to_fields(pull_errand(queue, 0, wait_ms=wait_ms).header))
+    pull = pull_errand(queue, 0, wait_ms=wait_ms).header
+    connection.submit(pull.code, request_fields(world.settings, pull))
     question = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-    connection.call(question.code, to_fields(question))
+    connection.call(question.code, request_fields(world.settings, question))
 
 
 def _next_outcome(connection: Connection) -> Outcome:

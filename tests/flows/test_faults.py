@@ -1,0 +1,217 @@
+"""What comes of servers that answer badly, late or not at all? Each ends in one named error, in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from broker_stub import NAME_SERVER, StubBroker
+from pyspark_rocketmq.broker_errors import FlowControl, SystemBusy
+from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    ConnectionLost,
+    FrameTooLarge,
+    MalformedFrame,
+    RequestTimeout,
+    RocketMQError,
+    UnexpectedReply,
+)
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, encode_command
+from tests.net.fixtures import StartPeer, never_answer, sends
+
+from .world import patient_settings, sending
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+ASKED = RequestCode.GET_MAX_OFFSET
+BRIEF = NetSettings(connect_timeout_s=5, request_timeout_s=0.5)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker; a scripted fault that did not happen fails the test."""
+    with StubBroker({"T": 1}) as stub:
+        yield stub
+
+
+def impatient(name_server: str, retries: int = 0) -> ClusterSettings:
+    """Settings that give up within a second."""
+    return replace(patient_settings(name_server), net=BRIEF, retries=retries)
+
+
+def ask(cluster: Cluster) -> int:
+    """A question that may be asked again."""
+    return cluster.offsets.fetch_max([QUEUE])[QUEUE]
+
+
+# --- answers that mean wait ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fault", "error"), [("busy", SystemBusy), ("flow_control", FlowControl)])
+def test_a_busy_broker_is_asked_again(stub: StubBroker, fault: str, error: type[RocketMQError]) -> None:
+    """As often as retries allow; then its own words are the error."""
+    getattr(stub.faults, fault)(on=ASKED, times=2)
+    assert ask(open_cluster(impatient(stub.name_server, retries=2))) == 0
+
+    getattr(stub.faults, fault)(on=ASKED)
+    with pytest.raises(error, match=r"flow control.*broker broker-a, queue 0"):
+        ask(open_cluster(impatient(stub.name_server)))
+
+
+def test_a_busy_name_server_is_asked_again(stub: StubBroker) -> None:
+    """It is no different from a broker."""
+    stub.faults.busy(on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=2)
+
+    assert ask(open_cluster(impatient(stub.name_server, retries=2))) == 0
+
+
+def test_a_refused_send_is_not_repeated(stub: StubBroker) -> None:
+    """What stores is sent once; the caller decides."""
+    busy = stub.faults.busy(on=RequestCode.SEND_MESSAGE_V2)
+
+    with pytest.raises(SystemBusy):
+        open_cluster(impatient(stub.name_server, retries=5)).messages.send(sending(QUEUE, b"x", {}))
+
+    assert busy.fired == 1 and stub.messages("T") == []
+
+
+def test_an_unknown_code_keeps_its_number(stub: StubBroker) -> None:
+    """A code from a later release is an error that shows code and remark."""
+    stub.faults.answer(4711, "from the future", on=ASKED)
+
+    with pytest.raises(RocketMQError, match=r"response code 4711: from the future.*request GET_MAX_OFFSET"):
+        ask(open_cluster(impatient(stub.name_server)))
+
+
+# --- connections that break ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["cut_reply", "half_close"])
+def test_a_broken_answer_is_asked_for_again(stub: StubBroker, fault: str) -> None:
+    """On a new connection; without retries the loss is named."""
+    getattr(stub.faults, fault)(on=ASKED)
+    with pytest.raises((ConnectionLost, RequestTimeout), match=rf"address {stub.broker_address()}"):
+        ask(open_cluster(impatient(stub.name_server)))
+
+    getattr(stub.faults, fault)(on=ASKED)
+    assert ask(open_cluster(impatient(stub.name_server, retries=1))) == 0
+
+
+def test_a_trickled_answer_arrives(stub: StubBroker) -> None:
+    """One byte at a time is as good as all at once."""
+    stub.put("T", b"x")
+    stub.faults.trickle(on=ASKED)
+
+    assert ask(open_cluster(patient_settings(stub.name_server))) == 1
+
+
+def test_an_answer_that_comes_too_late_is_dropped(stub: StubBroker) -> None:
+    """Its request has timed out, the next one on the same connection gets its own answer; nobody waits longer."""
+    stub.faults.delay(60_000, on=ASKED)
+    cluster, started = open_cluster(impatient(stub.name_server)), time.monotonic()
+
+    with pytest.raises(RequestTimeout, match=rf"address {stub.broker_address()}.*GET_MAX_OFFSET"):
+        ask(cluster)
+    assert time.monotonic() - started < 5
+
+    stub.clock.advance(60_000)
+    stub.put("T", b"x")
+    assert ask(cluster) == 1
+
+
+def test_a_late_answer_is_counted_on_its_connection(stub: StubBroker) -> None:
+    """A time-out ends one request, not the connection."""
+    address = Address("127.0.0.1", int(stub.broker_address().rpartition(":")[2]))
+    fields = {"topic": "T", "queueId": "0"}
+    stub.faults.delay(60_000, on=ASKED)
+
+    with pool_for(BRIEF).connection(address) as connection:
+        with pytest.raises(RequestTimeout):
+            connection.call(ASKED, fields)
+        stub.clock.advance(60_000)
+        assert connection.call(ASKED, fields).fields == {"offset": "0"}
+        assert (connection.dropped_replies, connection.is_open) == (1, True)
+
+
+def test_a_lost_answer_to_a_send_is_not_repeated(stub: StubBroker) -> None:
+    """The message may be stored: here it is, once."""
+    stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
+
+    with pytest.raises(RequestTimeout, match="SEND_MESSAGE_V2"):
+        open_cluster(impatient(stub.name_server, retries=5)).messages.send(sending(QUEUE, b"x", {}))
+
+    assert len(stub.messages("T")) == 1
+
+
+def test_a_broker_that_is_gone_is_named(stub: StubBroker) -> None:
+    """Its port is closed and its name is out of the route: whichever is met first names the broker."""
+    cluster = open_cluster(impatient(stub.name_server, retries=1))
+    assert ask(cluster) == 0
+
+    stub.faults.broker_down()
+
+    with pytest.raises(RocketMQError, match=r"broker broker-a|topic T"):
+        ask(cluster)
+    stub.faults.broker_up()
+    assert ask(cluster) == 0
+
+
+# --- servers that are none -------------------------------------------------------------------------------------------
+
+UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", (FrameTooLarge, MalformedFrame)),
+        (bytes(64), MalformedFrame),
+        (b"\x7f\xff\xff\xff" + bytes(60), (FrameTooLarge, MalformedFrame)),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x04oops", MalformedFrame),
+        (UNASKED, UnexpectedReply),
+    ],
+    ids=["http", "zeros", "hostile length", "no json", "reply for nobody"],
+)
+def test_garbage_is_named(start_peer: StartPeer, data: bytes, error: type[RocketMQError]) -> None:
+    """What is no answer ends the connection at once, with an error that names address and request."""
+    address = start_peer(sends(data)).address
+
+    with pytest.raises(error, match=rf"address {address}.*GET_ROUTEINFO_BY_TOPIC"):
+        open_cluster(impatient(str(address))).routes.route("T")
+
+
+def test_silence_ends_in_time(start_peer: StartPeer) -> None:
+    """A server that never answers costs the request time-out, no more."""
+    address, started = start_peer(never_answer).address, time.monotonic()
+
+    with pytest.raises(RequestTimeout, match=rf"address {address}"):
+        open_cluster(impatient(str(address))).routes.route("T")
+
+    assert 0.4 < time.monotonic() - started < 5
+
+
+def test_no_name_server_at_all() -> None:
+    """All addresses are in the error, also when one is no host."""
+    cluster = open_cluster(impatient("127.0.0.1:1;no.such.host.invalid:9876"))
+
+    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1.*no\.such\.host\.invalid:9876"):
+        cluster.routes.route("T")
+
+
+def test_a_name_server_that_fails_leaves_the_routes_in_force(stub: StubBroker) -> None:
+    """Brokers serve on without it: a route that cannot be renewed is used on."""
+    cluster = open_cluster(impatient(stub.name_server))
+    assert ask(cluster) == 0
+
+    stub.faults.busy(on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=None)
+    cluster.routes.expire("T")
+
+    assert ask(cluster) == 0
