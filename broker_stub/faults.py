@@ -2,8 +2,8 @@
 
 Faults of answers are *scripted*: for which requests, at which broker, how often. A request is answered by the first
 fault scripted for a number of times that fits it, else by the first that fits and lasts for ever, else as a broker
-answers. What was scripted for a number of times and never came to pass is reported when the stub closes, because a
-test that relies on it shows nothing.
+answers. What was scripted for a number of times and never came to pass is reported at the end of the stub's `with`
+block, because a test that relies on it shows nothing.
 
 Faults of the cluster happen at once: a broker goes down, a slave falls behind, a queue is lost.
 """

@@ -41,6 +41,8 @@ IDLE_TIMEOUT_S = 120.0
 _SEND_BUFFER_BYTES = 4 * 1024 * 1024
 _BACKLOG = 1024
 _TLS_HELLO = b"\x16"
+_WILDCARDS = ("0.0.0.0", "::")
+_LOOPBACK = "127.0.0.1"
 
 
 class TlsFiles(NamedTuple):
@@ -165,7 +167,9 @@ class Listener:
         self._desk: Desk[Any] | None = None
         self._socket: socket.socket | None = _bind(address)
         host, port = self._socket.getsockname()[:2]
-        self.address = Address(host, port)
+        self._bound = Address(host, port)
+        self.address = Address(_own_host() if host in _WILDCARDS else host, port)
+        """What clients are told."""
 
     def __repr__(self) -> str:
         return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
@@ -173,7 +177,7 @@ class Listener:
     def open(self, desk: Desk[Any]) -> None:
         """Serve whoever connects."""
         self._desk = desk
-        self._socket = self._socket or _bind(self.address)
+        self._socket = self._socket or _bind(self._bound)
         self._loop.add_reader(self._socket, self._accept)
 
     def refuse(self) -> None:
@@ -242,6 +246,17 @@ def _bind(address: Address) -> socket.socket:
         ) from cause
     listening.setblocking(False)
     return listening
+
+
+def _own_host() -> str:
+    """By which address others reach this machine: the one it would send from. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return _LOOPBACK
+        host: str = probe.getsockname()[0]
+        return host
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import threading
@@ -14,10 +15,11 @@ from broker_stub import StubBroker, TlsFiles
 from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError
 from pyspark_rocketmq.model import parse_address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, to_fields
+from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, GetRouteInfoRequestHeader, to_fields
 from pyspark_rocketmq.wire.header import Command, HeaderType
+from pyspark_rocketmq.wire.record import decode_records
 
-from .asking import Asker, pull_of
+from .asking import Asker, pull_of, send_of
 
 PKI = Path(__file__).parents[1] / "net" / "pki"
 END = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
@@ -57,6 +59,19 @@ def test_a_taken_port_is_a_named_error() -> None:
             StubBroker(port=port)
 
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::1", "localhost"])
+def test_it_listens_where_it_is_told(host: str) -> None:
+    """Clients are told an address by which they get there, also if it listens everywhere."""
+    with StubBroker({"T": 1}, host=host) as stub, Asker(stub.name_server) as names:
+        route = json.loads(bytes(names.ask(GetRouteInfoRequestHeader(topic="T")).body))
+        with Asker(route["brokerDatas"][0]["brokerAddrs"]["0"]) as asker:
+            sent = asker.ask(send_of("T"), b"x")
+            (record,) = decode_records(asker.ask(pull_of("T")).body)
+
+    assert "0.0.0.0" not in stub.name_server
+    assert (sent.fields or {})["msgId"] == record.offset_message_id
 
 
 def test_both_header_forms_are_understood() -> None:
