@@ -126,8 +126,11 @@ class LentQueue:
         self.next_offset = offset
 
     def _save(self) -> None:
-        self._saved = min(self._lent.keys() | self._attempts.keys(), default=self.next_offset)
-        self.broker.offsets.commit(self.group, self.topic, self.queue_id, self._saved)
+        """A group that never got anything does not stand anywhere yet."""
+        progress = min(self._lent.keys() | self._attempts.keys(), default=self.next_offset)
+        if self._saved is not None or self._lent or progress:
+            self._saved = progress
+            self.broker.offsets.commit(self.group, self.topic, self.queue_id, progress)
 
     # --- taking ------------------------------------------------------------------------------------------------------
 

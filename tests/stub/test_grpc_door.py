@@ -572,6 +572,42 @@ def test_receiving_follows_who_moves_the_group(door: Stub) -> None:
     assert bodies(receive(asker)) == [b"c"]
 
 
+def test_a_group_that_got_nothing_stands_nowhere(door: Stub) -> None:
+    """So others of the group may begin where they like; an open loan holds it at its message."""
+    stub, asker = door
+    receive(asker)
+    assert stub.offsets("g") == {}
+
+    stub.put("T", b"x", queue_id=0)
+    receive(asker)
+    receive(asker)
+
+    assert stub.offsets("g") == {MessageQueue("T", "broker-a", 0): 0}
+
+
+def test_a_wait_for_an_orderly_queue_ends_when_it_is_free(door: Stub) -> None:
+    """And ends for good, though two messages free it at once."""
+    stub, asker = door
+    set_group(stub, consume_message_orderly=True)
+    for body in (b"a", b"b", b"c", b"d"):
+        stub.put("T", body, queue_id=0)
+    batch = received(receive(asker, 2))
+    waiting = asker.start(
+        "ReceiveMessage",
+        group=GROUP,
+        message_queue=queue_of(-1),
+        batch_size=1,
+        invisible_duration=to_duration(HALF_A_MINUTE_MS),
+        long_polling_timeout=to_duration(20_000),
+    )
+    wait_until(lambda: stub.run(lambda: len(stub.state.brokers[0].held)) == 2)
+
+    assert ack(asker, *batch).status.code == Code.OK
+
+    assert bodies(waiting()) == [b"c"]
+    assert stub.run(lambda: len(stub.state.brokers[0].held)) == 0
+
+
 def test_a_new_group_begins_at_the_end_where_messages_were_deleted(door: Stub) -> None:
     """With the last message, as popping does."""
     stub, asker = door
