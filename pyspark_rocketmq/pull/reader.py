@@ -151,7 +151,7 @@ class QueueReader:
         if error.refresh_routes:
             self._brokers.routes.expire(self.queue.topic)
         if not error.retriable or self._failures >= self._settings.max_retries:
-            raise error
+            raise error.locate(**self._whence(request.start))
         self.resume_at = now + self._pause_s(error)
         self._failures += 1
 
@@ -161,7 +161,7 @@ class QueueReader:
             self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
             self.cursor.stop_at(self.cursor.done)
         elif not error.retriable or self._failures >= self._settings.max_retries:
-            raise error
+            raise error.locate(**self._whence(self.cursor.done))
         self._brokers.routes.expire(self.queue.topic)
         self.resume_at = now + self._pause_s(error)
         self._failures += 1
@@ -205,8 +205,10 @@ class QueueReader:
         return self._settings.failure_pause.delay_s(self._failures)
 
     def _where(self, place: Place, offset: int) -> Where:
+        return {"address": str(place.address), **self._whence(offset)}
+
+    def _whence(self, offset: int) -> Where:
         return {
-            "address": str(place.address),
             "topic": self.queue.topic,
             "broker": self.queue.broker_name,
             "queue_id": self.queue.queue_id,

@@ -43,11 +43,11 @@ class Losses:
         """An admin moved the group."""
         self._note("was reset", queue, planned, reset_to)
 
-    def _note(self, *loss: *Loss) -> None:
+    def _note(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
         if self._fails:
-            raise DataLossError(f"{loss}")
-        if loss not in self.noted:
-            self.noted.append(loss)
+            raise DataLossError(what, topic=queue.topic, offset=planned)
+        if (what, queue, planned, found) not in self.noted:
+            self.noted.append((what, queue, planned, found))
 
 
 class Reading:
@@ -72,10 +72,10 @@ def read_all(
     settings: PullSettings | None = None,
     *,
     rows: int = 10_000,
-    fails: bool = False,
+    policy: Losses | None = None,
 ) -> Reading:
     """Read ranges in batches of at least so many rows; failures are tried again quickly."""
-    policy = Losses(fails=fails)
+    policy = policy or Losses()
     quick = replace(settings or PullSettings(), failure_pause=_QUICK)
     pool = pool_for(cluster.settings.net)
     batches = read_ranges(ranges, cluster.brokers, pool, policy, quick, BatchSize(messages=rows))

@@ -9,7 +9,7 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.wire.bodies import TopicConfig
-from tests.flows.reading import offsets_of, read_all, whole
+from tests.flows.reading import Losses, offsets_of, read_all, whole
 from tests.flows.world import World, until
 
 
@@ -91,7 +91,7 @@ def queue_made_anew_went_back(world: World) -> None:
     assert reading.losses == [("ends earlier", queue, 20, 5)]
 
     with pytest.raises(DataLossError):
-        list(read_all(world.cluster, [whole(queue, 20)], fails=True))
+        list(read_all(world.cluster, [whole(queue, 20)], policy=Losses(fails=True)))
 
 
 def deleted_topic_ends_reading(world: World) -> None:

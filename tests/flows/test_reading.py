@@ -1,0 +1,283 @@
+"""Is every message of a range handed out once and in order, whatever the brokers do meanwhile?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker_stub import PullLimits, Settings, StubBroker, StubCluster
+from pyspark_rocketmq.broker_errors import SystemBusy
+from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout, RocketMQError
+from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.offsets.loss import Finding, judge
+from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.wire.codes import RequestCode
+
+from .reading import Losses, offsets_of, read_all, whole
+from .world import patient_settings, until
+
+COUNT = 200
+QUEUES = [MessageQueue("T", "broker-a", number) for number in range(2)]
+EVERYTHING = {queue: list(range(COUNT // 2)) for queue in QUEUES}
+PULL = RequestCode.PULL_MESSAGE
+IN_PIECES = PullSettings(batch_size=10, depth=4)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """A hundred messages in each of two queues; a scripted fault that did not happen fails the test."""
+    with StubBroker({"T": 2}) as stub:
+        stub.fill("T", COUNT, 50)
+        yield stub
+
+
+def client(stub: StubCluster) -> Cluster:
+    """A client that has met no broker yet."""
+    return open_cluster(patient_settings(stub.name_server))
+
+
+def read(stub: StubCluster, settings: PullSettings = IN_PIECES) -> dict[MessageQueue, list[int]]:
+    """All offsets of both queues as they are handed out."""
+    return offsets_of(read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], settings))
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["busy", "flow_control", "cut_reply", "half_close", "trickle"])
+def test_a_fault_now_and_then_loses_nothing(stub: StubBroker, fault: str) -> None:
+    """The pull is asked again, on a new connection if need be."""
+    getattr(stub.faults, fault)(on=PULL, times=3)
+
+    assert read(stub) == EVERYTHING
+
+
+def test_late_answers_lose_nothing(stub: StubBroker) -> None:
+    """Pulls that time out are asked again; what comes for them later is dropped."""
+    stub.faults.delay(1500, on=PULL, times=3)
+
+    assert read(stub, PullSettings(batch_size=10, depth=4, pull_timeout_s=0.5)) == EVERYTHING
+
+
+def test_lost_answers_lose_nothing(stub: StubBroker) -> None:
+    """Nothing ever comes for these pulls."""
+    stub.faults.drop_reply(on=PULL, times=3)
+
+    assert read(stub, PullSettings(batch_size=10, depth=4, pull_timeout_s=0.3)) == EVERYTHING
+
+
+def test_a_slow_broker_is_waited_for(stub: StubBroker) -> None:
+    """Each answer takes its time, the window hides most of it."""
+    stub.faults.delay(50, on=PULL, times=None)
+
+    assert read(stub) == EVERYTHING
+
+
+@pytest.mark.parametrize("depth", [1, 3, 32])
+def test_short_answers_are_completed(depth: int) -> None:
+    """A broker that gives few messages at a time, as from disk, is asked for the rest."""
+    limits = PullLimits(memory_count=3, memory_bytes=10**6, disk_count=3, disk_bytes=10**6)
+    with StubBroker({"T": 2}, settings=Settings(limits=limits)) as stub:
+        stub.fill("T", COUNT, 50)
+
+        assert read(stub, PullSettings(batch_size=10, depth=depth)) == EVERYTHING
+
+
+def test_a_broker_that_stays_busy_is_given_up(stub: StubBroker) -> None:
+    """After the retries its words are the error, with queue and offset."""
+    stub.faults.busy(on=PULL, times=None)
+
+    with pytest.raises(SystemBusy, match=r"topic T, broker broker-a, queue \d, offset 0"):
+        read(stub, PullSettings(max_retries=2))
+
+
+def test_a_broker_that_never_answers_is_given_up(stub: StubBroker) -> None:
+    """The error names its address, and what was to be read there."""
+    stub.faults.drop_reply(on=PULL, times=None)
+
+    with pytest.raises(RequestTimeout, match=rf"to a pull.*address {stub.broker_address()}, topic T, .*offset 0"):
+        read(stub, PullSettings(max_retries=1, pull_timeout_s=0.2))
+
+
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def interrupted(stub: StubCluster, meanwhile: Callable[[], None]) -> dict[MessageQueue, list[int]]:
+    """Read everything; after the first batch, something happens."""
+    ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
+    settings = PullSettings(batch_size=10, depth=2, max_retries=30)
+    batches = iter(read_all(client(stub), ranges, settings, rows=10))
+    first = [next(batches)]
+    meanwhile()
+    return offsets_of(first + list(batches))
+
+
+def test_a_restarted_broker_is_read_on(stub: StubBroker) -> None:
+    """Its connections broke, nothing else."""
+
+    def restart() -> None:
+        stub.faults.broker_down()
+        stub.faults.broker_up()
+
+    assert interrupted(stub, restart) == EVERYTHING
+
+
+def test_messages_that_come_meanwhile_are_not_read(stub: StubBroker) -> None:
+    """A range ends where it was planned to end."""
+    assert interrupted(stub, lambda: stub.fill("T", COUNT, 50)) == EVERYTHING
+
+
+def test_a_vanished_queue_is_the_policys_business(stub: StubBroker) -> None:
+    """Its broker stays out of the route: what was read stays read, the rest is reported once."""
+    ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
+    with StubCluster(2, topics={"T": 2}) as pair:
+        pair.fill("T", COUNT, 50)
+        reading = read_all(client(pair), ranges[:1], PullSettings(batch_size=10, depth=1, max_retries=1), rows=10)
+        batches = iter(reading)
+        first = next(batches)
+        pair.faults.broker_down("broker-a")
+        found = offsets_of([first, *batches])
+
+    [(what, queue, start, end)] = reading.losses
+    assert (what, queue, end) == ("vanished", QUEUES[0], COUNT // 2)
+    assert found[queue] == list(range(start))
+
+
+def test_the_loss_rules_end_a_reading(stub: StubBroker) -> None:
+    """What the policy raises is what the reader raises."""
+
+    class Strict(Losses):
+        def vanished(self, rest: QueueRange) -> None:
+            judge(Finding.VANISHED, rest.queue, rest.start, rest.end, fail_on_data_loss=True)
+
+    with StubCluster(2, topics={"T": 1}) as pair:
+        cluster = client(pair)
+        pair.faults.broker_down("broker-a")
+        reading = read_all(cluster, [whole(QUEUES[0], 5)], PullSettings(max_retries=0), policy=Strict())
+
+        with pytest.raises(QueueVanished, match="offsets 0 to 5 unread"):
+            list(reading)
+
+
+def test_a_queue_taken_away_is_named(stub: StubBroker) -> None:
+    """The topic has fewer queues now: the error names the queue, and reading does not hang."""
+    stub.remove_queue("T")
+
+    with pytest.raises(RocketMQError, match=r"topic T, broker broker-a, queue 1"):
+        read(stub, PullSettings(max_retries=1))
+
+
+def test_a_reset_by_an_administrator_is_no_loss(stub: StubBroker) -> None:
+    """Ranges are explicit: where the group was moved to does not matter to their reader."""
+    stub.faults.reset_offset("G", QUEUES[0], 3)
+    reading = read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], PullSettings(group="G"))
+
+    assert offsets_of(reading) == EVERYTHING
+    assert reading.losses == [("was reset", QUEUES[0], 0, 3)]
+
+
+def test_expired_messages_are_skipped_by_the_rules(stub: StubBroker) -> None:
+    """They expire while they are read: only what was not handed out yet is a loss."""
+    reading = read_all(client(stub), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1), rows=10)
+    batches = iter(reading)
+    first = next(batches)
+    stub.expire("T", 0, 60)
+    found = offsets_of([first, *batches])[QUEUES[0]]
+
+    [(what, _, planned, minimum)] = reading.losses
+    assert (what, minimum) == ("begins later", 60)
+    assert found == [*range(planned), *range(60, 100)]
+
+
+def test_answers_that_waited_for_expired_messages_come_out(stub: StubBroker) -> None:
+    """The first pull of a queue is lost, and what it was to bring expires: the rest is handed out all the same."""
+    stub.faults.drop_reply(on=PULL)
+    settings = PullSettings(batch_size=10, depth=20, pull_timeout_s=0.5, stall_timeout_s=3)
+    reading = read_all(client(stub), [whole(queue, 100) for queue in QUEUES], settings, rows=10)
+    batches = iter(reading)
+    first = next(batches)
+    stub.expire("T", 0, 10)
+    found = offsets_of([first, *batches])
+
+    assert found == {QUEUES[0]: list(range(10, 100)), QUEUES[1]: list(range(100))}
+    assert reading.losses == [("begins later", QUEUES[0], 0, 10)]
+
+
+# --- replicas --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair() -> Iterator[StubCluster]:
+    """A master and its slave, with a hundred messages in each of two queues."""
+    with StubCluster(1, 1, topics={"T": 2}) as pair:
+        pair.fill("T", COUNT, 50)
+        yield pair
+
+
+def test_a_slave_takes_over_in_the_middle(pair: StubCluster) -> None:
+    """The master goes down after the first batch."""
+    assert interrupted(pair, lambda: pair.faults.broker_down("broker-a", 0)) == EVERYTHING
+
+
+def test_a_slave_that_lags_is_waited_for(pair: StubCluster) -> None:
+    """Its end is no loss; when it has caught up, reading goes on."""
+    pair.faults.slave_lag(30)
+    pair.faults.broker_down("broker-a", 0)
+    reading = read_all(client(pair), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1), rows=10)
+    batches = iter(reading)
+    seen = [next(batches) for _ in range(7)]
+
+    pair.faults.slave_lag(0)
+    seen += list(batches)
+
+    assert offsets_of(seen) == {QUEUES[0]: list(range(100))}
+    assert reading.losses == []
+
+
+def test_a_slave_that_stays_behind_ends_in_time(pair: StubCluster) -> None:
+    """With an error that says what is missing and what to do."""
+    pair.faults.slave_lag(30)
+    pair.faults.broker_down("broker-a", 0)
+
+    with pytest.raises(
+        NoBrokerAvailable, match=r"30 offsets are missing; the replica.*queue 0, offset 70.*pollTimeoutMs"
+    ):
+        list(read_all(client(pair), [whole(QUEUES[0], 100)], PullSettings(stall_timeout_s=0.5)))
+
+
+def test_only_the_master_is_read_if_so_wished(pair: StubCluster) -> None:
+    """Without following suggestions a slave is no substitute."""
+    pair.faults.broker_down("broker-a", 0)
+
+    with pytest.raises(NoBrokerAvailable, match="no master"):
+        list(read_all(client(pair), [whole(QUEUES[0], 5)], PullSettings(follow_suggestions=False, max_retries=1)))
+
+
+def test_the_master_is_read_again_when_it_is_back(pair: StubCluster) -> None:
+    """The slave goes down in turn; its master has come back."""
+
+    def swap() -> None:
+        pair.faults.broker_down("broker-a", 0)
+        pair.faults.broker_up("broker-a", 0)
+        pair.faults.broker_down("broker-a", 1)
+
+    assert interrupted(pair, swap) == EVERYTHING
+
+
+# --- moved queues ----------------------------------------------------------------------------------------------------
+
+
+def test_a_moved_queue_is_found_under_its_new_name() -> None:
+    """Offsets go on at the other broker: a route fetched anew has the queue, and ranges of it read on."""
+    with StubCluster(2, topics={"T": 1}) as pair:
+        pair.fill("T", 40, 50)
+        cluster = client(pair)
+        assert len(cluster.routes.route("T").readable) == 2
+
+        moved = pair.move_queue("T", "broker-a", "broker-b")
+        cluster.routes.expire("T")
+
+        until(lambda: moved in cluster.routes.route("T").readable, "the moved queue is routed")
+        assert offsets_of(read_all(cluster, [whole(moved, 20)])) == {moved: list(range(20))}
