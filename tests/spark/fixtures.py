@@ -1,7 +1,12 @@
-"""One Spark session for all tests that need one."""
+"""One Spark session for all tests that need one.
+
+Its processes find the packages under test, installed or not, and run the Python of the tests.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +16,15 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOGGING = Path(__file__).parents[2] / "conf" / "log4j2.properties"
+ROOT = Path(__file__).parents[2]
+LOGGING = ROOT / "conf" / "log4j2.properties"
+LOG_OPTION = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+
+
+def spark_environment() -> dict[str, str]:
+    """What a process that starts a JVM needs in its environment."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")
@@ -19,13 +32,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two task slots, no web page, and only warnings in the log."""
     from pyspark.sql import SparkSession
 
+    os.environ.update(spark_environment())
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")
         .config("spark.ui.enabled", False)
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
+        .config("spark.driver.extraJavaOptions", LOG_OPTION)
         .getOrCreate()
     )
     yield session
