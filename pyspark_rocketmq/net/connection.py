@@ -101,6 +101,14 @@ class Connection:
         self._drive(lambda: bool(self._ready), self.asked, deadline)
         return Reply(*self._ready.popitem(last=False))
 
+    def ready_replies(self) -> list[Reply]:
+        """The answers that are there, without waiting; when there are none, raises what ended the connection."""
+        if not self._ready:
+            self._raise_if_ended(self.asked)
+        replies = [Reply(*item) for item in self._ready.items()]
+        self._ready.clear()
+        return replies
+
     def call(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Command:

@@ -9,7 +9,7 @@ the blocks is busy nothing is asked and nothing is received; the socket's buffer
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..cluster.broker import Brokers
@@ -71,16 +71,21 @@ def _blocks(
     readers: list[QueueReader], window: Window, settings: PullSettings, clock: Callable[[], float]
 ) -> Iterator[Block]:
     stall = Deadline.after(settings.stall_timeout_s, clock)
-    while unfinished := [reader for reader in readers if not reader.cursor.is_finished]:
+    unfinished = dict.fromkeys(readers)
+    while unfinished:
         window.fill(clock())
-        if window.in_flight:
-            moved = window.drain(clock(), stall)
-        else:
-            time.sleep(_SLEEP_S)
-            moved = False
-        for reader in unfinished:
+        heard = window.drain(clock(), stall) if window.in_flight else _rest(unfinished)
+        for reader in heard:
             yield from reader.take()
-        if moved:
+            if reader.cursor.is_finished:
+                unfinished.pop(reader, None)
+        if any(heard.values()):
             stall = Deadline.after(settings.stall_timeout_s, clock)
         elif stall.expired:
-            raise unfinished[0].stalled()
+            raise next(iter(unfinished)).stalled()
+
+
+def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:
+    """Nobody may ask now; a range that was given up in part may be finished all the same."""
+    time.sleep(_SLEEP_S)
+    return {reader: False for reader in unfinished if reader.cursor.is_finished}

@@ -45,6 +45,8 @@ class Window:
 
     def __init__(self, readers: Sequence[QueueReader], pool: ConnectionPool, settings: PullSettings) -> None:
         self._turns = deque(readers)
+        self._resting: set[QueueReader] = set()
+        """Readers that have asked for all they want, as long as no answer falls short."""
         self._pool = pool
         self._settings = settings
         self._lanes: dict[Address, _Lane] = {}
@@ -58,20 +60,28 @@ class Window:
         return sum(len(lane.pulls) for lane in self._lanes.values())
 
     def fill(self, now: float) -> None:
-        """Ask for more, one pull a reader in turn, until the window is full or nobody may ask."""
+        """Ask for more, one pull a reader in turn, until the window is full or nobody may ask.
+
+        Nothing happens before a quarter of the window is free, so that requests leave in groups.
+        """
         room = self._settings.depth - self.in_flight
+        if room * 4 < self._settings.depth:
+            return
         idle = 0
         while room > 0 and idle < len(self._turns):
-            reader = self._turns[0]
-            self._turns.rotate(-1)
+            reader = self._turns.popleft()
+            if not reader.cursor.has_more_to_ask:
+                self._resting.add(reader)
+                continue
+            self._turns.append(reader)
             if reader.may_ask(now) and self._ask(reader, now):
                 room -= 1
                 idle = 0
             else:
                 idle += 1
 
-    def drain(self, now: float, until: Deadline) -> bool:
-        """Wait for answers, at most `until`, and take them in; whether a range came forward."""
+    def drain(self, now: float, until: Deadline) -> dict[QueueReader, bool]:
+        """Wait for answers, at most `until`, and take them in. Whose they were, and whether that range came forward."""
         busy = {address: lane for address, lane in self._lanes.items() if lane.pulls}
         first_due = min(next(iter(lane.pulls.values())).due for lane in busy.values())
         wait_s = max(0.0, min(first_due - now, until.remaining()))
@@ -79,9 +89,11 @@ class Window:
             ready = wait_any([lane.connection for lane in busy.values()], Deadline.after(wait_s, until.clock))
         except RequestTimeout:
             ready = []
-        moved = [self._take_answers(self._lanes[connection.address], until.clock()) for connection in ready]
+        heard: dict[QueueReader, bool] = {}
+        for connection in ready:
+            self._take_answers(self._lanes[connection.address], until.clock(), heard)
         self._give_up_late(until.clock())
-        return any(moved)
+        return heard
 
     def close(self) -> None:
         """Return the connections."""
@@ -110,25 +122,24 @@ class Window:
             lane = self._lanes[address] = _Lane(self._pool.take(address))
         return lane
 
-    def _take_answers(self, lane: _Lane, now: float) -> bool:
-        """All answers that are there; a connection that ended fails its pulls."""
-        moved = False
+    def _take_answers(self, lane: _Lane, now: float, heard: dict[QueueReader, bool]) -> None:
+        """Take in what is there; a connection that ended fails its pulls."""
         try:
-            while lane.connection.has_news:
-                opaque, answer = lane.connection.next_reply()
-                pull = lane.pulls.pop(opaque)
-                moved |= pull.reader.answered(pull.request, pull.place, answer, now)
+            replies = lane.connection.ready_replies()
         except RocketMQError as error:
-            if lane.connection.is_open:
-                raise
             self._end(lane, error, now)
-        return moved
+            return
+        for opaque, answer in replies:
+            pull = lane.pulls.pop(opaque)
+            moved = pull.reader.answered(pull.request, pull.place, answer, now)
+            heard[pull.reader] = moved or heard.get(pull.reader, False)
+            self._wake(pull.reader)
 
     def _end(self, lane: _Lane, error: RocketMQError, now: float) -> None:
         del self._lanes[lane.connection.address]
         self._pool.give_back(lane.connection)
         for pull in lane.pulls.values():
-            pull.reader.failed(pull.request, error, now)
+            self._fail(pull, error, now)
 
     def _give_up_late(self, now: float) -> None:
         for lane in self._lanes.values():
@@ -137,4 +148,14 @@ class Window:
                 lane.connection.forget(opaque)
                 what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"
                 error = RequestTimeout(what, advice="raise pullTimeoutMs, or look at the broker's load")
-                pull.reader.failed(pull.request, error.locate(address=str(pull.place.address)), now)
+                self._fail(pull, error.locate(address=str(pull.place.address)), now)
+
+    def _fail(self, pull: _Pull, error: RocketMQError, now: float) -> None:
+        pull.reader.failed(pull.request, error, now)
+        self._wake(pull.reader)
+
+    def _wake(self, reader: QueueReader) -> None:
+        """A short or missing answer leaves a gap to be asked for."""
+        if reader in self._resting and reader.cursor.has_more_to_ask:
+            self._resting.discard(reader)
+            self._turns.append(reader)

@@ -19,6 +19,8 @@ MIN_FRAME_BYTES = 8
 MAX_HEADER_BYTES = 2**24 - 1
 MAX_LENGTH = 2**31 - 1
 _CHUNK_BYTES = 64 * 1024
+LARGEST_CHUNK_BYTES = 1024 * 1024
+"""To this size chunks double while the stream keeps filling them, so that few frames straddle two of them."""
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
@@ -107,6 +109,7 @@ class FrameBuffer:
         wanted, announced = 2 * len(rest), self._announced_bytes()
         if announced > len(rest):
             wanted = min(wanted, announced)
+        self._chunk_bytes = max(self._chunk_bytes, min(2 * self._chunk_bytes, LARGEST_CHUNK_BYTES))
         self._chunk = memoryview(bytearray(max(self._chunk_bytes, wanted)))
         self._chunk[: len(rest)] = rest
         self._start, self._end = 0, len(rest)

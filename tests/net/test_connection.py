@@ -113,6 +113,22 @@ def test_a_call_leaves_other_answers_for_those_who_wait_for_them(dial: Dial) -> 
     assert connection.next_reply().opaque == pull
 
 
+def test_what_is_there_is_taken_at_once(dial: Dial) -> None:
+    """Without waiting a caller gets every answer that has come, and then the error that ended the connection."""
+    connection = dial(echo)
+    opaques = {connection.submit(PULL, None, b"x") for _ in range(3)}
+    taken: list[int] = []
+
+    while len(taken) < 3:
+        assert wait_any([connection], Deadline.after(PATIENCE_S)) == [connection]
+        taken += [reply.opaque for reply in connection.ready_replies()]
+
+    assert set(taken) == opaques and connection.ready_replies() == []
+    connection.close()
+    with pytest.raises(ConnectionLost):
+        connection.ready_replies()
+
+
 def test_collect_gathers_a_burst(dial: Dial) -> None:
     """Pipelined requests cost one round trip, and other requests' answers are left alone."""
     connection = dial(echo)

@@ -67,6 +67,19 @@ def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
     assert [bytes(found) for found in buffer.frames()] == [frame] * 4
 
 
+def test_room_grows_with_the_stream() -> None:
+    """A stream that goes on gets more room at once, up to a limit; one that is silent keeps little."""
+    buffer = FrameBuffer(chunk_bytes=1024)
+    first = len(buffer.space())
+    rooms = set()
+    for _ in range(100):
+        buffer.feed(length_field(996) + bytes(996))
+        assert len(list(buffer.frames())) == 1
+        rooms.add(len(buffer.space()))
+
+    assert first == 1024 and max(rooms) > 32 * 1024
+
+
 def test_memory_grows_with_bytes_that_arrived() -> None:
     """A length field alone reserves nothing, even if it is within the limit."""
     tracemalloc.start()
