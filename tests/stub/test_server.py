@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub import StubBroker, TlsFiles
-from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError
+from broker_stub import StubBroker, TlsFiles, server
+from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError, RequestTimeout
 from pyspark_rocketmq.model import parse_address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, GetRouteInfoRequestHeader, to_fields
@@ -150,6 +150,27 @@ def test_held_pulls_of_a_client_that_left_are_forgotten() -> None:
             time.sleep(0.01)
 
         assert stub.run(lambda: len(stub.state.brokers[0].held)) == 0
+
+
+def test_an_idle_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two minutes without a byte either way, here after less."""
+    monkeypatch.setattr(server, "IDLE_TIMEOUT_S", 0.05)
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        assert asker.is_ended()
+
+
+def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller does not hang; the stub goes on."""
+    monkeypatch.setattr(server, "CALL_TIMEOUT_S", 0.05)
+    with StubBroker({"T": 1}) as stub:
+        go_on = threading.Event()
+
+        with pytest.raises(RequestTimeout, match=r"the stub was busy for 0\.05 s"):
+            stub.run(go_on.wait)
+        go_on.set()
+        monkeypatch.undo()
+
+        assert stub.put("T", b"x").offset == 0
 
 
 def test_tls_and_plain_clients_come_by_the_same_port() -> None:

@@ -302,6 +302,34 @@ def test_topics_of_the_broker_itself_are_left_alone(bench: Bench, topic: str) ->
     assert ask(bench, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == ResponseCode.INVALID_PARAMETER
 
 
+def test_a_topic_of_an_unknown_kind_is_refused(bench: Bench) -> None:
+    """Filters know single and several tags."""
+    answer = create(bench, topicFilterType="HUH")
+
+    assert (answer.code, "topicFilterType = [HUH] value invalid" in (answer.remark or "")) == (1, True)
+
+
+def test_all_topics_are_described(bench: Bench) -> None:
+    """Those of the broker itself, too; their names can be asked for alone."""
+    every = fastjson.parse(ask(bench, RequestCode.GET_ALL_TOPIC_CONFIG).body)["topicConfigTable"]
+    system = fastjson.parse(ask(bench, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)["topicList"]
+
+    assert (every["T"]["readQueueNums"], every["TBW102"]["perm"]) == (1, 7)
+    assert {"TBW102", "broker-a", "RMQ_SYS_TRACE_TOPIC"} <= set(system)
+    assert "T" not in system
+
+
+@pytest.mark.parametrize(("left_out", "remark"), [("queueId", "QueueId"), ("commitOffset", "Offset")])
+def test_a_commit_without_a_number_is_refused(bench: Bench, left_out: str, remark: str) -> None:
+    """5.x says which one is missing."""
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
+    del fields[left_out]
+
+    answer = ask(bench, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    assert (answer.code, answer.remark) == (ResponseCode.INVALID_PARAMETER, f"{remark} is null, topic is T")
+
+
 def test_several_topics_are_made_or_none(bench: Bench) -> None:
     """One name that cannot be spoils the list."""
     good, bad = {"topicName": "L1"}, {"topicName": "L 2"}
