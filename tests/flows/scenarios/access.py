@@ -41,8 +41,7 @@ def signed_lookups_are_served(world: World) -> None:
 def wrong_secret_is_refused(world: World) -> None:
     """The error says so, names broker and topic, and shows no secret."""
     queue = world.make_queue()
-    right = world.settings.credentials
-    assert right is not None
+    right: Credentials = world.options["credentials"]
 
     error = _refusal(world, queue, Credentials(right.access_key, "not-the-secret"))
 

@@ -86,7 +86,7 @@ def locks_are_granted_queue_by_queue(world: World) -> None:
 
     locked = groups.lock(group, OTHER, [first, second])
 
-    assert (locked.granted, locked.refused) == ({second}, {first})
+    assert (locked.granted, locked.refused) == (frozenset([second]), frozenset([first]))
     assert groups.lock(fresh("group"), OTHER, [first, second]).granted == {first, second}
 
 

@@ -27,7 +27,7 @@ def ranges_of_several_queues(world: World) -> None:
 
 def tags_leave_holes(world: World) -> None:
     """Only what matches is handed out; long stretches without a match are passed over."""
-    queue = _striped_queue(world, "TAGS")
+    queue = _striped_queue(world)
 
     reading = read_all(world.cluster, [whole(queue, 160)], _only("rare"))
 
@@ -36,7 +36,7 @@ def tags_leave_holes(world: World) -> None:
 
 def sql_leaves_holes(world: World) -> None:
     """As tags do."""
-    queue = _striped_queue(world, "kind")
+    queue = _striped_queue(world)
 
     reading = read_all(world.cluster, [whole(queue, 160)], _only("kind = 'rare'", "SQL92"))
 
@@ -45,7 +45,7 @@ def sql_leaves_holes(world: World) -> None:
 
 def range_without_any_match(world: World) -> None:
     """Ends, and hands out nothing."""
-    queue = _striped_queue(world, "TAGS")
+    queue = _striped_queue(world)
 
     assert offsets_of(read_all(world.cluster, [whole(queue, 160)], _only("nobody"))) == {}
 
@@ -104,11 +104,11 @@ def deleted_topic_ends_reading(world: World) -> None:
         list(read_all(world.cluster, [whole(queue, 10)], PullSettings(max_retries=1)))
 
 
-def _striped_queue(world: World, name: str) -> MessageQueue:
+def _striped_queue(world: World) -> MessageQueue:
     """Ten rare messages among a hundred and fifty common ones."""
     queue = world.make_queue()
     for count, kind in ((40, "common"), (5, "rare"), (70, "common"), (5, "rare"), (40, "common")):
-        world.fill(queue, count, **{name: kind})
+        world.fill(queue, count, TAGS=kind, kind=kind)
     return queue
 
 

@@ -37,7 +37,7 @@ def locks_are_each_brokers_own(world: World) -> None:
     finally:
         world.servers.start(there.broker_name)
 
-    assert (locked.granted, locked.refused) == ({here}, frozenset())
+    assert (locked.granted, locked.refused) == (frozenset([here]), frozenset[MessageQueue]())
     assert list(locked.unknown) == [there.broker_name]
 
 
