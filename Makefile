@@ -20,7 +20,7 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-long lint docs
+.PHONY: help demo test test-fast test-real test-long bench lint docs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test-real: $(VENV)/.has-test ## against real brokers (JDK 17, Maven): REAL=5.3.3
 test-long: $(VENV)/.has-test ## everything but benchmarks, on all real versions, with long fuzzing: hours
 	@echo "==> testing everything, on all real versions"
 	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 $(PYTEST) -m "not bench" --hypothesis-profile=long
+
+bench: $(VENV)/.has-test ## measure against a real broker, nothing else running; writes docs/benchmarks
+	@echo "==> measuring against RocketMQ $(REAL)"
+	@REAL="$(REAL)" REQUIRE_REAL=1 $(PYTEST) -m bench -s tests/bench
 
 lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated files are up to date
 	@echo "==> ruff";           $(BIN)/ruff check . && $(BIN)/ruff format --check .
