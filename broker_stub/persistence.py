@@ -119,10 +119,13 @@ class ConfigFiles:
 
     def _write(self, name: str, content: bytes) -> None:
         path, new = self.directory / name, self.directory / (name + ".new")
-        new.write_bytes(content)
-        if path.exists():
-            os.replace(path, self.directory / (name + _BACKUP))
-        os.replace(new, path)
+        try:
+            new.write_bytes(content)
+            if path.exists():
+                os.replace(path, self.directory / (name + _BACKUP))
+            os.replace(new, path)
+        except OSError as cause:
+            raise DamagedData(path, f"cannot be written: {cause.strerror}") from cause
 
 
 class NameServerFiles:

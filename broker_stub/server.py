@@ -20,7 +20,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError, RemoteProtocolError, RequestTimeout
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    LocalProtocolError,
+    OptionError,
+    RemoteProtocolError,
+    RequestTimeout,
+    RocketMQError,
+)
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
 from pyspark_rocketmq.wire.commands import Header, to_fields
@@ -106,7 +113,10 @@ class Runtime:
         """Make a call again and again, by real time, until the end."""
 
         def ring() -> None:
-            function()
+            try:
+                function()
+            except RocketMQError as error:
+                _log.error("%s", error)
             self._repeat = self.loop.call_later(seconds, ring)
 
         self._repeat = self.loop.call_later(seconds, ring)

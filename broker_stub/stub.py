@@ -20,7 +20,7 @@ from string import ascii_lowercase
 from types import TracebackType
 from typing import NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from pyspark_rocketmq.errors import ConnectError, OptionError
+from pyspark_rocketmq.errors import BrokerError, ConnectError, OptionError
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.record import Record
 
@@ -31,7 +31,7 @@ from .doors import Door, find_door
 from .faults import NAME_SERVER, Faults, Script
 from .filling import fill
 from .persistence import BrokerFiles, NameServerFiles
-from .registry import Channel, load_handlers
+from .registry import Channel, Refusal, load_handlers
 from .releases import find_release
 from .server import Listener, Runtime, TlsFiles, make_tls_context
 from .state import DEFAULT_SETTINGS, MASTER_ID, Broker, Cluster, Settings
@@ -152,10 +152,12 @@ class StubCluster:
     def close(self) -> None:
         """End it all: ports, connections, thread. What a data directory keeps is written."""
         if self._runtime.is_running:
-            if self._door:
-                self._door.close()
-            self.run(self._save)
-            self._runtime.close()
+            try:
+                if self._door:
+                    self._door.close()
+                self.run(self._save)
+            finally:
+                self._runtime.close()
 
     @property
     def name_server(self) -> str:
@@ -276,7 +278,10 @@ class StubCluster:
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
         master = self._add_master(name, host)
         for topic, queues in topics.items():
-            check_name(topic, self.state.release)
+            try:
+                check_name(topic, self.state.release)
+            except Refusal as refusal:
+                raise OptionError("topics", topic, str(refusal), advice="choose another name") from None
             master.topics.create_plain(topic, queues)
         for broker_id in range(MASTER_ID + 1, MASTER_ID + 1 + slaves):
             listener = self._runtime.listen(Address(host, 0), self._tls)
@@ -351,7 +356,10 @@ class StubCluster:
         queues = self._queues(topic, broker, queue_id)
         chosen, number = queues[next(self._put_turns[topic]) % len(queues)]
         message = self._message(chosen, topic, number, body, properties)
-        stored = chosen.accept(replace(message, store_timestamp=store_timestamp))
+        try:
+            stored = chosen.accept(replace(message, store_timestamp=store_timestamp))
+        except Refusal as refusal:
+            raise BrokerError(str(refusal), response_code=refusal.answer.code, topic=topic) from None
         return Put(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
 
     def _message(

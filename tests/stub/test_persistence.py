@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,16 @@ def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match="1000 bytes long"):
         StubBroker(data=tmp_path)
+
+
+def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -> None:
+    """The stub ends all the same."""
+    before = threading.active_count()
+    with pytest.raises(OptionError, match=r"topics\.json'.*cannot be written"):
+        with StubBroker(data=tmp_path):
+            (tmp_path / "broker-a" / "config" / "topics.json.new").mkdir()
+
+    assert threading.active_count() == before
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_stub import Settings, StubBroker, StubCluster
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import BrokerError, OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -106,6 +106,14 @@ def test_a_named_queue_must_exist(stub: StubBroker) -> None:
     """The error names topic and queue."""
     with pytest.raises(OptionError, match="queue_id = '7': no such queue of T"):
         stub.put("T", b"x", queue_id=7)
+
+
+def test_what_cannot_be_is_a_named_error(stub: StubBroker) -> None:
+    """A topic's name, or a message a broker would refuse."""
+    with pytest.raises(OptionError, match="topics = 'a b': The specified topic contains illegal characters"):
+        StubBroker({"a b": 1})
+    with pytest.raises(BrokerError, match="response code 13: timer message illegal"):
+        stub.put("T", b"x", properties={"TIMER_DELAY_SEC": "9999999"})
 
 
 def test_expired_messages_are_gone(stub: StubBroker) -> None:
