@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
@@ -116,6 +117,10 @@ final class Values {
             return hook(value);
         } else if (kind == MessageQueueSelector.class) {
             return (MessageQueueSelector) (queues, message, index) -> queues.get(((Number) index).intValue());
+        } else if (type == Properties.class) {
+            Properties properties = new Properties();
+            properties.putAll(value);
+            return properties;
         }
         return isQueueTable(type) ? queueTable(value) : TypeUtils.cast(value, type, ParserConfig.getGlobalInstance());
     }

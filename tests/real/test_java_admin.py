@@ -1,0 +1,232 @@
+"""Does the official admin client see and change what an operator expects?"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.real.java_clients import JavaClients, JavaError, JavaObject, Json, eventually, message, queue
+from tests.real.java_fixtures import ScenarioServer
+from tests.real.servers import CLUSTER_NAME
+
+pytestmark = pytest.mark.real
+
+
+def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
+    """Messages for queue 0, in this order; returns the results."""
+    producer = clients.producer(f"{topic}_producers")
+    return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
+
+
+def progress(admin: JavaObject, group: str, topic: str) -> tuple[int, int]:
+    """How many messages queue 0 holds, and how many of them the group has behind it."""
+    table = admin.call("examineConsumeStats", group)["offsetTable"]
+    found = table.get(f"{topic}/broker-a/0", {"brokerOffset": -1, "consumerOffset": -1})
+    return found["brokerOffset"], found["consumerOffset"]
+
+
+def test_topics_are_made_changed_and_deleted(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
+    """A topic's configuration, route and statistics follow what the admin says; a deleted topic has no route."""
+    admin, broker = clients.admin(), str(java_server.broker)
+
+    admin.call("createAndUpdateTopicConfig", broker, {"topicName": unique, "readQueueNums": 3, "writeQueueNums": 2})
+    route = eventually(lambda: admin.call("examineTopicRouteInfo", unique), "the topic is routed")
+    config = admin.call("examineTopicConfig", broker, unique)
+    statistics = admin.call("examineTopicStats", unique)
+
+    assert (config["readQueueNums"], config["writeQueueNums"], config["perm"]) == (3, 2, 6)
+    assert [(data["brokerName"], data["readQueueNums"]) for data in route["queueDatas"]] == [("broker-a", 3)]
+    assert statistics["offsetTable"][f"{unique}/broker-a/0"]["maxOffset"] == 0
+    assert unique in admin.call("fetchAllTopicList")["topicList"]
+    assert unique in admin.call("fetchTopicsByCLuster", CLUSTER_NAME)["topicList"]
+    assert admin.call("getTopicClusterList", unique) == [CLUSTER_NAME]
+
+    admin.call("deleteTopicInBroker", [broker], unique)
+    admin.call("deleteTopicInNameServer", [java_server.name_server], unique)
+    with pytest.raises(JavaError) as gone:
+        admin.call("examineTopicRouteInfo", unique)
+    assert gone.value.code == 17
+
+
+def test_groups_are_made_and_deleted(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
+    """A subscription group's configuration is kept as given, listed, and gone when deleted."""
+    admin, broker = clients.admin(), str(java_server.broker)
+    wish = {"groupName": unique, "retryMaxTimes": 5, "retryQueueNums": 2, "consumeEnable": True}
+
+    admin.call("createAndUpdateSubscriptionGroupConfig", broker, wish)
+    config = admin.call("examineSubscriptionGroupConfig", broker, unique)
+    listed = admin.call("getAllSubscriptionGroup", broker, 3000)["subscriptionGroupTable"]
+
+    assert {key: config[key] for key in wish} == wish
+    assert listed[unique]["retryMaxTimes"] == 5
+    admin.call("deleteSubscriptionGroup", broker, unique)
+    assert unique not in admin.call("getAllSubscriptionGroup", broker, 3000)["subscriptionGroupTable"]
+
+
+def test_progress_of_a_group(clients: JavaClients, topic: str, unique: str) -> None:
+    """Consumption statistics tell what is stored, what is consumed and who consumes what."""
+    send_in_order(clients, topic, "a", "b", "c")
+    consumer = clients.push_consumer(unique, {topic: "*"})
+    consumer.wait_for(3)
+    admin = clients.admin()
+
+    eventually(lambda: progress(admin, unique, topic) == (3, 3), "the offset is committed")
+    send_in_order(clients, topic, "d")
+    eventually(lambda: progress(admin, unique, topic) == (4, 4), "the next one, too")
+
+    assert admin.call("queryTopicConsumeByWho", topic)["groupList"] == [unique]
+    assert topic in admin.call("queryTopicsByConsumer", unique)["topicList"]
+    assert admin.call("querySubscription", unique, topic)["subString"] == "*"
+    spans = admin.call("queryConsumeTimeSpan", topic, unique)
+    assert {span["messageQueue"]["queueId"] for span in spans} == {0, 1, 2, 3}
+
+
+def test_offset_of_an_absent_group_is_set(
+    clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
+) -> None:
+    """A group that nobody is in is moved by hand, and starts there."""
+    send_in_order(clients, topic, "a", "b", "c")
+    admin, broker = clients.admin(), str(java_server.broker)
+    admin.call("createAndUpdateSubscriptionGroupConfig", broker, {"groupName": unique})
+
+    admin.call("updateConsumeOffset", broker, unique, queue(topic, "broker-a", 0), 2)
+    consumer = clients.push_consumer(unique, {topic: "*"})
+
+    assert [delivery["body"] for delivery in consumer.wait_for(1)] == ["c"]
+
+
+def test_reset_lets_a_running_group_read_again(clients: JavaClients, topic: str, unique: str) -> None:
+    """Reset to the beginning of time: a consumer at work gets the messages once more."""
+    send_in_order(clients, topic, "a", "b")
+    consumer = clients.push_consumer(unique, {topic: "*"})
+    consumer.wait_for(2)
+    admin = clients.admin()
+    eventually(lambda: progress(admin, unique, topic) == (2, 2), "the group has committed")
+
+    table = admin.call("resetOffsetByTimestamp", topic, unique, 0, True)
+
+    assert table[f"{topic}/broker-a/0"] == 0
+    assert [delivery["body"] for delivery in consumer.wait_for(4)] == ["a", "b", "a", "b"]
+    eventually(lambda: progress(admin, unique, topic) == (2, 2), "the group commits again")
+
+
+def test_reset_by_time_skips_what_is_older(clients: JavaClients, topic: str, unique: str) -> None:
+    """Reset of a group that is away, to a time between two messages: it starts with the later one."""
+    send_in_order(clients, topic, "old")
+    first = clients.push_consumer(unique, {topic: "*"})
+    stored_ms = first.wait_for(1)[0]["storeTimestamp"]
+    first.shutdown()
+    eventually(lambda: time.time() * 1000 > stored_ms + 100, "time passes")
+    (new,) = send_in_order(clients, topic, "new")
+    admin = clients.admin()
+
+    rollbacks = admin.call("resetOffsetByTimestampOld", unique, topic, stored_ms + 50, True)
+    again = clients.push_consumer(unique, {topic: "*"})
+
+    assert new["queueOffset"] == 1
+    assert [found["rollbackOffset"] for found in rollbacks if found["queueId"] == 0] == [1]
+    assert [delivery["body"] for delivery in again.wait_for(1)] == ["new"]
+
+
+def test_connections_are_listed(clients: JavaClients, topic: str, unique: str) -> None:
+    """Consumers and producers are listed with client id, language and subscriptions."""
+    consumer = clients.push_consumer(unique, {topic: "red || blue"})
+    producer = clients.producer(f"{unique}_producers")
+    producer.call("send", message(topic, "hello"))
+    admin = clients.admin()
+
+    consumers = eventually(lambda: admin.call("examineConsumerConnectionInfo", unique), "the consumer is connected")
+    producers = eventually(
+        lambda: admin.call("examineProducerConnectionInfo", f"{unique}_producers", topic), "the producer is connected"
+    )
+
+    assert [found["clientId"] for found in consumers["connectionSet"]] == [consumer.call("buildMQClientId")]
+    assert (consumers["messageModel"], consumers["consumeType"]) == ("CLUSTERING", "CONSUME_PASSIVELY")
+    assert sorted(consumers["subscriptionTable"][topic]["tagsSet"]) == ["blue", "red"]
+    assert [found["clientId"] for found in producers["connectionSet"]] == [producer.call("buildMQClientId")]
+    assert {found["language"] for found in consumers["connectionSet"] + producers["connectionSet"]} == {"JAVA"}
+
+
+def test_group_that_went_away_is_not_online(clients: JavaClients, topic: str, unique: str) -> None:
+    """Asking for the members of a group that nobody is in any more: code 206."""
+    clients.push_consumer(unique, {topic: "*"}).shutdown()
+    admin = clients.admin()
+
+    with pytest.raises(JavaError) as absent:
+        admin.call("examineConsumerConnectionInfo", unique)
+
+    assert absent.value.code == 206
+
+
+def test_messages_are_found_by_key_and_id(clients: JavaClients, topic: str, unique: str) -> None:
+    """By key within a time, by the id that names the place, and by the id that the producer gave."""
+    (sent,) = send_in_order(clients, topic, "wanted", KEYS="order-7 customer-3")
+    send_in_order(clients, topic, "other", KEYS="order-8")
+    admin = clients.admin()
+    now_ms = int(time.time() * 1000)
+
+    def by_key() -> list[Json]:
+        return list(admin.call("queryMessage", topic, "customer-3", 32, 0, now_ms + 60_000)["messageList"])
+
+    assert [found["body"] for found in eventually(by_key, "the key is indexed")] == ["wanted"]
+    assert admin.call("viewMessage", topic, sent["offsetMsgId"])["body"] == "wanted"
+    assert admin.call("viewMessage", topic, sent["msgId"])["body"] == "wanted"
+    with pytest.raises(JavaError):
+        admin.call("queryMessage", topic, "nobody", 32, 0, now_ms + 60_000)
+
+
+def test_consumer_tells_its_state(clients: JavaClients, topic: str, unique: str) -> None:
+    """Running information goes through the broker to the consumer and back."""
+    send_in_order(clients, topic, "a")
+    consumer = clients.push_consumer(unique, {topic: "*"})
+    consumer.wait_for(1)
+    client_id = consumer.call("buildMQClientId")
+
+    info = clients.admin().call("getConsumerRunningInfo", unique, client_id, False)
+
+    assert info["properties"]["PROP_CONSUMEORDERLY"] == "false"
+    assert {found["topic"] for found in info["subscriptionSet"]} == {topic, f"%RETRY%{unique}"}
+    assert info["mqTable"][f"{topic}/broker-a/0"]["commitOffset"] in (0, 1)
+    assert topic in info["statusTable"]
+
+
+def test_message_is_consumed_on_command(clients: JavaClients, topic: str, unique: str) -> None:
+    """The admin sends one message to one consumer, and is told how its listener fared."""
+    (sent,) = send_in_order(clients, topic, "again")
+    consumer = clients.push_consumer(unique, {topic: "*"})
+    consumer.wait_for(1)
+    client_id = consumer.call("buildMQClientId")
+
+    result = clients.admin().call("consumeMessageDirectly", unique, client_id, topic, sent["offsetMsgId"])
+
+    assert result["consumeResult"] == "CR_SUCCESS"
+    assert [delivery["body"] for delivery in consumer.wait_for(2)] == ["again", "again"]
+
+
+def test_cluster_is_described(clients: JavaClients, java_server: ScenarioServer) -> None:
+    """Brokers with their addresses, statistics and configuration; and a setting that is changed."""
+    admin, broker = clients.admin(), str(java_server.broker)
+
+    cluster = admin.call("examineBrokerClusterInfo")
+    statistics = admin.call("fetchBrokerRuntimeStats", broker)["table"]
+    admin.call("updateBrokerConfig", broker, {"maxMessageSize": "4194305"})
+    changed = admin.call("getBrokerConfig", broker)
+    admin.call("updateBrokerConfig", broker, {"maxMessageSize": "4194304"})
+
+    assert cluster["clusterAddrTable"] == {CLUSTER_NAME: ["broker-a"]}
+    assert cluster["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {"0": broker}
+    assert statistics["brokerVersionDesc"] == "V5_3_3"
+    assert (changed["brokerName"], changed["maxMessageSize"]) == ("broker-a", "4194305")
+
+
+def test_name_server_keeps_values(clients: JavaClients, unique: str) -> None:
+    """The key-value table of the name server: put, get, list, delete."""
+    admin = clients.admin()
+
+    admin.call("putKVConfig", unique, "colour", "red")
+    admin.call("createAndUpdateKvConfig", unique, "size", "7")
+    assert admin.call("getKVConfig", unique, "size") == "7"
+    admin.call("deleteKvConfig", unique, "colour")
+
+    assert admin.call("getKVListByNamespace", unique)["table"] == {"size": "7"}
