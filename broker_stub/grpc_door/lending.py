@@ -96,8 +96,9 @@ class LentQueue:
         self._save()
 
     def extend(self, loan: Loan, ms: int) -> None:
-        """Lend on for so long from now, against a new handle."""
+        """Lend on for so long from now and no longer, against a new handle."""
         loan.timer.cancel()
+        loan.wish = replace(loan.wish, is_still_wanted=None)
         self._lendings.hand_over(loan)
         self._set_timer(loan, ms)
 

@@ -541,6 +541,25 @@ def test_a_push_consumer_keeps_its_messages_while_it_lives(door: Stub) -> None:
     assert bodies(receive(asker)) == [b"x"]
 
 
+def test_a_push_consumer_sets_when_it_tries_again(door: Stub) -> None:
+    """Though it lives on."""
+    stub, asker = door
+    settle_consumer(asker, ClientType.PUSH_CONSUMER)
+    stub.put("T", b"x")
+    (lent,) = received(receive(asker, auto_renew=True))
+
+    asker.ask(
+        "ChangeInvisibleDuration",
+        group=GROUP,
+        topic=TOPIC,
+        receipt_handle=handle_of(lent),
+        invisible_duration=to_duration(1_000),
+    )
+    stub.clock.advance(1_000)
+
+    assert bodies(receive(asker, auto_renew=True)) == [b"x"]
+
+
 def test_an_orderly_group_gets_one_batch_at_a_time(door: Stub) -> None:
     """The same one again for the same attempt."""
     stub, asker = door
