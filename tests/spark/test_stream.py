@@ -1,0 +1,231 @@
+"""Streaming reads through Spark itself: every trigger, restarts, and what is published when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.progress import CommitListener, commit_offsets
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.source.driving import join
+from tests.spark.queries import GROUP, TOPIC, Sink, ends, given, run_to_end, running, stream, wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of four queues."""
+    with StubBroker({TOPIC: 4}) as broker:
+        yield broker
+
+
+def put(stub: StubBroker, *bodies: str) -> None:
+    """Messages on the queues in turn."""
+    for body in bodies:
+        stub.put(TOPIC, body.encode())
+
+
+# --- triggers --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_while_the_query_runs(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """In the order of their queues; each finished batch is published, the last one without anything new coming."""
+    sink = Sink()
+    frame = stream(spark, stub, consumerGroup=GROUP, maxPartitions="2")
+    with running(frame, sink, tmp_path, processingTime="200 milliseconds") as query:
+        for burst in ("abcdefgh", "ijkl"):
+            put(stub, *burst)
+            wait_for(lambda: len(sink.rows) == len(stub.messages(TOPIC)), "all rows")
+        wait_for(lambda: stub.offsets(GROUP) == ends(stub), "the last batch is published")
+        wait_for(lambda: bool(query.lastProgress and query.lastProgress.numInputRows == 0), "an idle trigger")
+        latest = json.loads(query.lastProgress.sources[0].latestOffset) if query.lastProgress else {}
+    assert latest["next"] == {TOPIC: {"broker-a": dict.fromkeys("0123", 3)}}
+    assert sink.bodies == list("abcdefghijkl")
+    for queue_id in range(4):
+        assert [row.queueOffset for row in sink.rows if row.queueId == queue_id] == [0, 1, 2]
+
+
+def test_available_now_keeps_its_caps_and_ends(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """Several batches, all published; the next run takes what came later, and nothing again."""
+    sink, frame = Sink(), stream(spark, stub, consumerGroup=GROUP, maxOffsetsPerTrigger="5")
+    put(stub, *"abcdefghijkl")
+    run_to_end(frame, sink, tmp_path)
+    assert [len(rows) for rows in sink.batches.values()] == [5, 5, 2]
+    wait_for(lambda: stub.offsets(GROUP) == ends(stub), "the last batch is published")
+    put(stub, *"mn")
+    run_to_end(frame, sink, tmp_path)
+    assert sink.bodies == list("abcdefghijklmn")
+
+
+def test_once_reads_everything_and_is_published_when_asked_for(
+    spark: SparkSession, stub: StubBroker, tmp_path: Path
+) -> None:
+    """Spark tells nothing after the batch of this trigger; `commit_offsets` does."""
+    sink, frame = Sink(), stream(spark, stub, consumerGroup=GROUP, maxOffsetsPerTrigger="5")
+    put(stub, *"abcdefghijkl")
+    query = run_to_end(frame, sink, tmp_path, once=True)
+    assert (sink.bodies, stub.offsets(GROUP)) == (list("abcdefghijkl"), {})
+    commit_offsets(query, given(stub, consumerGroup=GROUP))
+    assert stub.offsets(GROUP) == ends(stub)
+
+
+def test_the_default_trigger_idles_without_batches_and_without_hammering(
+    spark: SparkSession, stub: StubBroker, tmp_path: Path
+) -> None:
+    """Spark asks about a hundred times a second."""
+    sink = Sink()
+    put(stub, "a")
+    with running(stream(spark, stub), sink, tmp_path) as query:
+        wait_for(lambda: sink.bodies == ["a"], "the first row")
+        asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
+        wait_for(lambda: asked.fired >= 10, "ten questions")
+        began = stub.clock.now_ms()
+        first = asked.fired
+        wait_for(lambda: asked.fired >= first + 20, "twenty more")
+        assert stub.clock.now_ms() - began > 1800
+        put(stub, "b")
+        wait_for(lambda: sink.bodies == ["a", "b"], "the next row")
+        assert query.lastProgress and len(sink.batches) == 2
+
+
+# --- stopping and going on -------------------------------------------------------------------------------------------
+
+
+def test_a_query_goes_on_where_its_checkpoint_ends(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """Also one that began at the end, found nothing, and was stopped."""
+    sink, frame = Sink(), stream(spark, stub, startingOffsets="latest", consumerGroup=GROUP)
+    put(stub, "old")
+    with running(frame, sink, tmp_path, processingTime="100 milliseconds"):
+        wait_for(lambda: 0 in sink.batches, "the empty first batch")
+    put(stub, "a")
+    with running(frame, sink, tmp_path, processingTime="100 milliseconds"):
+        wait_for(lambda: sink.bodies == ["a"], "what came meanwhile")
+        wait_for(lambda: stub.offsets(GROUP) == ends(stub), "it is published")
+
+
+def test_a_listener_publishes_every_batch(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """That of the trigger once included."""
+    listener = CommitListener(given(stub, consumerGroup=GROUP))
+    spark.streams.addListener(listener)
+    try:
+        put(stub, *"abcdef")
+        run_to_end(stream(spark, stub, consumerGroup=GROUP), Sink(), tmp_path, once=True)
+        wait_for(lambda: stub.offsets(GROUP) == ends(stub), "the batch is published")
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def test_a_sink_that_reads_twice_gets_the_same_rows(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """Each action on the batch reads the same ranges, and so does each branch of a union."""
+    seen: list[list[str]] = []
+
+    def write(frame: DataFrame, _: int) -> None:
+        for _ in range(2):
+            seen.append(sorted(row.body.decode() for row in frame.collect()))
+            put(stub, "late")
+
+    put(stub, "a", "b")
+    frame = stream(spark, stub)
+    writer = frame.union(frame).writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(once=True).start().awaitTermination(90)
+    assert seen == [["a", "a", "b", "b"]] * 2
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def failure(frame: DataFrame, checkpoint: Path) -> str:
+    """How a query ends that cannot run."""
+    with pytest.raises(Exception) as ended:
+        run_to_end(frame, Sink(), checkpoint)
+    return str(ended.value)
+
+
+def test_a_group_with_members_ends_the_query_at_once(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """With the ways out."""
+    join(stub)
+    said = failure(stream(spark, stub, consumerGroup=GROUP), tmp_path)
+    assert "[GROUP_IN_USE] the group has 1 live members" in said and "commitOffsets=none" in said
+
+
+def test_loss_ends_the_query_with_queue_and_offset(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """Found while planning."""
+    put(stub, "a")
+    run_to_end(stream(spark, stub), Sink(), tmp_path)
+    for _ in range(3):
+        stub.put(TOPIC, b"x", queue_id=0)
+    stub.expire(TOPIC, 0, 3)
+    said = failure(stream(spark, stub), tmp_path)
+    assert "[OFFSET_BEFORE_EARLIEST] offset 1 is gone" in said and "queue 0" in said and "failOnDataLoss=false" in said
+    sink = Sink()
+    run_to_end(stream(spark, stub, failOnDataLoss="false"), sink, tmp_path)
+    assert sink.ids == [(TOPIC, "broker-a", 0, 3)]
+
+
+def test_batch_options_are_refused_by_a_stream(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """With what to use instead."""
+    said = failure(stream(spark, stub, endingOffsets="latest"), tmp_path)
+    assert "[OPTION_SCOPE] endingOffsets" in said and "availableNow" in said
+
+
+# --- PySpark 4.1 -----------------------------------------------------------------------------------------------------
+
+
+def test_readers_without_admission_control_keep_their_place(
+    spark: SparkSession, stub: StubBroker, tmp_path: Path
+) -> None:
+    """As PySpark 4.1 runs them: caps hold, a restart goes on, a batch is published once the next one is planned."""
+    from pyspark.sql.types import StructType
+
+    from pyspark_rocketmq.datasource import RocketMQDataSource
+
+    class OldSource(RocketMQDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "rocketmq-4.1"
+
+        def streamReader(self, schema: StructType) -> Any:
+            from pyspark_rocketmq.source.stream import PlainStreamReader
+
+            return PlainStreamReader(self._options(schema, stream=True))
+
+    spark.dataSource.register(OldSource)
+    options = given(stub, startingOffsets="earliest", consumerGroup=GROUP, maxOffsetsPerTrigger="4")
+    frame = spark.readStream.format("rocketmq-4.1").options(**options).load()
+    sink = Sink()
+    put(stub, *"abcdefgh")
+    run_to_end(frame, sink, tmp_path)
+    assert sink.bodies == list("abcd")
+    put(stub, *"ijkl")
+    with running(frame, sink, tmp_path, processingTime="100 milliseconds"):
+        wait_for(lambda: sink.bodies == list("abcdefghijkl"), "the rest")
+        wait_for(lambda: stub.offsets(GROUP) == dict.fromkeys(ends(stub), 2), "all but the last batch is published")
+    assert [len(rows) for rows in sink.batches.values()] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_every_message_arrives_once(spark: SparkSession, tmp_path: Path, count: int) -> None:
+    """With caps, batch after batch; compared by id: each body begins with its number."""
+    seen: dict[int, set[int]] = {}
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        numbers = frame.selectExpr("cast(substring(cast(body AS string), 1, 10) AS int) AS n").toArrow()
+        seen[batch_id] = set(numbers.column("n").to_pylist())
+        assert len(seen[batch_id]) == numbers.num_rows
+
+    with StubBroker({TOPIC: 8}) as stub:
+        stub.fill(TOPIC, count, 100)
+        frame = stream(spark, stub, columns="queueId,body", maxOffsetsPerTrigger=str(count // 4), maxPartitions="4")
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+        assert writer.trigger(availableNow=True).start().awaitTermination(300)
+    assert [len(numbers) for numbers in seen.values()] == [count // 4] * 4
+    assert set.union(*seen.values()) == set(range(count))
