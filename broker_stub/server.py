@@ -171,8 +171,8 @@ class Listener:
     def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.loop = runtime.loop
         self._runtime = runtime
-        self._loop = runtime.loop
         self._tls = tls
         self._desk: Desk[Any] | None = None
         self._socket: socket.socket | None = _bind(address)
@@ -188,12 +188,12 @@ class Listener:
         """Serve whoever connects."""
         self._desk = desk
         self._socket = self._socket or _bind(self._bound)
-        self._loop.add_reader(self._socket, self._accept)
+        self.loop.add_reader(self._socket, self._accept)
 
     def refuse(self) -> None:
         """Give the port up; connections stay."""
         if self._socket:
-            self._loop.remove_reader(self._socket)
+            self.loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
@@ -214,7 +214,7 @@ class Listener:
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-        task = self._loop.create_task(self._start(peer))
+        task = self.loop.create_task(self._start(peer))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
@@ -222,19 +222,19 @@ class Listener:
         """With a certificate, the first byte tells a TLS client from a plain one, as at a real broker."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
-            await self._loop.connect_accepted_socket(self._connect, peer, ssl=tls)
+            await self.loop.connect_accepted_socket(self._connect, peer, ssl=tls)
         except (OSError, asyncio.CancelledError):
             peer.close()
 
     async def _first_byte(self, peer: socket.socket) -> bytes:
-        readable: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(peer, _resolve, readable)
+        readable: asyncio.Future[None] = self.loop.create_future()
+        self.loop.add_reader(peer, _resolve, readable)
         try:
             async with asyncio.timeout(IDLE_TIMEOUT_S):
                 await readable
             return peer.recv(1, socket.MSG_PEEK)
         finally:
-            self._loop.remove_reader(peer)
+            self.loop.remove_reader(peer)
 
     def _connect(self) -> Connection:
         assert self._desk
@@ -282,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_reply: dict[int, OnReply] = {}
         self._outbox: deque[bytes] | None = None
         self._is_mute = False
-        self._loop = listener._loop
+        self._loop = listener.loop
         self._heard = self._loop.time()
         self._idle_check: asyncio.TimerHandle | None = None
 
@@ -292,7 +292,9 @@ class Connection(asyncio.BufferedProtocol):
     # --- what handlers call ------------------------------------------------------------------------------------------
 
     def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
-        """Answer a request of the client."""
+        """Answer a request of the client; one whose connection is ending gets no answer any more."""
+        if self._session.broken:
+            return
         answer.version = self._desk.release.version
         answer.header_type = self._desk.header_type(request)
         data = self._session.reply(request, answer)
@@ -309,6 +311,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
         """Send the client a request; its answer is handed to `on_reply`."""
+        if self._session.broken:
+            on_reply(None)
+            return
         opaque, data = self._session.request(code, to_fields(header) if header else None, body)
         timer = self._clock.call_later(timeout_ms, lambda: self._give_up(opaque))
 
