@@ -1,14 +1,16 @@
 """Which other ways lead into the same state?
 
 A door is a module of its own, because what it is built with may not be installed: `grpc_door` needs grpcio. It offers
-`open_door`, which gets the state, a way to carry calls into the stub's thread, and the address to listen at.
+`open_door`, which gets the state, a way to carry calls into the stub's thread, the address to listen at, and how to
+behave.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from pyspark_rocketmq.model import Address
@@ -22,6 +24,18 @@ Run = Callable[[Callable[[], Any]], Any]
 """Carries a call out in the stub's thread and returns its result."""
 
 
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a door answers."""
+
+    like_apache: bool = False
+    """As Apache's proxy: no pulling, settings before anything else, and topics without a type take NORMAL only."""
+    status_last: bool = False
+    """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By access key; with them, only calls signed by one of these users are served."""
+
+
 class Door(Protocol):
     """One way in."""
 
@@ -33,7 +47,7 @@ class Door(Protocol):
         """Let nobody in any more."""
 
 
-OpenDoor = Callable[[Cluster, Run, Address], Door]
+OpenDoor = Callable[[Cluster, Run, Address, Behaviour], Door]
 
 
 def find_door() -> OpenDoor | None:

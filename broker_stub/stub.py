@@ -27,7 +27,7 @@ from pyspark_rocketmq.wire.record import Record
 from .acl import Gate
 from .clock import Clock
 from .dispatch import Desk
-from .doors import Door, find_door
+from .doors import Behaviour, Door, find_door
 from .faults import NAME_SERVER, Faults, Script
 from .filling import fill
 from .persistence import BrokerFiles, NameServerFiles
@@ -97,11 +97,13 @@ class Options(TypedDict, total=False):
     tls: TlsFiles | None
     """A certificate; with it, every port takes TLS clients beside plain ones."""
     acl: Mapping[str, str]
-    """Secrets by access key; with them, brokers serve signed requests only."""
+    """Secrets by access key; with them, brokers and the gRPC door serve signed requests only."""
     data: str | Path | None
     """A directory that keeps the state; without it, the state ends with the stub."""
     grpc_port: int
     """Port of the gRPC door; 0, as usual, for a free one."""
+    like_apache: bool
+    """Whether the gRPC door answers as Apache's proxy, which does not implement pulling."""
     frozen_clock: bool
     """Whether time passes by `clock.advance` only."""
 
@@ -169,7 +171,8 @@ class StubCluster:
         """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
         if self._door is None and (open_door := find_door()):
             address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
-            self._door = open_door(self.state, self.run, address)
+            behaviour = Behaviour(self._options.get("like_apache", False), secrets=self._options.get("acl", {}))
+            self._door = open_door(self.state, self.run, address, behaviour)
         return str(self._door.address) if self._door else None
 
     def broker_address(self, broker: str | None = None) -> str:

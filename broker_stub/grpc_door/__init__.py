@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from pyspark_rocketmq.model import Address
 
-from ..doors import Run
+from ..doors import Behaviour, Run
 from ..state import Cluster
 from . import pulling, receiving, routes, sending, telemetry
-from .proxy import Behaviour, Proxy
+from .proxy import Proxy
 from .server import GrpcDoor
 
 __all__ = ["Behaviour", "GrpcDoor", "open_door"]

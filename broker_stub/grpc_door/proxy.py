@@ -7,8 +7,7 @@ messages that were lent, transactions that are open. All of it lives in the stub
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from pyspark_rocketmq.wire.commands import RequestHeader, to_fields
 from pyspark_rocketmq.wire.header import Command
 
 from ..dispatch import Desk
+from ..doors import Behaviour
 from ..faults import Script
 from ..registry import Channel, load_handlers
 from ..state import Broker, Cluster
@@ -34,18 +34,6 @@ _CODES: dict[int, Code] = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Code.CONSUMER_GROUP_NOT_FOUND,
     ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Behaviour:
-    """How the door answers."""
-
-    like_apache: bool = False
-    """As Apache's proxy: no pulling, settings before anything else, and topics without a type take NORMAL only."""
-    status_last: bool = False
-    """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By access key; with them, only calls signed by one of these users are served."""
 
 
 class HalfMessage(NamedTuple):

@@ -875,11 +875,8 @@ def test_signed_calls_only_when_there_are_users(secret: str, code: Code) -> None
     """As the official clients sign."""
     now = "20261118T091847Z"
     signed = {**IDENTITY, DATE_TIME: now, AUTHORIZATION: make_authorization("ak1", secret, now)}
-    with StubBroker({"T": 1}) as stub:
-        opened = open_door(stub.state, stub.run, ANY_PORT, Behaviour(secrets={"ak1": "sk1"}))
-        with GrpcAsker(str(opened.address), signed) as asker:
-            assert asker.ask("QueryRoute", topic=TOPIC).status.code == code
-        opened.close()
+    with StubBroker({"T": 1}, acl={"ak1": "sk1"}) as stub, GrpcAsker(stub.endpoints, signed) as asker:
+        assert asker.ask("QueryRoute", topic=TOPIC).status.code == code
 
 
 def test_a_large_message_passes(door: Stub) -> None:
