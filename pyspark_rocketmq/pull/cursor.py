@@ -71,6 +71,13 @@ class Cursor:
         return bool(self._gaps) or self._frontier < self._end
 
     @property
+    def lowest_missing(self) -> int:
+        """The lowest offset that is neither answered nor handed out."""
+        asked = [max(start, self.done) for start, request in self._in_flight.items() if request.end > self.done]
+        gaps: list[int] = self._gaps.keys()[:1]
+        return min([*asked, *gaps, self._frontier])
+
+    @property
     def in_flight_count(self) -> int:
         """Pulls whose answers are awaited."""
         return len(self._in_flight)

@@ -181,11 +181,17 @@ class QueueReader:
         elif not place.is_master or outcome.status is PullStatus.NO_MATCH:
             self.resume_at = now + _NO_PROGRESS_PAUSE_S
         elif request.start < outcome.min_offset:
-            self._policy.begins_later(self.queue, max(request.start, self.cursor.done), outcome.min_offset)
-            self.cursor.skip_to(outcome.min_offset)
+            self._skip_to(outcome.min_offset)
         else:
             self._policy.ends_earlier(self.queue, self.cursor.wanted.end, outcome.max_offset)
             self.cursor.stop_at(outcome.max_offset)
+
+    def _skip_to(self, minimum: int) -> None:
+        """What is missing below the minimum is gone; several pulls in flight may tell, in any order."""
+        missing = self.cursor.lowest_missing
+        if missing < minimum:
+            self._policy.begins_later(self.queue, missing, minimum)
+            self.cursor.skip_to(minimum)
 
     def stalled(self) -> NoBrokerAvailable:
         """The error of a range that got nowhere."""

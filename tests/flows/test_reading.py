@@ -191,6 +191,16 @@ def test_expired_messages_are_skipped_by_the_rules(stub: StubBroker) -> None:
     assert found == [*range(planned), *range(60, 100)]
 
 
+def test_a_loss_is_told_once_and_whole(stub: StubBroker) -> None:
+    """Although the pull that begins with it is answered last."""
+    stub.expire("T", 0, 60)
+    stub.faults.delay(200, on=PULL)
+    reading = read_all(client(stub), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=20))
+
+    assert offsets_of(reading) == {QUEUES[0]: list(range(60, 100))}
+    assert reading.losses == [("begins later", QUEUES[0], 0, 60)]
+
+
 def test_answers_that_waited_for_expired_messages_come_out(stub: StubBroker) -> None:
     """The first pull of a queue is lost, and what it was to bring expires: the rest is handed out all the same."""
     stub.faults.drop_reply(on=PULL)
