@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -43,17 +43,25 @@ class Row(NamedTuple):
     body: bytes
 
 
-def options_for(stub: StubCluster, **given: str) -> ReaderOptions:
+class Named(Protocol):
+    """A cluster, whatever it is."""
+
+    @property
+    def name_server(self) -> str:
+        """Where clients find it."""
+
+
+def options_for(stub: Named, **given: str) -> ReaderOptions:
     """Options of a streaming read of `TOPIC`, from the beginning if not said otherwise."""
     return _options(stub, {"startingOffsets": "earliest", **given}, stream=True)
 
 
-def batch_options_for(stub: StubCluster, **given: str) -> ReaderOptions:
+def batch_options_for(stub: Named, **given: str) -> ReaderOptions:
     """Options of a batch read of `TOPIC`."""
     return _options(stub, given, stream=False)
 
 
-def _options(stub: StubCluster, given: dict[str, str], *, stream: bool) -> ReaderOptions:
+def _options(stub: Named, given: dict[str, str], *, stream: bool) -> ReaderOptions:
     """Requests are repeated soon, and routes are asked for at every planning."""
     base = {"nameServer": stub.name_server, "fetchOffset.retryIntervalMs": "10"}
     if not {"subscribePattern", "assign", "subscribe"} & given.keys():
@@ -119,6 +127,17 @@ class Run:
         batches = list(iter(self.trigger, None))
         return [row for batch in batches for row in batch or ()]
 
+    def read_until(self, count: int) -> list[Row]:
+        """Run batches until so many rows have come."""
+        rows: list[Row] = []
+
+        def is_enough() -> bool:
+            rows.extend(self.trigger() or ())
+            return len(rows) >= count
+
+        wait_for(is_enough, f"{count} rows")
+        return rows
+
     def plan(self) -> bool:
         """Write the next offset; whether there is one."""
         log = self.checkpoint.offsets
@@ -159,7 +178,7 @@ def read_batch(options: ReaderOptions) -> list[Row]:
     return [row for task in reader.partitions() for batch in read_partition(task, options) for row in rows_of(batch)]
 
 
-def admin_of(stub: StubCluster) -> Cluster:
+def admin_of(stub: Named) -> Cluster:
     """Somebody else's view of the stub."""
     return open_cluster(ClusterSettings((parse_address(stub.name_server),)))
 

@@ -1,0 +1,169 @@
+"""What must hold on every cluster, stub or real: a query read and published, step by step.
+
+Each public function of a `World` is a flow; those whose names begin with `two_brokers_`, `master_slave_` or `expiry_`
+need a cluster of that kind, or one that lets messages expire.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.errors import GroupInUse, OffsetBeforeEarliest
+from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, TopicConfig
+from tests.flows.world import World, fresh, until
+from tests.source.driving import Checkpoint, Run, batch_options_for, options_for, read_batch
+
+
+def a_batch_holds_all_messages_of_its_range(world: World) -> None:
+    """Of several queues, of which one is empty."""
+    first, second, _ = queues = world.make_topic(3)
+    world.fill(first, 100)
+    world.fill(second, 7)
+    rows = read_batch(batch_options_for(world, subscribe=queues[0].topic, pullBatchSize="16"))
+    assert [row.offset for row in rows if row.queue == first] == list(range(100))
+    assert [row.offset for row in rows if row.queue == second] == list(range(7)) and len(rows) == 107
+
+
+def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
+    """In capped batches; every queue gets a position, the empty one too."""
+    first, second, empty = world.make_topic(3)
+    group = fresh("group")
+    options = options_for(world, subscribe=first.topic, consumerGroup=group, maxOffsetsPerTrigger="40")
+    world.fill(first, 50)
+    world.fill(second, 50)
+    with Run(options, available_now=True) as run:
+        batches = [len(rows) for rows in iter(run.trigger, None) if rows is not None]
+    assert batches == [40, 40, 20]
+    wanted = {first: 50, second: 50, empty: 0}
+    until(lambda: world.cluster.offsets.fetch_committed(group, list(wanted)) == wanted, "positions are published")
+
+
+def a_restart_neither_loses_nor_repeats(world: World) -> None:
+    """The batch that was cut off is read again as it was planned; what it had read was never published."""
+    queue, group = world.make_queue(), world.make_group()
+    options, checkpoint = options_for(world, subscribe=queue.topic, consumerGroup=group), Checkpoint()
+    world.fill(queue, 10)
+    with Run(options, checkpoint) as killed:
+        killed.plan()
+        killed.read()
+    world.fill(queue, 5)
+    with Run(options, checkpoint) as run:
+        assert [row.offset for row in run.trigger() or ()] == list(range(10))
+        assert world.cluster.offsets.fetch_committed(group, [queue]) in ({}, {queue: 0})
+        assert [row.offset for row in run.read_until(5)] == list(range(10, 15))
+    with Run(options, checkpoint, available_now=True) as run:
+        assert run.drain() == []
+    assert world.cluster.offsets.fetch_committed(group, [queue]) == {queue: 15}
+
+
+def a_query_begins_where_its_group_stands(world: World) -> None:
+    """And publishes from there."""
+    queue, group = world.make_queue(), world.make_group()
+    world.fill(queue, 10)
+    world.cluster.offsets.commit(group, {queue: 4})
+    options = options_for(world, subscribe=queue.topic, consumerGroup=group, startingOffsets="group")
+    with Run(options, available_now=True) as run:
+        assert [row.offset for row in run.drain()] == list(range(4, 10))
+    assert world.cluster.offsets.fetch_committed(group, [queue]) == {queue: 10}
+
+
+def a_position_is_never_moved_back(world: World) -> None:
+    """What somebody else stored further on stays."""
+    queue, group = world.make_queue(), world.make_group()
+    world.fill(queue, 10)
+    world.cluster.offsets.commit(group, {queue: 12})
+    with Run(options_for(world, subscribe=queue.topic, consumerGroup=group), available_now=True) as run:
+        assert len(run.drain()) == 10
+    assert world.cluster.offsets.fetch_committed(group, [queue]) == {queue: 12}
+
+
+def tags_choose_messages(world: World) -> None:
+    """The holes they leave are passed over, and published as finished."""
+    queue, group = world.make_queue(), world.make_group()
+    for number in range(6):
+        world.send(queue, b"x", TAGS="even" if number % 2 == 0 else "odd")
+    options = options_for(world, subscribe=queue.topic, tags="even", consumerGroup=group)
+    with Run(options, available_now=True) as run:
+        assert [row.offset for row in run.drain()] == [0, 2, 4]
+    assert world.cluster.offsets.fetch_committed(group, [queue]) == {queue: 6}
+
+
+def a_queue_that_comes_is_read_from_its_first_message(world: World) -> None:
+    """Though the query began at the end of the others."""
+    queue = world.make_queue()
+    with Run(options_for(world, subscribe=queue.topic, startingOffsets="latest")) as run:
+        run.trigger()
+        config = TopicConfig(topic_name=queue.topic, read_queue_nums=2, write_queue_nums=2)
+        world.cluster.admin.create_topic(config, (queue.broker_name,))
+        world.cluster.routes.expire(queue.topic)
+        new = queue._replace(queue_id=1)
+        until(lambda: new in world.cluster.name_servers.fetch_route(queue.topic).readable, "the new queue is routed")
+        world.cluster.routes.expire(queue.topic)
+        world.send(new)
+        assert [row.queue for row in run.read_until(1)] == [new]
+
+
+def a_group_with_members_is_refused(world: World) -> None:
+    """They would take over Spark's positions."""
+    queue, group = world.make_queue(), world.make_group()
+    consumer = ConsumerData(
+        group_name=group,
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+    )
+    member = HeartbeatData(client_id=fresh("client"), consumer_data_set=(consumer,))
+    world.cluster.groups.heartbeat(world.master(queue), member)
+    with Run(options_for(world, subscribe=queue.topic, consumerGroup=group)) as run, pytest.raises(GroupInUse):
+        run.plan()
+    world.cluster.groups.unregister(world.master(queue), member.client_id, consumer_group=group)
+
+
+def two_brokers_outlive_the_absence_of_one(world: World) -> None:
+    """The other goes on; when it is back, it is read on from where it was."""
+    queues = world.make_topic(1)
+    stays, leaves = queues
+    with Run(options_for(world, subscribe=stays.topic)) as run:
+        for queue in queues:
+            world.fill(queue, 3)
+        run.read_until(6)
+        world.servers.stop(leaves.broker_name)
+        try:
+            world.cluster.routes.expire(stays.topic)
+            world.fill(stays, 2)
+            assert [row.queue for row in run.read_until(2)] == [stays] * 2
+        finally:
+            world.servers.start(leaves.broker_name)
+        until(lambda: len(world.route_names(stays.topic)) == 2, "the broker is routed again")
+        world.cluster.routes.expire(stays.topic)
+        world.fill(leaves, 2)
+        assert [(row.queue, row.offset) for row in run.read_until(2)] == [(leaves, 3), (leaves, 4)]
+
+
+def master_slave_reads_go_on_at_the_slave(world: World) -> None:
+    """The master stops in the middle of a batch; nothing is lost and nothing comes twice."""
+    queue = world.make_queue()
+    world.fill(queue, 60)
+    world.servers.replicate([queue])
+    with Run(options_for(world, subscribe=queue.topic, maxOffsetsPerTrigger="40", pullMaxRetries="50")) as run:
+        run.plan()
+        world.servers.stop(queue.broker_name)
+        try:
+            rows = run.trigger() or []
+            assert [row.offset for row in rows + run.read_until(20)] == list(range(60))
+        finally:
+            world.servers.start(queue.broker_name)
+
+
+def expiry_is_loss_that_is_named(world: World) -> None:
+    """Or, if the query may go on, it goes on where the queue begins now."""
+    queue = world.make_queue()
+    world.fill(queue, 10)
+    with Run(options_for(world, subscribe=queue.topic)) as run:
+        run.plan()
+        minimum = world.servers.expire(queue)
+        with pytest.raises(OffsetBeforeEarliest, match=f"offset 0 is gone, the queue starts at {minimum}"):
+            run.read()
+        lenient = options_for(world, subscribe=queue.topic, failOnDataLoss="false")
+        with Run(lenient, run.checkpoint) as other:
+            assert [row.offset for row in other.trigger() or ()] == list(range(minimum, 10))
