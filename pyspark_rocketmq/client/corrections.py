@@ -1,9 +1,9 @@
 """How is a position moved while listeners are still at work?
 
 The queue is dropped, so what they report is thrown away; the position is set and frozen, told to the broker, and the
-queue taken anew by the next round, which reads it from there. This happens to one queue whose offset a broker calls
-illegal, and to a whole topic when an administrator resets the group by way of its members (brokers of 5.2 and later
-move groups themselves, which shows here as illegal offsets).
+queue taken anew, by the next round or at once if queues are not shared. This happens to one queue whose offset a broker
+calls illegal, and to a whole topic when an administrator resets the group by way of its members (brokers of 5.2 and
+later move groups themselves, which shows here as illegal offsets).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Corrections:
         store: OffsetStore,
         rebalancer: Rebalancer,
         state: MemberState,
-        wake: Callable[[], object],
+        retake: Callable[[MessageQueue, int], object],
         rhythm: Rhythm,
     ) -> None:
         self._timer = timer
@@ -42,7 +42,7 @@ class Corrections:
         self._store = store
         self._rebalancer = rebalancer
         self._state = state
-        self._wake = wake
+        self._retake = retake
         self._reset_pause_s = rhythm.reset_pause_s
 
     def correct(self, assigned: Assigned, offset: int) -> None:
@@ -57,7 +57,7 @@ class Corrections:
         if self._table.get(assigned.queue) is assigned:
             self._store.progress.freeze(assigned.queue, offset)
             self._rebalancer.give_up(assigned)
-        self._wake()
+            self._retake(assigned.queue, offset)
 
     def _begin_reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
@@ -69,7 +69,6 @@ class Corrections:
         self._timer.call_later(self._reset_pause_s, lambda: self._end_reset(concerned, offsets))
 
     def _end_reset(self, concerned: list[Assigned], offsets: Mapping[MessageQueue, int]) -> None:
+        self._state.is_paused = False
         for assigned in concerned:
             self._move(assigned, offsets[assigned.queue])
-        self._state.is_paused = False
-        self._wake()

@@ -98,7 +98,7 @@ class Member:
         self.rebalancer = Rebalancer(self._rebalance_parts(), lambda delay_s: self.rounds.wake_later(delay_s))
         self.rounds = Rounds(self._run_round, self.timer, clock, settings.rhythm)
         self.corrections = Corrections(
-            self.timer, self.table, self.store, self.rebalancer, self.state, self.rounds.wake, settings.rhythm
+            self.timer, self.table, self.store, self.rebalancer, self.state, self._retake, settings.rhythm
         )
         self.running_info = self._make_info(consume_type, thread_count)
         self._requests = MemberRequests(self, cluster_settings.namespace, clock)
@@ -107,6 +107,7 @@ class Member:
         self.queue_listener: QueueListener | None = None
         """Told when our share of a topic has changed."""
         self._sink: Sink | None = None
+        self._is_joined = False
 
     def __repr__(self) -> str:
         return f"<Member {self.client_id} of {self.settings.group}, {len(self.table)} queues, {self.state!r}>"
@@ -133,6 +134,7 @@ class Member:
         except BaseException:
             self.close()
             raise
+        self._is_joined = True
         rhythm = self.settings.rhythm
         self.timer.repeat(0.0, rhythm.heartbeat_s, self.membership.heartbeat)
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
@@ -154,7 +156,8 @@ class Member:
             for assigned in self.table.all():
                 assigned.process_queue.dropped = True
             self.sink.hand_over()
-            self.membership.leave()
+            if self._is_joined:
+                self.membership.leave()
         self.cluster.close()
 
     def _run(self) -> None:
@@ -200,7 +203,8 @@ class Member:
 
     def wake(self) -> None:
         """The group may have changed."""
-        self.rounds.wake()
+        if self._is_joined:
+            self.rounds.wake()
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Move to these offsets."""
@@ -213,10 +217,24 @@ class Member:
     def _serve(self, address: Address, request: Command) -> Command | None:
         return self._requests.serve(address, request)
 
+    def _retake(self, queue: MessageQueue, offset: int) -> None:
+        """Have a queue back whose position was moved: a round finds it missing; without rounds it is taken here."""
+        if self._is_joined:
+            self.rounds.wake()
+        else:
+            self.take(queue, offset)
+
+    def take(self, queue: MessageQueue, offset: int) -> None:
+        """Hold a queue that is given to us, and pull it from an offset on."""
+        assigned = Assigned(queue, offset, orderly=self.orderly, clock=self.clock.now_s)
+        self.table.add(assigned)
+        self.pulls.begin(assigned, 0.0)
+
     def _reconnected(self) -> None:
         """A broker that was started again knows nobody; members may have come and gone meanwhile, too."""
-        self.timer.call_soon(self.membership.heartbeat)
-        self.rounds.wake()
+        if self._is_joined:
+            self.timer.call_soon(self.membership.heartbeat)
+            self.rounds.wake()
 
     # --- parts -------------------------------------------------------------------------------------------------------
 

@@ -110,12 +110,12 @@ class PullConsumer:
             if member.table.get(queue) is None:
                 member.membership.subscribe(queue.topic, wish or Subscription())
                 member.cluster.routes.route(queue.topic)
-                self._begin(self._take(queue, member.starting.find(queue)))
+                member.take(queue, member.starting.find(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on with this offset; what was pulled and not handed out is forgotten."""
         old = self._held(queue)
-        new = self._take(queue, offset)
+        new = Assigned(queue, offset, orderly=False, clock=self._member.clock.now_s)
         if not self._member.table.replace(old, new):
             raise self._not_ours(queue)
         old.process_queue.dropped = True
@@ -164,13 +164,6 @@ class PullConsumer:
             member.cluster.offsets.commit(self._settings.group, done)
 
     # --- taking and giving up ----------------------------------------------------------------------------------------
-
-    def _take(self, queue: MessageQueue, offset: int) -> Assigned:
-        return Assigned(queue, offset, orderly=False, clock=self._member.clock.now_s)
-
-    def _begin(self, assigned: Assigned) -> None:
-        self._member.table.add(assigned)
-        self._member.pulls.begin(assigned, 0.0)
 
     def _give_up(self, assigned: Assigned) -> None:
         assigned.process_queue.dropped = True

@@ -208,8 +208,8 @@ class LocalStore:
 
 
 def _parse_offsets(text: str) -> dict[MessageQueue, int]:
-    """Ours and Java's files; a bare number or `{"offset":12}` (some releases) is an offset."""
-    table = fastjson.parse(text)["offsetTable"] if text else {}
+    content = fastjson.parse(text)
+    table = content.get("offsetTable") if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise ValueError("no offsetTable")
     return {fastjson.parse_queue(key): int(value) for key, value in table.items()}

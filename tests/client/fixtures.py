@@ -72,6 +72,15 @@ class ManualClock:
             with news:
                 news.notify_all()
 
+    def advance_until(self, condition: Callable[[], object]) -> None:
+        """Let time pass in small steps until something has come true."""
+
+        def step() -> object:
+            self.advance(0.05)
+            return condition()
+
+        until(step)
+
 
 def until(condition: Callable[[], object], what: str = "the condition came true") -> None:
     """Wait for a condition, and fail when it does not come true."""

@@ -149,9 +149,7 @@ def test_messages_held_too_long_are_sent_back(group: Group) -> None:
     group.put("a", queue_id=0)
     log = Log(lambda _: gate.wait(20) and RECONSUME_LATER)
     consumer = group.concurrent(log, clock=clock, rhythm=replace(QUICK, pull_max_idle_s=3600))
-    until(lambda: consumer.queues)
-    clock.advance(1)
-    log.wait_for(1)
+    clock.advance_until(lambda: log.messages)
 
     clock.advance(15 * 60 + 1)
     until(lambda: len(group.stub.messages(SCHEDULE)) == 1)

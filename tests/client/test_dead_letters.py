@@ -1,0 +1,86 @@
+"""What a group gave up on is listed, read and sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_rocketmq.client.dead_letters import DeadLetters
+from pyspark_rocketmq.client.results import DEAD_LETTER, later
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
+
+
+@pytest.fixture
+def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
+    """A group that has given up on five messages."""
+    group = make_group(queues=1)
+    group.put(*"abcde", colour="red", tags="t")
+    consumer = group.concurrent(Log(lambda _: later(DEAD_LETTER)))
+    found = DeadLetters(group.cluster(), GROUP)
+    until(lambda: sum(bounds.max_offset for bounds in found.bounds().values()) == 5)
+    consumer.close()
+    return group, found
+
+
+def test_a_group_without_dead_letters_has_none(group: Group) -> None:
+    """Nothing was ever given up: no queues, nothing to read, nothing sent."""
+    letters = DeadLetters(group.cluster(), GROUP)
+
+    assert letters.bounds() == {}
+    assert str(letters.resend(group.producer())) == "0 sent again, 0 failed, 0 not wanted"
+
+
+def test_dead_letters_are_read_with_their_origin(letters: tuple[Group, DeadLetters]) -> None:
+    """Each tells the topic it was sent to; reading may begin anywhere."""
+    _, found = letters
+
+    assert {message.topic for message in found.read()} == {TOPIC}
+    assert sorted(message.body for message in found.read()) == [b"a", b"b", b"c", b"d", b"e"]
+    assert [message.offset for message in found.read({queue(0, found.topic): 3})] == [3, 4]
+
+
+def test_dead_letters_are_sent_to_where_they_came_from(letters: tuple[Group, DeadLetters]) -> None:
+    """Body, tag, unique id and the user's properties are the same; the retries are forgotten."""
+    group, found = letters
+    ids = {record.properties["UNIQ_KEY"] for record in group.stub.messages(TOPIC)}
+    report = found.resend(group.producer())
+
+    revived = group.stub.messages(TOPIC)[5:]
+    assert len(report.resent) == len(revived) == 5
+    assert {record.properties["UNIQ_KEY"] for record in revived} == ids
+    assert all(record.properties["colour"] == "red" and record.properties["TAGS"] == "t" for record in revived)
+    assert all(record.reconsume_times == 0 and "RETRY_TOPIC" not in record.properties for record in revived)
+
+
+def test_only_wanted_dead_letters_are_sent_and_not_too_fast(letters: tuple[Group, DeadLetters]) -> None:
+    """A filter chooses, the rate is kept, and the report counts what was left out."""
+    group, found = letters
+    pauses: list[float] = []
+    report = found.resend(
+        group.producer(), wanted=lambda message: message.body in (b"a", b"c"), most_per_second=4, sleep=pauses.append
+    )
+
+    assert str(report) == "2 sent again, 0 failed, 3 not wanted"
+    assert pauses == [0.25, 0.25]
+
+
+def test_the_report_says_where_to_go_on(letters: tuple[Group, DeadLetters]) -> None:
+    """A second pass from there sends nothing twice."""
+    group, found = letters
+    report = found.resend(group.producer())
+    again = found.resend(group.producer(), starts=report.next_offsets)
+
+    assert again.resent == []
+    assert report.next_offsets == {queue(0, found.topic): 5}
+
+
+def test_what_is_not_taken_is_reported(letters: tuple[Group, DeadLetters]) -> None:
+    """A refusal is part of the report and stops nothing."""
+    group, found = letters
+    group.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_MESSAGE_V2)
+    report = found.resend(group.producer())
+
+    assert (len(report.resent), len(report.failed)) == (4, 1)
+    assert report.failed[0].offset == 0

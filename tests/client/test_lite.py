@@ -1,0 +1,211 @@
+"""Asking for messages instead of being called."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_rocketmq.client.lite import PullConsumer
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.settings import ConsumeFrom, MessageModel
+from pyspark_rocketmq.errors import GroupError, LocalProtocolError
+from pyspark_rocketmq.pull.process_queue import FlowLimits
+from tests.client.fixtures import GROUP, PATIENCE_S, TOPIC, Group, queue, until
+
+ALONE = {"subscriptions": {}, "consume_from": ConsumeFrom.FIRST_OFFSET}
+
+
+def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
+    """Ask until so many messages were handed out."""
+    end, messages = time.monotonic() + PATIENCE_S, list[ReceivedMessage]()
+    while len(messages) < count:
+        assert time.monotonic() < end, f"{len(messages)} of {count} messages"
+        messages.extend(consumer.poll(0.1))
+    return messages
+
+
+def test_members_of_a_group_share_what_they_ask_for(group: Group) -> None:
+    """Two pull consumers hold two queues each and together get everything."""
+    first, second = group.pulling(), group.pulling()
+    until(lambda: [sum(q.topic == TOPIC for q in each.queues) for each in (first, second)] == [2, 2])
+    group.put(*map(str, range(20)))
+
+    bodies = {message.body for each in (first, second) for message in poll_all(each, 10)}
+    assert len(bodies) == 20
+
+
+def test_messages_are_done_with_the_next_poll(make_group: Callable[..., Group]) -> None:
+    """What was handed out is committed after `poll` is called again, not before."""
+    group = make_group(queues=1)
+    consumer = group.pulling()
+    group.put("a")
+    poll_all(consumer, 1)
+    until(lambda: 0 in group.committed() or consumer.queues)
+    assert group.committed().get(0, 0) == 0
+
+    consumer.poll(0.0)
+    until(lambda: group.committed().get(0) == 1)
+
+
+def test_a_failure_leaves_the_last_batch_to_others(make_group: Callable[..., Group]) -> None:
+    """Leaving the block by an exception does not commit what was handed out last."""
+    group = make_group(queues=1)
+    group.put("a")
+    with pytest.raises(ZeroDivisionError), group.pulling() as consumer:
+        poll_all(consumer, 1)
+        raise ZeroDivisionError
+
+    assert group.committed().get(0, 0) == 0
+    assert [message.body for message in poll_all(group.pulling(), 1)] == [b"a"]
+
+
+def test_leaving_in_peace_commits_the_last_batch(make_group: Callable[..., Group]) -> None:
+    """What was handed out last is done when the block ends."""
+    group = make_group(queues=1)
+    group.put("a")
+    consumer = group.pulling()
+    poll_all(consumer, 1)
+    consumer.close()
+
+    until(lambda: group.committed().get(0) == 1)
+
+
+def test_assigned_queues_belong_to_no_group_of_members(group: Group) -> None:
+    """Given queues are read without a heartbeat, whoever else reads them."""
+    group.put("a", queue_id=1)
+    group.put("b", queue_id=2)
+    consumer = group.pulling(**ALONE)
+    assert consumer.fetch_queues(TOPIC) == tuple(map(queue, range(4)))
+    consumer.assign([queue(1)])
+
+    assert [message.body for message in poll_all(consumer, 1)] == [b"a"]
+    assert group.stub.groups() == {}
+    consumer.assign([queue(2)])
+    assert [message.body for message in poll_all(consumer, 1)] == [b"b"]
+    assert consumer.queues == (queue(2),)
+
+
+def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> None:
+    """Without auto-commit nothing is written down until `commit`, which says so when it returns."""
+    group = make_group(queues=1)
+    group.put("a", "b")
+    consumer = group.pulling(**ALONE, auto_commit=False)
+    consumer.assign([queue(0)])
+    poll_all(consumer, 2)
+    consumer.poll(0.2)
+    assert consumer.committed(queue(0)) in (None, 0)
+
+    consumer.commit()
+    assert consumer.committed(queue(0)) == 2
+    consumer.commit({queue(0): 1})
+    assert consumer.committed(queue(0)) == 1
+
+
+def test_filtered_messages_are_not_committed_before_those_in_front(make_group: Callable[..., Group]) -> None:
+    """Without auto-commit even a stretch without matches waits for `commit`."""
+    group = make_group(queues=1)
+    group.put("mine", tags="mine")
+    group.put(*"bcd", tags="other")
+    consumer = group.pulling(auto_commit=False, tags="mine")
+    poll_all(consumer, 1)
+    consumer.poll(0.3)
+    assert group.committed().get(0, 0) == 0
+
+    consumer.commit()
+    assert group.committed()[0] == 4
+
+
+def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
+    """After `seek` the next message is the one at that offset, and what was pulled before is forgotten."""
+    group = make_group(queues=1)
+    group.stub.fill(TOPIC, 100, 10)
+    consumer = group.pulling(**ALONE)
+    consumer.assign([queue(0)])
+    poll_all(consumer, 1)
+
+    consumer.seek(queue(0), 90)
+    assert [message.offset for message in poll_all(consumer, 10)] == list(range(90, 100))
+    consumer.seek(queue(0), 5)
+    assert poll_all(consumer, 1)[0].offset == 5
+
+
+def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]) -> None:
+    """`seek_to_time` goes on with the first message stored since."""
+    group = make_group(queues=1)
+    for stored_ms in (1_000, 2_000, 3_000):
+        group.stub.put(TOPIC, b"%d" % stored_ms, queue_id=0, store_timestamp=stored_ms)
+    consumer = group.pulling(**ALONE)
+    consumer.assign([queue(0)])
+    consumer.seek_to_time(queue(0), 2_500)
+
+    assert poll_all(consumer, 1)[0].body == b"3000"
+
+
+def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -> None:
+    """An offset that the queue has passed goes on at its beginning, without a group's rounds."""
+    group = make_group(queues=1)
+    group.stub.fill(TOPIC, 10, 10)
+    group.stub.expire(TOPIC, 0, 8)
+    consumer = group.pulling(**ALONE)
+    consumer.assign([queue(0)])
+    consumer.seek(queue(0), 3)
+
+    assert [message.offset for message in poll_all(consumer, 2)] == [8, 9]
+
+
+def test_a_paused_queue_hands_out_nothing(group: Group) -> None:
+    """What waits of a paused queue is handed out after it was resumed; other queues go on."""
+    consumer = group.pulling(**ALONE)
+    consumer.assign([queue(0), queue(1)])
+    consumer.pause([queue(0)])
+    group.put("paused", queue_id=0)
+    group.put("going on", queue_id=1)
+    assert [message.body for message in poll_all(consumer, 1)] == [b"going on"]
+    assert not consumer.poll(0.2)
+
+    consumer.resume([queue(0)])
+    assert [message.body for message in poll_all(consumer, 1)] == [b"paused"]
+
+
+def test_what_is_not_asked_for_stays_within_limits(make_group: Callable[..., Group]) -> None:
+    """Nobody polls: the cache fills up to its limit, and no further."""
+    group = make_group(queues=1)
+    group.stub.fill(TOPIC, 500, 10)
+    consumer = group.pulling(**ALONE, limits=FlowLimits(message_count=40))
+    consumer.assign([queue(0)])
+    cached = consumer._member.table.get(queue(0)).process_queue  # type: ignore[union-attr]
+    until(lambda: cached.message_count > 40)
+
+    assert cached.message_count <= 40 + 32
+    assert len(poll_all(consumer, 500)) == 500
+
+
+def test_iterating_hands_out_everything(make_group: Callable[..., Group]) -> None:
+    """A consumer is an endless iterator of messages."""
+    group = make_group(queues=1)
+    group.put("a", "b", "c")
+    consumer = group.pulling()
+
+    assert [message.body for message, _ in zip(consumer, range(3), strict=False)] == [b"a", b"b", b"c"]
+
+
+def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:
+    """Every member gets everything, and `committed` reads the file."""
+    consumer = group.pulling(message_model=MessageModel.BROADCASTING, consume_from=ConsumeFrom.FIRST_OFFSET)
+    group.put("a", queue_id=0)
+    poll_all(consumer, 1)
+    consumer.commit()
+
+    assert consumer.committed(queue(0)) == 1
+    assert group.stub.offsets(GROUP) == {}
+
+
+def test_what_is_not_ours_is_refused(group: Group) -> None:
+    """Seeking a queue of others and assigning in a sharing member are errors that say what to do."""
+    consumer = group.pulling()
+    with pytest.raises(GroupError, match="not ours"):
+        consumer.seek(queue(77), 0)
+    with pytest.raises(LocalProtocolError, match="do not subscribe"):
+        consumer.assign([queue(0)])

@@ -1,0 +1,164 @@
+"""What producers send, where it goes, and what becomes of transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from broker_stub import Settings
+from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.errors import LocalProtocolError, SendError
+from pyspark_rocketmq.model import Message
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.java import java_hash
+from tests.client.fixtures import BROKER, TOPIC, Group, queue, until
+
+
+def _bodies(group: Group, topic: str = TOPIC) -> list[bytes]:
+    return [record.body for record in group.stub.messages(topic)]
+
+
+def test_a_message_is_stored_as_it_was_meant(group: Group) -> None:
+    """Body, tag, keys, properties and flag arrive, and the receipt says where."""
+    message = Message(TOPIC, b"hello", "red", "k1 k2", {"colour": "blue"}, flag=7)
+    receipt = group.producer().send(message, queue(2))
+
+    [record] = group.stub.messages(TOPIC, 2)
+    assert (record.body, record.flag, record.offset_message_id) == (b"hello", 7, receipt.message_id)
+    assert record.properties.items() >= {"TAGS": "red", "KEYS": "k1 k2", "colour": "blue", "WAIT": "true"}.items()
+    assert (receipt.queue, receipt.queue_offset) == (queue(2), 0)
+
+
+def test_queues_take_turns(group: Group) -> None:
+    """Eight sends reach each of four queues twice."""
+    producer = group.producer()
+    queues = Counter(producer.send(Message(TOPIC, b"x")).queue for _ in range(8))
+
+    assert sorted(queues.values()) == [2, 2, 2, 2]
+
+
+def test_equal_keys_share_a_queue(group: Group) -> None:
+    """The queue is the one that Java's selector by hash takes."""
+    producer = group.producer()
+    receipts = [producer.send_ordered(Message(TOPIC, b"x"), "customer 7") for _ in range(3)]
+
+    assert {receipt.queue.queue_id for receipt in receipts} == {abs(java_hash("customer 7")) % 4}
+    assert [receipt.queue_offset for receipt in receipts] == [0, 1, 2]
+
+
+def test_a_batch_lies_together(group: Group) -> None:
+    """All messages of a batch are stored in one queue, one after the other, each with its own id."""
+    receipt = group.producer().send_batch([Message(TOPIC, b"%d" % number, tags="t") for number in range(3)])
+
+    records = group.stub.messages(TOPIC, receipt.queue.queue_id)
+    assert [record.body for record in records] == [b"0", b"1", b"2"]
+    assert len({record.properties["UNIQ_KEY"] for record in records}) == 3
+
+
+def test_large_bodies_travel_packed(group: Group) -> None:
+    """From 4 KiB on a body is packed, and unpacked it is the same."""
+    body = b"abc" * 2000
+    group.producer().send(Message(TOPIC, body))
+
+    [record] = group.stub.messages(TOPIC)
+    assert len(record.body) < len(body)
+    assert record.unpacked_body() == body
+
+
+def test_a_delayed_message_comes_later(make_group: Callable[..., Group]) -> None:
+    """Level 2 is five seconds."""
+    group = make_group(frozen_clock=True)
+    group.producer().send(Message(TOPIC, b"x", delay_level=2))
+    assert not _bodies(group)
+
+    group.stub.clock.advance(6_000)
+    assert _bodies(group) == [b"x"]
+
+
+def test_one_way_messages_arrive(group: Group) -> None:
+    """Nobody waits for an answer, and the message is stored."""
+    group.producer().send_oneway(Message(TOPIC, b"x"))
+    until(lambda: _bodies(group) == [b"x"])
+
+
+def test_another_broker_takes_what_one_refuses(make_group: Callable[..., Group]) -> None:
+    """A refusal at one broker costs a second attempt, at the other."""
+    group = make_group(brokers=2)
+    group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.SEND_MESSAGE_V2, at=BROKER, times=None)
+    receipts = [group.producer().send(Message(TOPIC, b"x")) for _ in range(4)]
+    group.stub.faults.clear()
+
+    assert {receipt.queue.broker_name for receipt in receipts} == {"broker-b"}
+
+
+def test_a_refusal_everywhere_is_an_error(group: Group) -> None:
+    """After three attempts the error says that the message was not stored."""
+    fault = group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.SEND_MESSAGE_V2, times=3)
+    with pytest.raises(SendError, match="0 landed, 1 failed, 0 unknown"):
+        group.producer().send(Message(TOPIC, b"x"))
+
+    assert fault.fired == 3
+
+
+def test_a_lost_answer_leaves_the_outcome_open(group: Group) -> None:
+    """Where no answer comes the message may be stored; the error does not pretend to know."""
+    group.stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
+    producer = group.producer(send_timeout_s=0.3)
+    with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
+        producer.send(Message(TOPIC, b"x"), queue(0))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(TOPIC, b"x" * 101),
+        Message(TOPIC, b"x", properties={"DELAY": "3"}),
+        Message(TOPIC, b"x", properties={"a": "\x01"}),
+    ],
+    ids=["too large", "reserved name", "separator in a value"],
+)
+def test_what_no_broker_takes_is_not_sent(group: Group, message: Message) -> None:
+    """It is refused here, with advice."""
+    with pytest.raises(LocalProtocolError, match=";"):
+        group.producer(max_message_bytes=100).send(message)
+    assert not _bodies(group)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [[], [Message("a", b""), Message("b", b"")], [Message(TOPIC, b"x", delay_level=1)]],
+    ids=["empty", "two topics", "delayed"],
+)
+def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Message]) -> None:
+    """What brokers would refuse is refused here."""
+    with pytest.raises(LocalProtocolError, match="batch"):
+        group.producer().send_batch(batch)
+
+
+# --- transactions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fate", "visible"), [(Fate.COMMIT, [b"x"]), (Fate.ROLLBACK, [])])
+def test_a_transaction_ends_as_its_sender_says(group: Group, fate: Fate, visible: list[bytes]) -> None:
+    """The message shows after a commit only."""
+    seen: list[list[bytes]] = []
+    sent = group.producer().send_in_transaction(Message(TOPIC, b"x"), lambda _: seen.append(_bodies(group)) or fate)
+    assert (sent.fate, seen) == (fate, [[]])
+
+    until(lambda: len(group.stub.messages("RMQ_SYS_TRANS_OP_HALF_TOPIC")) == 1)
+    assert _bodies(group) == visible
+
+
+def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[..., Group]) -> None:
+    """Our part failed without an answer; the broker asks, and the checker's answer counts."""
+    settings = Settings(transaction_timeout_ms=100, transaction_check_interval_ms=100)
+    group = make_group(settings=settings)
+    asked: list[tuple[str, bytes]] = []
+    producer = group.producer(lambda message: asked.append((message.topic, message.body)) or Fate.COMMIT)
+    sent = producer.send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert sent.fate is Fate.UNKNOWN
+
+    until(lambda: _bodies(group) == [b"x"])
+    assert asked[0] == (TOPIC, b"x")

@@ -1,0 +1,157 @@
+"""Positions in memory, at brokers and in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq.client.settings import MessageModel
+from pyspark_rocketmq.client.stores import LocalStore, Progress, RemoteStore, offset_file
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
+
+JAVA_TEXT = """{
+	"offsetTable":{{
+			"brokerName":"broker-a",
+			"queueId":1,
+			"topic":"orders"
+		}:12,{
+			"brokerName":"broker-a",
+			"queueId":0,
+			"topic":"orders"
+		}:11
+	}
+}"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a local store keeps its positions."""
+    return offset_file(tmp_path, "10.0.0.1@DEFAULT", GROUP)
+
+
+def test_progress_goes_back_only_when_told_to() -> None:
+    """Concurrent results only move forward, resets and orderly results go anywhere."""
+    progress = Progress()
+    progress.update(queue(0), 5, only_forward=True)
+    progress.update(queue(0), 3, only_forward=True)
+    assert progress.get(queue(0)) == 5
+
+    progress.update(queue(0), 3, only_forward=False)
+    assert progress.get(queue(0)) == 3
+
+
+def test_frozen_progress_stays_until_it_is_forgotten() -> None:
+    """What listeners report late does not undo a correction."""
+    progress = Progress()
+    progress.freeze(queue(0), 10)
+    progress.update(queue(0), 99, only_forward=True)
+    assert progress.get(queue(0)) == 10
+
+    progress.forget(queue(0))
+    progress.update(queue(0), 99, only_forward=True)
+    assert progress.get(queue(0)) == 99
+
+
+def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) -> None:
+    """`persist_all` names the queues that are ours; without any it does nothing."""
+    store = RemoteStore(group.cluster().offsets, GROUP)
+    group.concurrent(Log()).close()
+    store.progress.update(queue(0), 3, only_forward=True)
+    store.progress.update(queue(1), 4, only_forward=True)
+    store.persist_all([])
+    assert store.progress.get(queue(1)) == 4
+
+    store.persist_all([queue(0)])
+    until(lambda: group.committed().get(0) == 3)
+    assert store.progress.get(queue(1)) is None
+    assert store.read(queue(0)) == 3
+
+
+def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that is away costs a warning; the next commit brings the position."""
+    group.concurrent(Log()).close()
+    store = RemoteStore(group.cluster().offsets, GROUP)
+    store.progress.update(queue(0), 3, only_forward=True)
+    group.stub.faults.broker_down()
+    store.persist(queue(0))
+    assert "was not committed" in caplog.text
+
+    group.stub.faults.broker_up()
+    until(lambda: store.persist(queue(0)) or group.committed().get(0) == 3)
+
+
+def test_an_unreadable_position_is_an_error_and_not_absence(group: Group) -> None:
+    """Only a broker's word makes a position absent; anything else raises."""
+    store = RemoteStore(group.cluster().offsets, GROUP)
+    group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.QUERY_CONSUMER_OFFSET)
+
+    with pytest.raises(Exception, match="16"):
+        store.read(queue(0))
+
+
+def test_a_local_store_reads_and_writes_javas_text(path: Path) -> None:
+    """The file of the Java client is read, and written letter by letter."""
+    path.parent.mkdir(parents=True)
+    path.write_text(JAVA_TEXT)
+    store = LocalStore(path)
+    store.load()
+    assert store.progress.snapshot() == {queue(1): 12, queue(0): 11}
+
+    path.unlink()
+    store.persist_all([queue(0), queue(1)])
+    assert path.read_text() == JAVA_TEXT
+
+
+def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
+    """Positions of queues that are not ours stay in the file."""
+    store = LocalStore(path)
+    store.progress.update(queue(0), 1, only_forward=True)
+    store.persist_all([queue(0)])
+    other = LocalStore(path)
+    other.progress.update(queue(1), 2, only_forward=True)
+    other.persist(queue(1))
+
+    assert (store.read(queue(0)), store.read(queue(1)), store.read(queue(2))) == (1, 2, None)
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"offsetTable":7}', "\x00\x01", '{"offsetTable":{"x":1}}', "[]"])
+def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str) -> None:
+    """The backup holds what was written before."""
+    store = LocalStore(path)
+    for offset in (1, 2):
+        store.progress.update(queue(0), offset, only_forward=True)
+        store.persist_all([queue(0)])
+    path.write_text(damage)
+
+    assert LocalStore(path).read(queue(0)) == 1
+
+
+def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With nothing left to read the member begins as if it were new, and says so."""
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    path.with_name("offsets.json.bak").write_text("{")
+    store = LocalStore(path)
+    store.load()
+
+    assert store.read(queue(0)) is None
+    assert caplog.text.count("cannot be read") >= 2
+
+
+def test_a_broadcasting_member_goes_on_where_it_stopped(group: Group) -> None:
+    """After a restart only what came meanwhile is consumed; brokers know nothing of it."""
+    model, first, second = MessageModel.BROADCASTING, Log(), Log()
+    consumer = group.concurrent(first, message_model=model)
+    until(lambda: len(consumer.queues) == 4)
+    group.put("a", "b", queue_id=0)
+    first.wait_for(2)
+    consumer.close()
+    group.put("c", queue_id=0)
+    group.concurrent(second, message_model=model)
+
+    second.wait_for(1)
+    assert second.bodies == [b"c"]
+    assert group.stub.offsets(GROUP) == {}
+    assert not group.stub.messages("%RETRY%" + GROUP), TOPIC
