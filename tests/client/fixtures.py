@@ -137,6 +137,10 @@ class Group:
         """Settings of a push consumer of the topic."""
         return ConsumerSettings(**self._common(wish))
 
+    def pull_settings(self, **wish: Any) -> PullConsumerSettings:
+        """Settings of a pull consumer of the topic."""
+        return PullConsumerSettings(**self._common(wish))
+
     def concurrent(self, listener: Any, *, clock: Any = None, **wish: Any) -> PushConsumer:
         """A started concurrent consumer, ended with the test."""
         made = PushConsumer.concurrent(self.cluster_settings, self.settings(**wish), listener, clock=clock)
@@ -149,7 +153,7 @@ class Group:
 
     def pulling(self, **wish: Any) -> PullConsumer:
         """A started pull consumer, ended with the test."""
-        made = PullConsumer(self.cluster_settings, PullConsumerSettings(**self._common(wish)))
+        made = PullConsumer(self.cluster_settings, self.pull_settings(**wish))
         return self._open.enter_context(made)
 
     def producer(self, check: Any = None, **wish: Any) -> Producer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 
@@ -53,8 +54,9 @@ def test_a_failure_leaves_the_last_batch_to_others(make_group: Callable[..., Gro
     """Leaving the block by an exception does not commit what was handed out last."""
     group = make_group(queues=1)
     group.put("a")
-    with pytest.raises(ZeroDivisionError), group.pulling() as consumer:
-        poll_all(consumer, 1)
+    failing = PullConsumer(group.cluster_settings, group.pull_settings())
+    with pytest.raises(ZeroDivisionError), failing:
+        poll_all(failing, 1)
         raise ZeroDivisionError
 
     assert group.committed().get(0, 0) == 0
@@ -103,18 +105,18 @@ def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> Non
     assert consumer.committed(queue(0)) == 1
 
 
-def test_filtered_messages_are_not_committed_before_those_in_front(make_group: Callable[..., Group]) -> None:
+def test_filtered_messages_are_not_committed_by_themselves(make_group: Callable[..., Group]) -> None:
     """Without auto-commit even a stretch without matches waits for `commit`."""
     group = make_group(queues=1)
+    group.stub.fill(TOPIC, 2000, 10, tags="other")
     group.put("mine", tags="mine")
-    group.put(*"bcd", tags="other")
     consumer = group.pulling(auto_commit=False, tags="mine")
     poll_all(consumer, 1)
-    consumer.poll(0.3)
+    consumer.poll(0.2)
     assert group.committed().get(0, 0) == 0
 
     consumer.commit()
-    assert group.committed()[0] == 4
+    assert group.committed()[0] == 2001
 
 
 def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
@@ -188,7 +190,7 @@ def test_iterating_hands_out_everything(make_group: Callable[..., Group]) -> Non
     group.put("a", "b", "c")
     consumer = group.pulling()
 
-    assert [message.body for message, _ in zip(consumer, range(3), strict=False)] == [b"a", b"b", b"c"]
+    assert [message.body for message in islice(consumer, 3)] == [b"a", b"b", b"c"]
 
 
 def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:

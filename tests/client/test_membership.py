@@ -1,0 +1,88 @@
+"""How brokers learn of a member, and by which name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.client.settings import MessageModel
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import parse_addresses, retry_topic
+from pyspark_rocketmq.pull.settings import Subscription
+from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
+
+
+def test_brokers_learn_what_a_member_wants(group: Group) -> None:
+    """Model, beginning, topics and filters, with the group's retry topic."""
+    consumer = group.concurrent(Log(), tags="red || blue")
+    until(lambda: GROUP in group.stub.groups())
+    [connection] = group.cluster().groups.fetch_consumer_connections(GROUP, TOPIC).values()
+
+    assert [member.client_id for member in connection.connection_set] == [consumer.client_id]
+    assert (connection.consume_type, connection.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
+    assert connection.subscription_table[TOPIC].tags_set == ("red", "blue")
+    assert set(connection.subscription_table) == {TOPIC, retry_topic(GROUP)}
+
+
+def test_a_member_that_leaves_is_gone_at_once(group: Group) -> None:
+    """Brokers need not wait for a heartbeat that does not come."""
+    consumer = group.concurrent(Log())
+    until(lambda: GROUP in group.stub.groups())
+    consumer.close()
+
+    assert group.stub.groups() == {}
+
+
+def test_clustering_members_have_names_of_their_own(group: Group) -> None:
+    """Two consumers of one process are two members; broadcasting ones keep one name."""
+    first, second = (group.concurrent(Log()).client_id for _ in range(2))
+    lasting = group.concurrent(Log(), group="all", message_model=MessageModel.BROADCASTING).client_id
+
+    assert first != second
+    assert re.fullmatch(r"[\d.]+@\d+#\d+", first)
+    assert re.fullmatch(r"[\d.]+@DEFAULT", lasting)
+    assert group.concurrent(Log(), instance_name="mine", unit_name="u").client_id.endswith("@mine@u")
+
+
+def test_an_unreachable_name_server_is_told_at_the_start(group: Group) -> None:
+    """Nobody waits for messages that cannot come; the consumer is closed again."""
+    nowhere = ClusterSettings(parse_addresses("127.0.0.1:1"), retries=0)
+    group.cluster_settings = replace(nowhere, net=group.cluster_settings.net)
+    with pytest.raises(RocketMQError, match="CONNECT"):
+        group.concurrent(Log())
+
+
+def test_a_filter_that_cannot_be_read_is_told_at_the_start(group: Group) -> None:
+    """The broker's answer to the expression is raised, not logged."""
+    with pytest.raises(RocketMQError, match="23"):
+        group.concurrent(Log(), subscriptions={TOPIC: Subscription("size >", "SQL92")})
+    assert group.stub.groups() == {}
+
+
+def test_two_members_of_one_name_are_listed_twice(group: Group) -> None:
+    """As in RocketMQ, each takes the first place's share: messages come twice or not, and positions stay honest."""
+    logs = [Log(), Log()]
+    for log in logs:
+        group.concurrent(log, instance_name="same")
+    until(lambda: len(group.stub.connections()) >= 2)
+    group.stub.fill(TOPIC, 40, 10)
+    until(lambda: any(log.messages for log in logs))
+
+    for number, offset in group.committed().items():
+        seen = {message.offset for log in logs for message in log.messages if message.queue.queue_id == number}
+        assert seen >= set(range(offset))
+
+
+def test_a_member_of_another_model_is_told_by_no_error(group: Group) -> None:
+    """A broadcasting member beside clustering ones reads all, the others share; nobody's position jumps."""
+    clustering, broadcasting = Log(), Log()
+    first = group.concurrent(clustering)
+    second = group.concurrent(broadcasting, message_model=MessageModel.BROADCASTING)
+    until(lambda: first.queues and len(second.queues) == 4)
+    group.put(*"abcd")
+
+    broadcasting.wait_for(4)
+    assert sum(group.committed().values()) <= 4

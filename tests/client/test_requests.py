@@ -1,0 +1,96 @@
+"""What administrators get to hear of a member, and have it do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from broker_stub import Settings
+from pyspark_rocketmq.client.results import COMMIT, RECONSUME_LATER, ROLLBACK, SUCCESS, SUSPEND
+from pyspark_rocketmq.model import retry_topic
+from tests.client.fixtures import BROKER, GROUP, TOPIC, Group, Log, queue, until
+
+
+def test_a_member_describes_itself(group: Group) -> None:
+    """Subscriptions, queues, positions and rates, as `mqadmin consumerStatus` shows them."""
+    group.stub.fill(TOPIC, 40, 10)
+    consumer = group.concurrent(Log(), tags="*")
+    until(lambda: sum(group.committed().values()) == 40)
+    until(lambda: len(consumer.queues) == 5)
+    info = group.cluster().admin.fetch_running_info(GROUP, consumer.client_id, with_stacks=True)
+
+    assert {each.topic for each in info.subscription_set} == {TOPIC, retry_topic(GROUP)}
+    assert info.mq_table[queue(0)].commit_offset == 10
+    assert info.mq_table[queue(0)].last_pull_timestamp == pytest.approx(time.time() * 1000, abs=20_000)
+    assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    assert info.status_table[TOPIC].consume_ok_tps > 0
+    assert f"timer {GROUP}" in (info.jstack or "")
+
+
+def test_an_orderly_member_says_so(group: Group) -> None:
+    """Its queues are locked, and its properties name the order."""
+    consumer = group.orderly(Log())
+    until(lambda: len(consumer.queues) == 5)
+    info = group.cluster().admin.fetch_running_info(GROUP, consumer.client_id)
+
+    assert info.properties["PROP_CONSUMEORDERLY"] == "true"
+    assert all(each.locked for each in info.mq_table.values())
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(SUCCESS, "CR_SUCCESS"), (RECONSUME_LATER, "CR_LATER"), (None, "CR_RETURN_NULL")],
+    ids=["success", "later", "nothing"],
+)
+def test_a_message_is_consumed_on_demand(group: Group, answer: object, told: str) -> None:
+    """The listener gets the message once more, and its answer goes to the administrator alone."""
+    put = group.stub.put(TOPIC, b"again", queue_id=0)
+    log = Log(lambda _: SUCCESS)
+    consumer = group.concurrent(log)
+    log.wait_for(1)
+    log.answer = lambda _: answer
+    result = group.cluster().admin.consume_directly(GROUP, consumer.client_id, put.message_id, TOPIC, BROKER)
+
+    assert (result.consume_result, result.order) == (told, False)
+    assert log.bodies == [b"again", b"again"]
+    assert not group.stub.messages("SCHEDULE_TOPIC_XXXX")
+
+
+def test_a_failure_on_demand_is_told(group: Group) -> None:
+    """What the listener raises is the answer's remark."""
+    put = group.stub.put(TOPIC, b"again", queue_id=0)
+    consumer = group.concurrent(Log(lambda _: 1 / 0))
+    until(lambda: consumer.queues)
+    result = group.cluster().admin.consume_directly(GROUP, consumer.client_id, put.message_id, TOPIC, BROKER)
+
+    assert result.consume_result == "CR_THROW_EXCEPTION"
+    assert "ZeroDivisionError" in (result.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [(COMMIT, "CR_COMMIT"), (ROLLBACK, "CR_ROLLBACK"), (SUSPEND, "CR_LATER")], ids=str
+)
+def test_orderly_answers_have_names_of_their_own(group: Group, answer: object, told: str) -> None:
+    """Commit, rollback and suspend are told as such."""
+    put = group.stub.put(TOPIC, b"x", queue_id=0)
+    consumer = group.orderly(Log(lambda _: answer), suspend_s=30)
+    until(lambda: consumer.queues)
+    result = group.cluster().admin.consume_directly(GROUP, consumer.client_id, put.message_id, TOPIC, BROKER)
+
+    assert (result.consume_result, result.order) == (told, True)
+
+
+def test_an_older_brokers_reset_is_obeyed(make_group: Callable[..., Group]) -> None:
+    """A broker that has its members move themselves gets them moved: the messages come again."""
+    group = make_group(queues=1, settings=Settings(server_side_reset=False))
+    group.put("a", "b", "c")
+    log = Log()
+    group.concurrent(log)
+    until(lambda: group.committed().get(0) == 3)
+    group.cluster().admin.reset_offsets(GROUP, TOPIC, timestamp_ms=0)
+
+    log.wait_for(6)
+    assert sorted(log.bodies[3:]) == [b"a", b"b", b"c"]
+    until(lambda: group.committed().get(0) == 3)
