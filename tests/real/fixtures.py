@@ -153,8 +153,11 @@ def pytest_runtest_makereport(
 
 
 def _server_name(item: pytest.Item, clusters: list[RealCluster]) -> str | None:
-    java_server = getattr(item, "funcargs", {}).get("java_server")
-    return f"real RocketMQ {clusters[0].version}" if clusters else java_server and f"Java clients on {java_server.name}"
+    if clusters:
+        return f"real RocketMQ {clusters[0].version}"
+    given = getattr(item, "funcargs", {})
+    java_servers = [server for name, server in given.items() if name.endswith("java_server")]
+    return f"Java clients on {java_servers[0].name}" if java_servers else None
 
 
 def _note_covered(item: pytest.Item, server: str) -> None:

@@ -102,9 +102,11 @@ class JavaClients:
         self._home.cleanup()
 
     def shutdown_all(self) -> None:
-        """Shut down whatever is started, and forget it."""
-        while self._objects:
-            self._objects.pop().shutdown()
+        """Shut everything down, all at once, and forget it; a second time does no harm."""
+        under_way = [self.begin(made, "shutdown") for made in self._objects]
+        self._objects.clear()
+        for wait in under_way:
+            wait()
 
     @property
     def log_tail(self) -> str:
@@ -131,11 +133,13 @@ class JavaClients:
         *,
         orderly: bool = False,
         replier: JavaObject | None = None,
+        credentials: Json | None = None,
         **settings: object,
     ) -> JavaObject:
         """A started DefaultMQPushConsumer that reads from the beginning and reports every delivery."""
         defaults: Json = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "persistConsumerOffsetInterval": 500}
-        consumer = self.create("client.consumer.DefaultMQPushConsumer", group, **{**defaults, **settings})
+        signing = [credentials, "AllocateMessageQueueAveragely"] if credentials else []
+        consumer = self.create("client.consumer.DefaultMQPushConsumer", group, *signing, **{**defaults, **settings})
         for topic, expression in subscriptions.items():
             consumer.call("subscribe", topic, expression)
         consumer.listen(script or {}, orderly=orderly, replier=replier)

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import itertools
 import re
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
 
+from broker_stub import Settings, StubBroker, TlsFiles
+from pyspark_rocketmq.cluster.signing import Credentials, sign
 from pyspark_rocketmq.model import Address, parse_address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 
 from .artefacts import DEFAULT_VERSION
-from .fixtures import ClusterKeeper, fetch_or_skip
+from .fixtures import fetch_or_skip
 from .java_clients import JavaClients
 from .probe import ask
-from .servers import CLUSTER_NAME, topic_fields, wait_until
+from .servers import ACCESS_KEY, CLUSTER_NAME, PKI, SECRET_KEY, RealCluster, topic_fields, wait_until
 
 OLD_CLIENT = "4.9.7"
 _numbers = itertools.count(1)
@@ -35,30 +38,33 @@ class ScenarioServer:
     name: str
     name_server: str
     broker: Address
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
         """Make a topic and wait until it is routed."""
-        answer = ask(self.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic, queues, permission=6))
+        fields = topic_fields(topic, queues, permission=6)
+        if self.credentials:
+            fields = sign(self.credentials, RequestCode.UPDATE_AND_CREATE_TOPIC, fields, b"")
+        answer = ask(self.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, fields, tls=self.tls)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         wait_until(lambda: self._routes(topic), f"topic {topic} is routed")
 
     def _routes(self, topic: str) -> bool:
-        answer = ask(parse_address(self.name_server), RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        name_server = parse_address(self.name_server)
+        answer = ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, tls=self.tls)
         return answer.code == ResponseCode.SUCCESS
 
 
-def real_server(stack: ExitStack) -> ScenarioServer:
+def real_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
     """A real name server and broker of the default release."""
-    keeper = ClusterKeeper(DEFAULT_VERSION)
-    stack.callback(keeper.close)
-    cluster = keeper.cluster()
-    return ScenarioServer(f"real RocketMQ {DEFAULT_VERSION}", cluster.name_server, cluster.broker.address)
+    cluster = stack.enter_context(RealCluster(DEFAULT_VERSION, acl=acl, tls=tls))
+    name = f"real RocketMQ {DEFAULT_VERSION}"
+    return _server(name, cluster.name_server, str(cluster.broker.address), acl=acl, tls=tls)
 
 
-def stub_server(stack: ExitStack) -> ScenarioServer:
+def stub_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
     """A stub configured as the real broker is (conf/brokers/broker.conf)."""
-    from broker_stub import Settings, StubBroker
-
     settings = Settings(
         cluster_name=CLUSTER_NAME,
         delay_levels=" ".join(["1s"] * 18),
@@ -66,8 +72,16 @@ def stub_server(stack: ExitStack) -> ScenarioServer:
         transaction_check_interval_ms=3000,
         lock_lease_ms=5000,
     )
-    stub = stack.enter_context(StubBroker(settings=settings))
-    return ScenarioServer("the stub", stub.name_server, parse_address(stub.broker_address()))
+    files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")) if tls else None
+    secrets = {ACCESS_KEY: SECRET_KEY} if acl else {}
+    stub = stack.enter_context(StubBroker(settings=settings, acl=secrets, tls=files))
+    return _server("the stub", stub.name_server, stub.broker_address(), acl=acl, tls=tls)
+
+
+def _server(name: str, name_server: str, broker: str, *, acl: bool, tls: bool) -> ScenarioServer:
+    credentials = Credentials(ACCESS_KEY, SECRET_KEY) if acl else None
+    context = ssl.create_default_context(cafile=str(PKI / "ca.pem")) if tls else None
+    return ScenarioServer(name, name_server, parse_address(broker), credentials, context)
 
 
 SERVERS = {"real": real_server, "stub": stub_server}
@@ -79,6 +93,22 @@ def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
     fetch_or_skip(DEFAULT_VERSION)
     with ExitStack() as stack:
         yield SERVERS[request.param](stack)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def guarded_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
+    """The same with access control."""
+    fetch_or_skip(DEFAULT_VERSION)
+    with ExitStack() as stack:
+        yield SERVERS[request.param](stack, acl=True)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def encrypted_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
+    """The same with a certificate."""
+    fetch_or_skip(DEFAULT_VERSION)
+    with ExitStack() as stack:
+        yield SERVERS[request.param](stack, tls=True)
 
 
 @pytest.fixture(scope="session")

@@ -129,7 +129,10 @@ def outcomes(*states: str) -> list[dict[str, Any]]:
 
 
 def test_transactions_end_as_the_listener_says(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Committed is delivered, rolled back never; unknown is asked about and then delivered."""
+    """Committed is delivered, rolled back never; unknown is asked about and then delivered.
+
+    A loaded broker may ask about an ended transaction, too, and deliver it again.
+    """
     script = {
         "yes": outcomes("COMMIT_MESSAGE"),
         "no": outcomes("ROLLBACK_MESSAGE"),
@@ -141,13 +144,13 @@ def test_transactions_end_as_the_listener_says(any_clients: JavaClients, topic: 
 
     results = {body: producer.call("sendMessageInTransaction", message(topic, body), None) for body in script}
     any_clients.wait(lambda: len(producer.checks) >= 2, "both unknown transactions are asked about")
-    consumer.wait_for(2)
+    any_clients.wait(lambda: len(set(consumer.bodies)) == 2, "both committed transactions are delivered")
 
     assert {body: r["localTransactionState"] for body, r in results.items()} == {
         body: script[body][0]["status"] for body in script
     }
-    assert {check["body"] for check in producer.checks} == {"asked", "asked in vain"}
-    assert sorted(consumer.bodies) == ["asked", "yes"]
+    assert {"asked", "asked in vain"} <= {check["body"] for check in producer.checks}
+    assert set(consumer.bodies) == {"asked", "yes"}
     assert {delivery["topic"] for delivery in consumer.deliveries} == {topic}
 
 
@@ -229,3 +232,15 @@ def test_namespace_of_the_second_kind_travels_beside(clients: JavaClients, topic
     clients.producer(unique, namespaceV2="aside").call("send", message(topic, "same topic"))
 
     assert consumer.wait_for(1)[0]["topic"] == topic
+
+
+def test_binary_headers_serve_as_well(java_server: ScenarioServer, topic: str, unique: str) -> None:
+    """Clients that write RocketMQ's binary headers produce and consume as the others do."""
+    with JavaClients("5.3.3", java_server.name_server, **{"rocketmq.serialize.type": "ROCKETMQ"}) as clients:
+        consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"})
+
+        result = clients.producer(unique).call("send", message(topic, "binary", colour="red"))
+        delivery = consumer.wait_for(1)[0]
+
+    assert result["sendStatus"] == "SEND_OK"
+    assert (delivery["body"], delivery["properties"]["colour"]) == ("binary", "red")

@@ -18,6 +18,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
 import org.apache.rocketmq.common.message.Message;
@@ -30,7 +31,8 @@ import org.apache.rocketmq.remoting.RPCHook;
  *
  * <p>Objects are told apart by a key: {@code body} a message, {@code queueId} a queue, {@code sql} a selector, {@code
  * accessKey} a signing hook, {@code callback} any interface with onSuccess, {@code select} a queue selector that takes
- * its argument as index. A queue that is a map's key is written topic/broker/number.
+ * its argument as index. An allocation strategy is named by its class; a queue that is a map's key is written
+ * topic/broker/number.
  */
 final class Values {
     private static final Map<String, Class<?>> KINDS = new HashMap<>();
@@ -69,7 +71,7 @@ final class Values {
 
     private static boolean fitsPlain(Object value, Class<?> type) {
         if (value instanceof String) {
-            return type == String.class || type.isEnum();
+            return type == String.class || type.isEnum() || type == AllocateMessageQueueStrategy.class;
         }
         if (value instanceof Boolean) {
             return type == boolean.class || type == Boolean.class;
@@ -102,7 +104,19 @@ final class Values {
         if (value instanceof JSONObject) {
             return object((JSONObject) value, type);
         }
+        if (type == AllocateMessageQueueStrategy.class) {
+            return strategy((String) value);
+        }
         return TypeUtils.cast(value, type, ParserConfig.getGlobalInstance());
+    }
+
+    private static Object strategy(String name) {
+        try {
+            String home = "org.apache.rocketmq.client.consumer.rebalance.";
+            return Class.forName(home + name).getConstructor().newInstance();
+        } catch (ReflectiveOperationException unknown) {
+            throw new IllegalArgumentException(name, unknown);
+        }
     }
 
     private static Object object(JSONObject value, Type type) {
