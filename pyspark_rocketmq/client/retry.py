@@ -83,6 +83,9 @@ class Retries:
         kept["RETRY_TOPIC"] = self._cluster.settings.namespace.wrap(message.topic)
         kept.setdefault("ORIGIN_MESSAGE_ID", message.message_id)
         kept["DELAY"] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
+        # The Java client leaves these two in the text, too, beside the header fields that brokers go by.
+        kept["RECONSUME_TIME"] = str(message.reconsume_times + 1)
+        kept["MAX_RECONSUME_TIMES"] = str(self._most_retries)
         packed = compression_of(record.sys_flag)
         return Sending(
             producer_group=INNER_PRODUCER,

@@ -1,0 +1,334 @@
+"""Do our members and the official Java consumers make one group, and is what they leave behind the same?
+
+Every scenario runs against a real broker and against the stub, with official consumers of 5.3.3 beside ours.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.dead_letters import DeadLetters
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.results import RECONSUME_LATER, SUCCESS, Consumed, Ordered, suspend
+from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, ProducerSettings, Rhythm
+from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue, dead_letter_topic, parse_addresses
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.pull.settings import Subscription
+from tests.real.java_clients import JavaClients, JavaObject, eventually
+from tests.real.java_fixtures import ScenarioServer
+
+pytestmark = pytest.mark.real
+
+QUICK = Rhythm(
+    heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.3, first_persist_s=0.3, persist_s=0.3, lock_s=1
+)
+JAVA_LATER = {"status": "RECONSUME_LATER"}
+JAVA_SUSPEND = {"status": "SUSPEND_CURRENT_QUEUE_A_MOMENT", "suspendMs": 100}
+OWN_TO_A_DELIVERY = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "UNIQ_KEY", "ORIGIN_MESSAGE_ID", "CLUSTER"}
+
+Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
+
+MEMBER = """
+import sys, time
+from tests.real.test_client_members import Ours
+ours = Ours(sys.argv[1], sys.argv[2])
+consumer = ours.member(sys.argv[3], lambda _: time.sleep(600))
+print(consumer.client_id, flush=True)
+time.sleep(600)
+"""
+
+
+class Log:
+    """Remembers what a listener of ours got."""
+
+    def __init__(self, answer: Answer = lambda _: SUCCESS) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self._answer = answer
+
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> Any:
+        """Remember, then answer."""
+        self.messages.extend(messages)
+        return self._answer(messages)
+
+    @property
+    def bodies(self) -> list[str]:
+        """What came so far."""
+        return [message.body.decode() for message in self.messages]
+
+
+class Ours:
+    """Our clients before one server, for one topic."""
+
+    def __init__(self, name_server: str, topic: str) -> None:
+        self.topic = topic
+        net = NetSettings(connect_timeout_s=10, request_timeout_s=10)
+        self.settings = ClusterSettings(parse_addresses(name_server), net=net)
+        self._open = ExitStack()
+
+    def close(self) -> None:
+        """End everything."""
+        self._open.close()
+
+    def member(self, group: str, listener: Any, *, orderly: bool = False, **wish: Any) -> PushConsumer:
+        """A started member of a group."""
+        settings = ConsumerSettings(
+            **{
+                "group": group,
+                "subscriptions": {self.topic: Subscription()},
+                "consume_from": ConsumeFrom.FIRST_OFFSET,
+                "rhythm": QUICK,
+                **wish,
+            }
+        )
+        make = PushConsumer.orderly if orderly else PushConsumer.concurrent
+        return self._open.enter_context(make(self.settings, settings, listener))
+
+    def producer(self) -> Producer:
+        """A started producer."""
+        settings = ProducerSettings(group="ours", send_timeout_s=20)
+        return self._open.enter_context(Producer(self.settings, settings))
+
+    def cluster(self) -> Cluster:
+        """The cluster, asked without any group."""
+        cluster = open_shared_cluster(self.settings)
+        self._open.callback(cluster.close)
+        return cluster
+
+
+@pytest.fixture
+def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
+    """Our clients before the scenario's server."""
+    ours = Ours(java_server.name_server, topic)
+    yield ours
+    ours.close()
+
+
+def java_share(member: JavaObject, topic: str) -> set[int]:
+    """Which queues of a topic an official consumer holds."""
+    table = member.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable")
+    return {int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")}
+
+
+def our_share(member: PushConsumer, topic: str) -> set[int]:
+    """Which queues of a topic a member of ours holds."""
+    return {queue.queue_id for queue in member.queues if queue.topic == topic}
+
+
+def send(ours: Ours, *bodies: str) -> None:
+    """Spread messages over the four queues of the topic."""
+    producer = ours.producer()
+    for number, body in enumerate(bodies):
+        producer.send(Message(ours.topic, body.encode()), MessageQueue(ours.topic, "broker-a", number % 4))
+
+
+def committed(ours: Ours, cluster: Cluster, group: str) -> int:
+    """How many messages of the topic the group stands behind."""
+    queues = cluster.routes.route(ours.topic).readable
+    try:
+        return sum(cluster.offsets.fetch_committed(group, queues).values())
+    except RocketMQError:
+        return 0
+
+
+def test_shares_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """Two Java members and one of ours hold every queue once; each leaves, and the rest holds all of them."""
+    theirs = [clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
+    mine = ours.member(unique, Log())
+
+    def held() -> list[int]:
+        java = [number for member in theirs for number in java_share(member, topic)]
+        return sorted([*java, *our_share(mine, topic)])
+
+    eventually(lambda: held() == [0, 1, 2, 3] and our_share(mine, topic), "three members share")
+    theirs.pop().shutdown()
+    eventually(lambda: held() == [0, 1, 2, 3] and len(our_share(mine, topic)) == 2, "two members share")
+    mine.close()
+    eventually(lambda: java_share(theirs[0], topic) == {0, 1, 2, 3}, "the Java member inherits")
+
+
+def test_every_message_reaches_somebody(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """While members of both kinds come and go all messages are consumed, and the positions say so."""
+    bodies = [f"m{number}" for number in range(120)]
+    log, late = Log(), Log()
+    java = clients.push_consumer(unique, {topic: "*"})
+    first = ours.member(unique, log)
+    eventually(lambda: our_share(first, topic) and java_share(java, topic), "both hold queues")
+    send(ours, *bodies[:60])
+    first.close()
+    ours.member(unique, late)
+    send(ours, *bodies[60:])
+
+    cluster = ours.cluster()
+    eventually(lambda: committed(ours, cluster, unique) == 120, "the group stands behind everything")
+    assert {*log.bodies, *late.bodies, *java.bodies} == set(bodies)
+
+
+def test_a_killed_java_member_is_replaced(
+    clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
+) -> None:
+    """What a killed Java member had not finished comes to ours."""
+    log = Log()
+    send(ours, *"abcd")
+    with JavaClients(clients.version, java_server.name_server) as doomed:
+        stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
+        doomed.push_consumer(unique, {topic: "*"}, stuck).wait_for(4)
+        mine = ours.member(unique, log)
+        doomed.kill()
+        eventually(lambda: our_share(mine, topic) == {0, 1, 2, 3}, "all queues are ours")
+
+    eventually(lambda: sorted(log.bodies) == list("abcd"), "everything came again")
+
+
+def test_a_killed_member_of_ours_is_replaced(
+    clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
+) -> None:
+    """What a killed process of ours had not finished comes to a Java member."""
+    send(ours, *"abcd")
+    arguments = [sys.executable, "-c", MEMBER, java_server.name_server, topic, unique]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as doomed:
+        assert doomed.stdout is not None
+        client_id = doomed.stdout.readline().strip()
+        cluster = ours.cluster()
+        eventually(lambda: client_id in cluster.groups.fetch_members(unique, topic), "it is a member")
+        heir = clients.push_consumer(unique, {topic: "*"})
+        doomed.kill()
+
+    assert sorted(delivery["body"] for delivery in heir.wait_for(4)) == list("abcd")
+
+
+@pytest.mark.parametrize("joins", ["java first", "ours first"])
+def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: str, unique: str, joins: str) -> None:
+    """A second member of the other kind joins while the first is at work: every queue's order stays that of offsets."""
+    bodies = [f"m{number}" for number in range(80)]
+    order: list[tuple[int, int]] = []
+    gone_slow = threading.Event()
+
+    def answer(messages: Sequence[ReceivedMessage]) -> Consumed | Ordered:
+        gone_slow.wait(0.02)
+        if messages[0].offset % 7 == 3 and messages[0].failed_here == 0:
+            return suspend(0.05)
+        order.extend((message.queue.queue_id, message.offset) for message in messages)
+        return SUCCESS
+
+    script = {"m12": [JAVA_SUSPEND, {}], "m41": [JAVA_SUSPEND, {}], "m1": [{"waitMs": 300}]}
+    log = Log(answer)
+    send(ours, *bodies)
+    cluster = ours.cluster()
+    if joins == "ours first":
+        ours.member(unique, log, orderly=True)
+        eventually(lambda: len(order) > 4, "ours is at work")
+        java = clients.push_consumer(unique, {topic: "*"}, script, orderly=True)
+    else:
+        java = clients.push_consumer(unique, {topic: "*"}, script, orderly=True)
+        java.wait_for(4)
+        ours.member(unique, log, orderly=True)
+    eventually(lambda: committed(ours, cluster, unique) == 80, "the group stands behind everything")
+
+    assert {*log.bodies, *java.bodies} == set(bodies)
+    for number in range(4):
+        own = [offset for queue_id, offset in order if queue_id == number]
+        theirs = [each["queueOffset"] for each in java.deliveries if each["queueId"] == number]
+        assert own == sorted(own)
+        assert theirs == sorted(theirs)
+
+
+def test_dead_letters_are_the_same(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """A message that fails for good leaves the same fields and properties, and took as many deliveries."""
+    log = Log(lambda _: RECONSUME_LATER)
+    java = clients.push_consumer(f"{unique}_java", {topic: "*"}, {"poison": [JAVA_LATER]}, maxReconsumeTimes=2)
+    ours.member(f"{unique}_ours", log, max_reconsume_times=2)
+    ours.producer().send(Message(topic, b"poison", "tag", "key", {"colour": "red"}))
+    java.wait_for(3)
+    eventually(lambda: len(log.messages) == 3, "as many deliveries")
+
+    [mine], [theirs] = (dead_letters(ours, f"{unique}_{kind}") for kind in ("ours", "java"))
+    assert [message.reconsume_times for message in log.messages] == [0, 1, 2]
+    assert [delivery["reconsumeTimes"] for delivery in java.deliveries] == [0, 1, 2]
+    assert comparable(mine, unique) == comparable(theirs, unique)
+    assert mine.properties["ORIGIN_MESSAGE_ID"] == theirs.properties["ORIGIN_MESSAGE_ID"]
+
+
+def test_dead_letters_of_orderly_members_are_the_same(
+    clients: JavaClients, ours: Ours, topic: str, unique: str
+) -> None:
+    """The other way to the dead letters, a send of the member's own, ends in the same message, too."""
+    java = clients.push_consumer(
+        f"{unique}_java", {topic: "*"}, {"poison": [JAVA_SUSPEND]}, orderly=True, maxReconsumeTimes=2
+    )
+    log = Log(lambda _: suspend(0.1))
+    ours.member(f"{unique}_ours", log, orderly=True, max_reconsume_times=2)
+    ours.producer().send(Message(topic, b"poison", "tag", "key", {"colour": "red"}))
+    java.wait_for(3)
+    eventually(lambda: len(log.messages) == 3, "as many deliveries")
+
+    [mine], [theirs] = (dead_letters(ours, f"{unique}_{kind}") for kind in ("ours", "java"))
+    assert comparable(mine, unique) == comparable(theirs, unique)
+    assert mine.properties["ORIGIN_MESSAGE_ID"] == theirs.properties["ORIGIN_MESSAGE_ID"]
+
+
+def dead_letters(ours: Ours, group: str) -> list[Any]:
+    """What a group gave up on, once there is something."""
+    letters = DeadLetters(ours.cluster(), group)
+    eventually(lambda: list(letters.read()), f"{dead_letter_topic(group)} holds something")
+    return list(letters.read())
+
+
+def comparable(letter: ReceivedMessage, unique: str) -> tuple[Any, ...]:
+    """Everything about a dead letter but where and when it lies there."""
+    own = {
+        name: value.replace(f"{unique}_ours", unique).replace(f"{unique}_java", unique)
+        for name, value in letter.properties.items()
+        if name not in OWN_TO_A_DELIVERY
+    }
+    record = letter.record
+    return letter.body, letter.topic, letter.reconsume_times, record.flag, record.sys_flag, own
+
+
+def test_everybody_gets_everything_in_broadcasting(
+    clients: JavaClients, ours: Ours, topic: str, unique: str, tmp_path: Any
+) -> None:
+    """A Java member and one of ours both get all messages, and brokers keep no position of the group."""
+    log = Log()
+    java = clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING")
+    mine = ours.member(unique, log, message_model=MessageModel.BROADCASTING, local_offset_dir=tmp_path)
+    eventually(lambda: our_share(mine, topic) == java_share(java, topic) == {0, 1, 2, 3}, "both hold all queues")
+    send(ours, *"abcdefgh")
+
+    java.wait_for(8)
+    eventually(lambda: len(log.messages) == 8, "all came to ours")
+    assert sorted(log.bodies) == sorted(java.bodies) == list("abcdefgh")
+    assert committed(ours, ours.cluster(), unique) == 0
+
+
+def test_the_official_admin_sees_and_moves_our_members(
+    clients: JavaClients, ours: Ours, topic: str, unique: str
+) -> None:
+    """Progress and running state are told as of a Java member, and a reset is obeyed."""
+    log = Log()
+    mine = ours.member(unique, log)
+    send(ours, *"abcd")
+    admin = clients.admin()
+
+    def progress() -> tuple[int, int]:
+        table = admin.call("examineConsumeStats", unique)["offsetTable"]
+        rows = [row for name, row in table.items() if name.startswith(f"{topic}/")]
+        return sum(row["brokerOffset"] for row in rows), sum(row["consumerOffset"] for row in rows)
+
+    eventually(lambda: progress() == (4, 4), "the admin sees our progress")
+    info = admin.call("getConsumerRunningInfo", unique, mine.client_id, False)
+    assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    admin.call("resetOffsetByTimestamp", topic, unique, 0, True)
+    eventually(lambda: len(log.messages) == 8, "everything came again")
+    eventually(lambda: progress() == (4, 4), "and is committed again")
