@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
@@ -105,7 +104,7 @@ class Run:
         self.reader: Any = pickle.loads(pickle.dumps(make_stream_reader(options)))
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
-        self._limit = ReadAllAvailable() if once else self.reader.getDefaultReadLimit()
+        self._limit = all_available() if once else self.reader.getDefaultReadLimit()
 
     def __enter__(self) -> Run:
         return self
@@ -161,6 +160,13 @@ class Run:
         """The rows of the newest batch."""
         reader: StreamReader = pickle.loads(pickle.dumps(self.reader))
         return [row for task in self.partitions() for batch in reader.read(task) for row in rows_of(batch)]
+
+
+def all_available() -> Any:
+    """The limit that Spark passes with the trigger once."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    return ReadAllAvailable()
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
