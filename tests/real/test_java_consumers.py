@@ -30,6 +30,17 @@ def send_in_order(clients: JavaClients, topic: str, *bodies: str) -> None:
         producer.call("send", message(topic, body), queue(topic, "broker-a", 0))
 
 
+def wait_finished(members: list[JavaObject], topic: str, count: int) -> None:
+    """Wait until listeners have returned: a member shut down before that leaves its message to the next."""
+    read = "getDefaultMQPushConsumerImpl.getOffsetStore.readOffset"
+
+    def finished() -> int:
+        queues = [queue(topic, "broker-a", number) for number in range(4)]
+        return sum(max(0, member.call(read, each, "READ_FROM_MEMORY")) for member in members for each in queues)
+
+    eventually(lambda: finished() == count, f"{count} messages are behind the group")
+
+
 def test_every_message_is_delivered_once(any_clients: JavaClients, topic: str, unique: str) -> None:
     """All queues are read, each in its order, and a restarted member goes on where the group stood."""
     bodies = [f"m{n}" for n in range(20)]
@@ -37,6 +48,7 @@ def test_every_message_is_delivered_once(any_clients: JavaClients, topic: str, u
 
     first = any_clients.push_consumer(unique, {topic: "*"}, consumeThreadMin=1, consumeThreadMax=1)
     deliveries = first.wait_for(20)
+    wait_finished([first], topic, 20)
     first.shutdown()
     send(any_clients, topic, "after")
     second = any_clients.push_consumer(unique, {topic: "*"})
@@ -106,6 +118,7 @@ def test_members_share_and_inherit(any_clients: JavaClients, topic: str, unique:
 
     send(any_clients, topic, *"abcd")
     any_clients.wait(lambda: sum(len(member.bodies) for member in members) == 4, "all are delivered")
+    wait_finished(members, topic, 4)
     members[1].shutdown()
     eventually(lambda: shares(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
     send(any_clients, topic, *"efgh")
@@ -127,6 +140,23 @@ def test_messages_of_a_killed_member_are_delivered_again(
         other.kill()
 
     assert sorted(delivery["body"] for delivery in heir.wait_for(4)) == list("abcd")
+
+
+def test_orderly_queues_are_inherited_after_their_lease(
+    any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
+) -> None:
+    """A killed member's locks bar the heir until their lease (here five seconds) is over."""
+    with JavaClients(any_clients.version, java_server.name_server) as other:
+        stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
+        doomed = other.push_consumer(unique, {topic: "*"}, stuck, orderly=True)
+        send(any_clients, topic, *"abcd")
+        held = doomed.wait_for(4)
+        heir = any_clients.push_consumer(unique, {topic: "*"}, orderly=True)
+        other.kill()
+    inherited = heir.wait_for(4)
+
+    assert sorted(delivery["body"] for delivery in inherited) == list("abcd")
+    assert inherited[0]["deliveredMs"] - held[0]["deliveredMs"] > 2500
 
 
 def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaClients, topic: str, unique: str) -> None:

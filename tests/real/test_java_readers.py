@@ -168,4 +168,4 @@ def test_pull_consumer_asks_for_offsets(clients: JavaClients, topic: str, unique
     assert puller.call("viewMessage", topic, first["offsetMsgId"])["body"] == "a"
     puller.call("updateConsumeOffset", queue_0, 2)
     puller.call("persist", queue_0)
-    assert puller.call("fetchConsumeOffset", queue_0, True) == 2
+    eventually(lambda: puller.call("fetchConsumeOffset", queue_0, True) == 2, "the offset, sent one way, is stored")

@@ -108,6 +108,7 @@ final class Listeners {
     private void report(String event, MessageExt message, int batchSize) {
         Map<String, Object> details = Values.plainBean(message);
         details.put("batchSize", batchSize);
+        details.put("deliveredMs", System.currentTimeMillis());
         details.put("thread", Thread.currentThread().getName());
         Driver.emit(name, event, details);
     }
