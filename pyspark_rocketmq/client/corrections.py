@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Corrections:
-    """Moves positions, on the timer loop; its methods may be called from any thread."""
+    """Moves positions; for any thread."""
 
     def __init__(
         self,
@@ -46,16 +46,18 @@ class Corrections:
         self._reset_pause_s = rhythm.reset_pause_s
 
     def correct(self, assigned: Assigned, offset: int) -> None:
-        """Move a queue that its puller has dropped."""
-        self._timer.call_soon(lambda: self._move(assigned, offset))
+        """Move one queue."""
+        # Frozen at once: should a round come first, it writes this offset down and takes the queue from there.
+        self._store.progress.freeze(assigned.queue, offset)
+        assigned.process_queue.dropped = True
+        self._timer.call_soon(lambda: self._renew(assigned, offset))
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Move all queues of a topic that are named, after running listeners had time to finish."""
         self._timer.call_soon(lambda: self._begin_reset(topic, offsets))
 
-    def _move(self, assigned: Assigned, offset: int) -> None:
+    def _renew(self, assigned: Assigned, offset: int) -> None:
         if self._table.get(assigned.queue) is assigned:
-            self._store.progress.freeze(assigned.queue, offset)
             self._rebalancer.give_up(assigned)
             self._retake(assigned.queue, offset)
 
@@ -71,4 +73,4 @@ class Corrections:
     def _end_reset(self, concerned: list[Assigned], offsets: Mapping[MessageQueue, int]) -> None:
         self._state.is_paused = False
         for assigned in concerned:
-            self._move(assigned, offsets[assigned.queue])
+            self.correct(assigned, offsets[assigned.queue])

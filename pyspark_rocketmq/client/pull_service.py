@@ -73,7 +73,7 @@ class PullParts:
     skip: Callable[[Assigned, int], object]
     """Takes note that nothing before an offset is left to do."""
     correct: Callable[[Assigned, int], object]
-    """Has the queue's position corrected and the queue taken anew."""
+    """Drops a queue, has its position corrected and the queue taken anew."""
     reconnected: Callable[[], object]
     """Told that pulls go over a new connection: the broker behind it may not know us."""
 
@@ -207,7 +207,6 @@ class PullService:
         """Do what an answer calls for; how many messages it brought."""
         if outcome.status is PullStatus.OFFSET_MOVED:
             _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, asked)
-            assigned.process_queue.dropped = True
             self._parts.correct(assigned, outcome.next_offset)
             return 0
         messages = self._read(assigned, asked, outcome) if outcome.status is PullStatus.FOUND else []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, later, success_of_first
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, Consumed, later, success_of_first
 from pyspark_rocketmq.model import dead_letter_topic, retry_topic
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, until
@@ -30,13 +31,18 @@ def test_every_message_is_consumed_and_committed(group: Group) -> None:
 def test_batches_hold_as_many_as_set_of_one_queue(group: Group) -> None:
     """The listener gets at most so many messages, never of two queues."""
     group.stub.fill(TOPIC, 200, 10)
-    batches: list[list[tuple[int, int]]] = []
-    log = Log(lambda batch: batches.append([(m.queue.queue_id, m.offset) for m in batch]) or SUCCESS)
+    batches: list[list[int]] = []
+
+    def answer(batch: Sequence[ReceivedMessage]) -> Consumed:
+        batches.append([message.queue.queue_id for message in batch])
+        return SUCCESS
+
+    log = Log(answer)
     group.concurrent(log, batch_size=7)
     log.wait_for(200)
 
     assert max(map(len, batches)) == 7
-    assert all(len({queue_id for queue_id, _ in batch}) == 1 for batch in batches)
+    assert all(len(set(batch)) == 1 for batch in batches)
 
 
 def test_failed_messages_are_sent_back_and_done(group: Group) -> None:
@@ -120,7 +126,12 @@ def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group) -> None
         group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
     group.put("a", "b", "c", queue_id=0)
     counts: list[int] = []
-    log = Log(lambda batch: counts.append(batch[0].reconsume_times) or RECONSUME_LATER)
+
+    def answer(batch: Sequence[ReceivedMessage]) -> Consumed:
+        counts.append(batch[0].reconsume_times)
+        return RECONSUME_LATER
+
+    log = Log(answer)
     group.concurrent(log, batch_size=1)
     until(lambda: len(counts) >= 9)
 
@@ -160,11 +171,11 @@ def test_messages_held_too_long_are_sent_back(group: Group) -> None:
 
 def test_closing_waits_for_the_listener_if_asked_to(group: Group) -> None:
     """What a running listener finishes while closing is committed."""
-    running, gate = threading.Event(), threading.Event()
+    gate = threading.Event()
     group.put("a", queue_id=0)
-    log = Log(lambda _: running.set() or (gate.wait(10) and SUCCESS))
+    log = Log(lambda _: gate.wait(10) and SUCCESS)
     consumer = group.concurrent(log, await_termination_s=10.0)
-    assert running.wait(10)
+    log.wait_for(1)
 
     threading.Timer(0.05, gate.set).start()
     consumer.close()
@@ -173,10 +184,11 @@ def test_closing_waits_for_the_listener_if_asked_to(group: Group) -> None:
 
 def test_closing_does_not_wait_for_a_listener_that_blocks(group: Group) -> None:
     """Its message is not committed, so somebody gets it again."""
-    running, gate = threading.Event(), threading.Event()
+    gate = threading.Event()
     group.put("a", queue_id=0)
-    consumer = group.concurrent(Log(lambda _: running.set() or (gate.wait(10) and SUCCESS)))
-    assert running.wait(10)
+    blocked = Log(lambda _: gate.wait(10) and SUCCESS)
+    consumer = group.concurrent(blocked)
+    blocked.wait_for(1)
 
     consumer.close()
     assert group.stub.groups() == {}

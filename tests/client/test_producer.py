@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from broker_stub import Settings
+from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import Fate
 from pyspark_rocketmq.errors import LocalProtocolError, SendError
 from pyspark_rocketmq.model import Message
@@ -144,7 +145,12 @@ def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Mess
 def test_a_transaction_ends_as_its_sender_says(group: Group, fate: Fate, visible: list[bytes]) -> None:
     """The message shows after a commit only."""
     seen: list[list[bytes]] = []
-    sent = group.producer().send_in_transaction(Message(TOPIC, b"x"), lambda _: seen.append(_bodies(group)) or fate)
+
+    def our_part(_: Message) -> Fate:
+        seen.append(_bodies(group))
+        return fate
+
+    sent = group.producer().send_in_transaction(Message(TOPIC, b"x"), our_part)
     assert (sent.fate, seen) == (fate, [[]])
 
     until(lambda: len(group.stub.messages("RMQ_SYS_TRANS_OP_HALF_TOPIC")) == 1)
@@ -156,8 +162,12 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
     settings = Settings(transaction_timeout_ms=100, transaction_check_interval_ms=100)
     group = make_group(settings=settings)
     asked: list[tuple[str, bytes]] = []
-    producer = group.producer(lambda message: asked.append((message.topic, message.body)) or Fate.COMMIT)
-    sent = producer.send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
+
+    def check(message: ReceivedMessage) -> Fate:
+        asked.append((message.topic, message.body))
+        return Fate.COMMIT
+
+    sent = group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
     assert sent.fate is Fate.UNKNOWN
 
     until(lambda: _bodies(group) == [b"x"])

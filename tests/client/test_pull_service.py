@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark_rocketmq.client.results import SUCCESS
 from pyspark_rocketmq.client.settings import ConsumeFrom
@@ -12,7 +13,7 @@ from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
+from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, queue, until
 
 
 def test_a_full_cache_is_not_pulled(make_group: Callable[..., Group]) -> None:
@@ -108,6 +109,21 @@ def test_an_administrators_reset_is_obeyed(make_group: Callable[..., Group]) -> 
     log.wait_for(6)
     assert sorted(log.bodies[3:]) == [b"b", b"c", b"d"]
     until(lambda: group.committed().get(0) == 4)
+
+
+def test_no_reset_is_lost_among_rounds(make_group: Callable[..., Group]) -> None:
+    """With a round every few milliseconds each reset is obeyed, and none is committed over."""
+    group = make_group(queues=1)
+    admin, log = group.cluster().admin, Log()
+    busy = replace(QUICK, rebalance_s=0.003, rebalance_soonest_s=0.003, persist_s=0.003, dispatch_s=0.0)
+    group.concurrent(log, rhythm=busy)
+    for number in range(10):
+        group.put("again")  # Also ends the pull that the broker holds.
+        until(lambda number=number: group.committed().get(0) == 2 * number + 1)  # type: ignore[misc]
+        seen = len(log.messages)
+        admin.reset_offset(GROUP, queue(0), 0)
+        group.put("wake")
+        until(lambda seen=seen, number=number: len(log.messages) >= seen + 2 * number + 2)  # type: ignore[misc]
 
 
 def test_flow_control_and_busy_brokers_are_asked_again(make_group: Callable[..., Group]) -> None:

@@ -79,7 +79,12 @@ def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytes
     assert "was not committed" in caplog.text
 
     group.stub.faults.broker_up()
-    until(lambda: store.persist(queue(0)) or group.committed().get(0) == 3)
+
+    def commit_again() -> bool:
+        store.persist(queue(0))
+        return group.committed().get(0) == 3
+
+    until(commit_again)
 
 
 def test_an_unreadable_position_is_an_error_and_not_absence(group: Group) -> None:

@@ -222,7 +222,11 @@ def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: 
         order.extend((message.queue.queue_id, message.offset) for message in messages)
         return SUCCESS
 
-    script = {"m12": [JAVA_SUSPEND, {}], "m41": [JAVA_SUSPEND, {}], "m1": [{"waitMs": 300}]}
+    script: dict[str, list[dict[str, Any]]] = {
+        "m12": [JAVA_SUSPEND, {}],
+        "m41": [JAVA_SUSPEND, {}],
+        "m1": [{"waitMs": 300}],
+    }
     log = Log(answer)
     send(ours, *bodies)
     cluster = ours.cluster()
@@ -330,5 +334,5 @@ def test_the_official_admin_sees_and_moves_our_members(
     info = admin.call("getConsumerRunningInfo", unique, mine.client_id, False)
     assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
     admin.call("resetOffsetByTimestamp", topic, unique, 0, True)
-    eventually(lambda: len(log.messages) == 8, "everything came again")
+    eventually(lambda: len(log.messages) >= 8, "everything came again")
     eventually(lambda: progress() == (4, 4), "and is committed again")
