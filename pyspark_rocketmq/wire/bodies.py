@@ -511,6 +511,8 @@ def build_subscription(
     if expression_type == "TAG":
         expression = expression or SUBSCRIBE_ALL
         tags = () if expression == SUBSCRIBE_ALL else _parse_tags(expression)
+    elif not expression:
+        raise LocalProtocolError(f"an empty {expression_type} expression", advice="give a condition, or type TAG and *")
     return SubscriptionData(
         topic=topic,
         sub_string=expression,

@@ -168,3 +168,9 @@ def test_sql_is_left_to_the_broker() -> None:
     """Expressions of another type are not read here."""
     subscription = build_subscription("T", "a > 1 || b", expression_type="SQL92")
     assert (subscription.tags_set, subscription.sub_string) == ((), "a > 1 || b")
+
+
+def test_a_condition_must_not_be_empty() -> None:
+    """Of types other than TAG, as brokers refuse them."""
+    with pytest.raises(LocalProtocolError, match="empty SQL92 expression"):
+        build_subscription("T", "", expression_type="SQL92")
