@@ -10,8 +10,9 @@ every query of its session that publishes for the group.
 
 from __future__ import annotations
 
-import logging
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 
 from pyspark.sql.streaming.listener import (
@@ -33,7 +34,6 @@ from .source.commit import Committer, GroupGuard, Publisher
 __all__ = ["CommitListener", "commit_offsets"]
 
 _FLUSH_S = 5.0
-_log = logging.getLogger(__name__)
 
 
 def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
@@ -101,11 +101,12 @@ def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue
 
 
 def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
-    """Those of our sources; other sources write their offsets differently."""
-    for source in progress.sources:
-        try:
-            position = parse_position(source.endOffset)
-        except OptionError:
-            continue
-        if position is not None:
-            yield position
+    """Those of our sources; other sources write their offsets differently.
+
+    Read from the progress as JSON: before PySpark 4.2 the sources' own attributes hold Python's text of it.
+    """
+    for source in json.loads(progress.json)["sources"]:
+        end = source.get("endOffset")
+        with suppress(OptionError):
+            if isinstance(end, dict) and (position := parse_position(end)) is not None:
+                yield position

@@ -28,8 +28,8 @@ def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> An
     end: dict[str, Any] = {"next": {topic: {"broker-a": {str(n): at for n, at in enumerate(offsets)}}}, "version": 1}
     if group:
         end["group"] = group
-    sources = [SimpleNamespace(endOffset=text) for text in (json.dumps(end), "17", "None", '{"logOffset": 3}')]
-    return SimpleNamespace(sources=sources)
+    sources = [{"endOffset": offset} for offset in (end, 17, None, {"logOffset": 3})]
+    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}))
 
 
 def query(last: Any) -> Any:
