@@ -140,6 +140,20 @@ def test_a_broker_that_was_started_again_gets_to_know_us(group: Group) -> None:
     assert group.stub.groups()[GROUP] == (consumer.client_id,)
 
 
+def test_a_queue_that_nobody_pulls_is_taken_anew(group: Group) -> None:
+    """After two minutes without an attempt to pull the next round begins again with the queue."""
+    clock = ManualClock()
+    log = Log()
+    consumer = group.concurrent(log, clock=clock)
+    group.put("a", queue_id=0)
+    clock.advance_until(lambda: log.messages)
+    stale = consumer._member.table.get(queue(0))
+    clock.advance(121)
+
+    clock.advance_until(lambda: consumer._member.table.get(queue(0)) not in (stale, None))
+    assert stale is not None and stale.is_lost()
+
+
 def test_a_refused_lock_leaves_a_queue_for_the_next_round(group: Group) -> None:
     """A queue that somebody else has locked is taken once he gives it back."""
     cluster = group.cluster()

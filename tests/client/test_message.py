@@ -1,0 +1,110 @@
+"""A received message is decoded when it is asked for, and only as far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.client.message import Pulled, read_messages, view_record
+from pyspark_rocketmq.errors import DecodeError
+from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.compression import Compression, compress
+from pyspark_rocketmq.wire.properties import encode_properties
+from pyspark_rocketmq.wire.record import Record, encode_record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+from tests.client.fixtures import queue
+
+HERE, SIX = Address("10.0.0.1", 10911), Address("::1", 10911)
+ORDERS = queue(0)
+PLAIN = Record(
+    topic="orders",
+    queue_id=0,
+    queue_offset=7,
+    physical_offset=4711,
+    born_timestamp=1,
+    born_host=HERE,
+    store_timestamp=2,
+    store_host=HERE,
+    body=b"hello",
+    properties_text=encode_properties({"TAGS": "t", "KEYS": "k", "UNIQ_KEY": "ID", "colour": "red"}),
+    reconsume_times=3,
+)
+
+
+def _pulled(*records: Record, at: MessageQueue = ORDERS, unwrap: Callable[[str], str] = str) -> Pulled:
+    return Pulled(at, memoryview(b"".join(map(encode_record, records))), 5, 99, unwrap)
+
+
+def test_every_field_can_be_asked_for() -> None:
+    """Where it lies, what it holds, and what its queue was like."""
+    [message] = read_messages(_pulled(PLAIN), 7)
+
+    assert (message.topic, message.queue, message.offset) == ("orders", queue(0), 7)
+    assert (message.body, message.tags, message.keys, message.message_id) == (b"hello", "t", "k", "ID")
+    assert (message.reconsume_times, message.born_timestamp_ms, message.store_timestamp_ms) == (3, 1, 2)
+    assert (message.min_offset, message.max_offset, message.body_bytes) == (5, 99, 5)
+    assert message.properties["colour"] == "red"
+
+
+def test_failures_here_count_beside_those_its_broker_knows() -> None:
+    """A message that was stored three times and failed once more here has failed four times."""
+    [message] = read_messages(_pulled(PLAIN), 7)
+    message.failed_here += 1
+
+    assert message.reconsume_times == 4
+
+
+@pytest.mark.parametrize("flags", [0, SysFlag.BORN_HOST_V6, SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6])
+def test_bodies_are_measured_behind_hosts_of_either_kind(flags: int) -> None:
+    """IPv6 hosts take more room, and the size of the body is still right."""
+    born = SIX if flags & SysFlag.BORN_HOST_V6 else HERE
+    stored = SIX if flags & SysFlag.STORE_HOST_V6 else HERE
+    record = replace(PLAIN, sys_flag=flags, born_host=born, store_host=stored)
+    [message] = read_messages(_pulled(record), 7)
+
+    assert (message.body_bytes, message.body) == (5, b"hello")
+
+
+def test_a_packed_body_is_unpacked_when_asked_for() -> None:
+    """It is counted as it is stored, and read as it was meant."""
+    packed = compress(b"x" * 1000, Compression.ZLIB)
+    [message] = read_messages(_pulled(replace(PLAIN, body=packed, sys_flag=Compression.ZLIB.sys_flag)), 7)
+
+    assert message.body_bytes == len(packed)
+    assert message.body == b"x" * 1000
+
+
+def test_an_inner_batch_is_several_messages() -> None:
+    """Each has its own offset, and those before what was asked for are left out."""
+    body = encode_batch([BatchEntry(b"%d" % number) for number in range(4)])
+    batch = replace(PLAIN, body=body, sys_flag=SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
+    messages = read_messages(_pulled(batch), 8)
+
+    assert [(message.offset, message.body) for message in messages] == [(8, b"1"), (9, b"2"), (10, b"3")]
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
+def test_retries_and_dead_letters_tell_where_they_came_from(topic: str) -> None:
+    """The topic is the one that the message was sent to, by our name for it."""
+    record = replace(PLAIN, topic=topic, properties_text=encode_properties({"RETRY_TOPIC": "NS%orders"}))
+    pulled = _pulled(record, at=queue(0, topic), unwrap=lambda name: name.removeprefix("NS%"))
+    [message] = read_messages(pulled, 7)
+
+    assert (message.topic, message.queue.topic) == ("orders", topic)
+
+
+def test_without_a_unique_id_the_brokers_counts() -> None:
+    """The id is then that of the place where the message is stored."""
+    message = view_record(_pulled(), replace(PLAIN, properties_text=b""))
+
+    assert message.message_id == message.record.offset_message_id
+
+
+def test_a_broken_answer_is_an_error() -> None:
+    """What does not add up is not taken for the end."""
+    pulled = _pulled(PLAIN)
+    with pytest.raises(DecodeError):
+        read_messages(pulled._replace(data=pulled.data[:-3]), 7)

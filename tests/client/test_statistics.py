@@ -1,0 +1,32 @@
+"""Rates are those of the last minute, failures those of the last hour."""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.client.statistics import Statistics
+from tests.client.fixtures import ManualClock
+
+
+def test_rates_and_times_are_means_of_a_minute() -> None:
+    """Sixty messages in a minute are one a second; times are in milliseconds."""
+    statistics = Statistics(ManualClock().now_s)
+    statistics.pulled("t", 0.010, messages=90)
+    statistics.pulled("t", 0.030, messages=30)
+    statistics.consumed("t", 0.5, succeeded=60, failed=6)
+    status = statistics.status("t")
+
+    assert (status.pull_rt, status.pull_tps) == (20.0, 2.0)
+    assert (status.consume_rt, status.consume_ok_tps, status.consume_failed_tps) == (500.0, 1.0, 0.1)
+
+
+def test_what_is_old_is_forgotten() -> None:
+    """After a minute rates are 0 again, after an hour failures are, too; topics are kept apart."""
+    clock = ManualClock()
+    statistics = Statistics(clock.now_s)
+    statistics.consumed("t", 0.5, succeeded=1, failed=2)
+    assert statistics.status("other").consume_failed_msgs == 0
+
+    clock.advance(61)
+    assert (statistics.status("t").consume_ok_tps, statistics.status("t").consume_failed_msgs) == (0.0, 2)
+    clock.advance(3600)
+    statistics.consumed("t", 0.5, succeeded=1, failed=0)
+    assert statistics.status("t").consume_failed_msgs == 0
