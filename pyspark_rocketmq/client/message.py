@@ -22,6 +22,9 @@ _SYS_FLAG_AT = 36
 _BODY_LENGTH_AT = 84
 _IPV6_EXTRA = 12
 _INT = struct.Struct(">i")
+_FLAG_AND_LENGTH = struct.Struct(">i44xi")
+"""sysFlag and, behind two IPv4 hosts, the body's length."""
+_IPV6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 _INNER_BATCH = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
 
@@ -125,18 +128,24 @@ class ReceivedMessage:
 
 def read_messages(pulled: Pulled, asked_offset: int) -> list[ReceivedMessage]:
     """The messages of an answer; those of an inner batch singly, without such as lie before what was asked for."""
-    data, read = pulled.data, _INT.unpack_from
+    data, read, ipv6, inner_batch = pulled.data, _FLAG_AND_LENGTH.unpack_from, _IPV6, _INNER_BATCH
     messages: list[ReceivedMessage] = []
     found = scan(data)
     for start, offset in zip(found.starts, found.queue_offsets, strict=True):
-        (flags,) = read(data, start + _SYS_FLAG_AT)
-        if flags & _INNER_BATCH == _INNER_BATCH:
+        flags, size = read(data, start + _SYS_FLAG_AT)
+        if flags & inner_batch == inner_batch:
             messages += (each for each in _unwrapped(pulled, start) if each.offset >= asked_offset)
-        else:
-            hosts = ((flags & SysFlag.BORN_HOST_V6) > 0) + ((flags & SysFlag.STORE_HOST_V6) > 0) if flags else 0
-            (size,) = read(data, start + _BODY_LENGTH_AT + _IPV6_EXTRA * hosts)
-            messages.append(ReceivedMessage(pulled, start, offset, size))
+            continue
+        if flags & ipv6:
+            size = _length_behind_ipv6(data, start, flags)
+        messages.append(ReceivedMessage(pulled, start, offset, size))
     return messages
+
+
+def _length_behind_ipv6(data: memoryview, start: int, flags: int) -> int:
+    longer_hosts = bool(flags & SysFlag.BORN_HOST_V6) + bool(flags & SysFlag.STORE_HOST_V6)
+    (size,) = _INT.unpack_from(data, start + _BODY_LENGTH_AT + _IPV6_EXTRA * longer_hosts)
+    return int(size)
 
 
 def _unwrapped(pulled: Pulled, start: int) -> Iterator[ReceivedMessage]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,94 +16,29 @@ import pytest
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Producer
 from pyspark_rocketmq.client.results import RECONSUME_LATER, SUCCESS, Consumed, Ordered, suspend
-from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, ProducerSettings, Rhythm
-from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
-from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.client.settings import MessageModel
+from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Message, MessageQueue, dead_letter_topic, parse_addresses
-from pyspark_rocketmq.net.settings import NetSettings
-from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.model import Message, MessageQueue, dead_letter_topic
 from tests.real.java_clients import JavaClients, JavaObject, eventually
 from tests.real.java_fixtures import ScenarioServer
+from tests.real.our_clients import Log, Ours
 
 pytestmark = pytest.mark.real
 
-QUICK = Rhythm(
-    heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.3, first_persist_s=0.3, persist_s=0.3, lock_s=1
-)
 JAVA_LATER = {"status": "RECONSUME_LATER"}
 JAVA_SUSPEND = {"status": "SUSPEND_CURRENT_QUEUE_A_MOMENT", "suspendMs": 100}
 OWN_TO_A_DELIVERY = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "UNIQ_KEY", "ORIGIN_MESSAGE_ID", "CLUSTER"}
 
-Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
-
 MEMBER = """
 import sys, time
-from tests.real.test_client_members import Ours
+from tests.real.our_clients import Ours
 ours = Ours(sys.argv[1], sys.argv[2])
 consumer = ours.member(sys.argv[3], lambda _: time.sleep(600))
 print(consumer.client_id, flush=True)
 time.sleep(600)
 """
-
-
-class Log:
-    """Remembers what a listener of ours got."""
-
-    def __init__(self, answer: Answer = lambda _: SUCCESS) -> None:
-        self.messages: list[ReceivedMessage] = []
-        self._answer = answer
-
-    def __call__(self, messages: Sequence[ReceivedMessage]) -> Any:
-        """Remember, then answer."""
-        self.messages.extend(messages)
-        return self._answer(messages)
-
-    @property
-    def bodies(self) -> list[str]:
-        """What came so far."""
-        return [message.body.decode() for message in self.messages]
-
-
-class Ours:
-    """Our clients before one server, for one topic."""
-
-    def __init__(self, name_server: str, topic: str) -> None:
-        self.topic = topic
-        net = NetSettings(connect_timeout_s=10, request_timeout_s=10)
-        self.settings = ClusterSettings(parse_addresses(name_server), net=net)
-        self._open = ExitStack()
-
-    def close(self) -> None:
-        """End everything."""
-        self._open.close()
-
-    def member(self, group: str, listener: Any, *, orderly: bool = False, **wish: Any) -> PushConsumer:
-        """A started member of a group."""
-        settings = ConsumerSettings(
-            **{
-                "group": group,
-                "subscriptions": {self.topic: Subscription()},
-                "consume_from": ConsumeFrom.FIRST_OFFSET,
-                "rhythm": QUICK,
-                **wish,
-            }
-        )
-        make = PushConsumer.orderly if orderly else PushConsumer.concurrent
-        return self._open.enter_context(make(self.settings, settings, listener))
-
-    def producer(self) -> Producer:
-        """A started producer."""
-        settings = ProducerSettings(group="ours", send_timeout_s=20)
-        return self._open.enter_context(Producer(self.settings, settings))
-
-    def cluster(self) -> Cluster:
-        """The cluster, asked without any group."""
-        cluster = open_shared_cluster(self.settings)
-        self._open.callback(cluster.close)
-        return cluster
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""Our clients, as a scenario beside official ones wants them: quick, and ended with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.lite import PullConsumer
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.producer import Checker, Producer
+from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered
+from pyspark_rocketmq.client.settings import (
+    ConsumeFrom,
+    ConsumerSettings,
+    ProducerSettings,
+    PullConsumerSettings,
+    Rhythm,
+)
+from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.pull.settings import Subscription
+
+QUICK = Rhythm(
+    heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.3, first_persist_s=0.3, persist_s=0.3, lock_s=1
+)
+Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
+
+
+class Log:
+    """Remembers what a listener of ours got."""
+
+    def __init__(self, answer: Answer = lambda _: SUCCESS) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self._answer = answer
+
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> Any:
+        """Remember, then answer."""
+        self.messages.extend(messages)
+        return self._answer(messages)
+
+    @property
+    def bodies(self) -> list[str]:
+        """What came so far."""
+        return [message.body.decode() for message in self.messages]
+
+
+class Ours:
+    """Our clients before one server, for one topic."""
+
+    def __init__(self, name_server: str, topic: str) -> None:
+        self.topic = topic
+        net = NetSettings(connect_timeout_s=10, request_timeout_s=10)
+        self.settings = ClusterSettings(parse_addresses(name_server), net=net)
+        self._open = ExitStack()
+
+    def close(self) -> None:
+        """End everything."""
+        self._open.close()
+
+    def member(self, group: str, listener: Any, *, orderly: bool = False, **wish: Any) -> PushConsumer:
+        """A started member of a group."""
+        settings = ConsumerSettings(
+            **{
+                "group": group,
+                "subscriptions": {self.topic: Subscription()},
+                "consume_from": ConsumeFrom.FIRST_OFFSET,
+                "rhythm": QUICK,
+                **wish,
+            }
+        )
+        make = PushConsumer.orderly if orderly else PushConsumer.concurrent
+        return self._open.enter_context(make(self.settings, settings, listener))
+
+    def pulling(self, group: str, **wish: Any) -> PullConsumer:
+        """A started pull consumer."""
+        common = {"group": group, "consume_from": ConsumeFrom.FIRST_OFFSET, "rhythm": QUICK}
+        return self._open.enter_context(PullConsumer(self.settings, PullConsumerSettings(**{**common, **wish})))
+
+    def producer(self, group: str = "ours", check: Checker | None = None) -> Producer:
+        """A started producer."""
+        settings = ProducerSettings(group=group, send_timeout_s=20)
+        return self._open.enter_context(Producer(self.settings, settings, check=check))
+
+    def cluster(self) -> Cluster:
+        """The cluster, asked without any group."""
+        cluster = open_shared_cluster(self.settings)
+        self._open.callback(cluster.close)
+        return cluster

@@ -1,0 +1,122 @@
+"""Do our producer and pull consumer do what they promise, before a real broker and before the stub?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_rocketmq.client.dead_letters import DeadLetters
+from pyspark_rocketmq.client.lite import PullConsumer
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.results import DEAD_LETTER, later
+from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.pull.settings import Subscription
+from tests.real.java_clients import JavaClients, eventually
+from tests.real.java_fixtures import ScenarioServer
+from tests.real.our_clients import Log, Ours
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
+    """Our clients before the scenario's server."""
+    ours = Ours(java_server.name_server, topic)
+    yield ours
+    ours.close()
+
+
+def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
+    """Ask until so many messages were handed out."""
+    end, messages = time.monotonic() + 45, list[ReceivedMessage]()
+    while len(messages) < count:
+        assert time.monotonic() < end, f"{len(messages)} of {count} messages"
+        messages.extend(consumer.poll(0.5))
+    return messages
+
+
+def test_official_consumers_read_what_we_send(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """Single, packed, batched, one-way, ordered and delayed messages arrive whole."""
+    producer, large = ours.producer(), "abc" * 3000
+    producer.send(Message(topic, b"single", "tag", "key", {"colour": "red"}, flag=5))
+    producer.send(Message(topic, large.encode()))
+    producer.send_batch([Message(topic, b"first of two"), Message(topic, b"second of two")])
+    producer.send_oneway(Message(topic, b"one-way"))
+    producer.send_ordered(Message(topic, b"ordered"), "key")
+    producer.send(Message(topic, b"delayed", delay_level=2))
+    reader = clients.push_consumer(unique, {topic: "*"})
+
+    found = {delivery["body"]: delivery for delivery in reader.wait_for(7)}
+    assert set(found) == {"single", large, "first of two", "second of two", "one-way", "ordered", "delayed"}
+    assert found["single"]["properties"].items() >= {"TAGS": "tag", "KEYS": "key", "colour": "red"}.items()
+    assert found["single"]["flag"] == 5
+
+
+def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """A commit shows, a rollback does not, and an open one is asked about and then shows."""
+    asked: list[bytes] = []
+
+    def check(message: ReceivedMessage) -> Fate:
+        asked.append(message.body)
+        return Fate.COMMIT
+
+    producer = ours.producer(f"{unique}_producers", check)
+    for fate in Fate:
+        producer.send_in_transaction(Message(topic, fate.name.encode()), lambda _, fate=fate: fate)  # type: ignore[misc]
+    reader = clients.push_consumer(unique, {topic: "*"})
+
+    assert sorted(delivery["body"] for delivery in reader.wait_for(2)) == ["COMMIT", "UNKNOWN"]
+    assert set(asked) == {b"UNKNOWN"}
+
+
+def test_pull_consumers_share_with_each_other(ours: Ours, topic: str, unique: str) -> None:
+    """Two members in subscribe mode hold two queues each; together they get everything."""
+    members = [ours.pulling(unique, subscriptions={topic: Subscription()}) for _ in range(2)]
+
+    def share(member: PullConsumer) -> int:
+        return sum(queue.topic == topic for queue in member.queues)
+
+    eventually(lambda: [share(member) for member in members] == [2, 2], "both hold two queues")
+    producer = ours.producer()
+    for number in range(8):
+        producer.send(Message(topic, b"%d" % number), MessageQueue(topic, "broker-a", number % 4))
+
+    assert {message.body for member in members for message in poll_all(member, 4)} == {b"%d" % n for n in range(8)}
+
+
+def test_assigned_queues_are_read_sought_and_committed(ours: Ours, topic: str, unique: str) -> None:
+    """Without a group of members: from the beginning, from an offset, since a time, and from where it was committed."""
+    queue = MessageQueue(topic, "broker-a", 0)
+    producer = ours.producer()
+    for number in range(10):
+        producer.send(Message(topic, b"%d" % number), queue)
+    consumer = ours.pulling(unique, auto_commit=False)
+    consumer.assign([queue])
+    messages = poll_all(consumer, 10)
+    assert [message.body for message in messages] == [b"%d" % number for number in range(10)]
+
+    consumer.seek(queue, 8)
+    assert [message.offset for message in poll_all(consumer, 2)] == [8, 9]
+    consumer.seek_to_time(queue, messages[0].store_timestamp_ms)
+    assert poll_all(consumer, 1)[0].offset == 0
+    consumer.commit({queue: 7})
+    assert consumer.committed(queue) == 7
+
+
+def test_dead_letters_are_revived(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """What a group gave up on is sent again, and a Java group gets it from the topic it came from."""
+    ours.producer().send(Message(topic, b"poison", "tag", "key", {"colour": "red"}))
+    member = ours.member(unique, Log(lambda _: later(DEAD_LETTER)))
+    letters = DeadLetters(ours.cluster(), unique)
+    eventually(lambda: list(letters.read()), "there is a dead letter")
+    member.close()
+    report = letters.resend(ours.producer())
+    reader = clients.push_consumer(f"{unique}_java", {topic: "*"})
+
+    first, again = reader.wait_for(2)
+    assert str(report) == "1 sent again, 0 failed, 0 not wanted"
+    assert again["properties"]["UNIQ_KEY"] == first["properties"]["UNIQ_KEY"]
+    assert again["properties"]["colour"] == "red"
