@@ -103,10 +103,11 @@ def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue
 def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
     """Those of our sources; other sources write their offsets differently.
 
-    Read from the progress as JSON: before PySpark 4.2 the sources' own attributes hold Python's text of it.
+    Read from the progress as JSON: before PySpark 4.2 the sources' own attributes hold Python's text of it. There an
+    offset is an object, over Spark Connect its text.
     """
     for source in json.loads(progress.json)["sources"]:
         end = source.get("endOffset")
         with suppress(OptionError):
-            if isinstance(end, dict) and (position := parse_position(end)) is not None:
+            if isinstance(end, dict | str) and (position := parse_position(end)) is not None:
                 yield position

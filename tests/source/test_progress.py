@@ -32,6 +32,13 @@ def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> An
     return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}))
 
 
+def over_connect(last: Any) -> Any:
+    """The same progress as a client of Spark Connect gets it: offsets are texts."""
+    sources = json.loads(last.json)["sources"]
+    texts = [{name: json.dumps(offset) for name, offset in source.items()} for source in sources]
+    return SimpleNamespace(json=json.dumps({"sources": texts}))
+
+
 def query(last: Any) -> Any:
     """A query with this last progress."""
     return SimpleNamespace(lastProgress=last)
@@ -45,6 +52,12 @@ def options(stub: StubBroker, **given: str) -> dict[str, str]:
 def test_exact_ends_are_published_when_asked_for(stub: StubBroker) -> None:
     """All queues, at once."""
     commit_offsets(query(progress(3, 0)), options(stub, maxOffsetsPerTrigger="10"))
+    assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 0}
+
+
+def test_offsets_may_come_as_text(stub: StubBroker) -> None:
+    """As they do over Spark Connect."""
+    commit_offsets(query(over_connect(progress(3, 0))), options(stub))
     assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 0}
 
 

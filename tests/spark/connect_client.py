@@ -23,7 +23,7 @@ def bodies(frame: DataFrame) -> list[str]:
 
 def main(name_server: str, directory: str) -> None:
     """Read the topic `orders` in both ways."""
-    spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
     options = {"nameServer": name_server, "subscribe": "orders", "consumerGroup": GROUP}
     found = bodies(spark.read.format("rocketmq").options(**options).load())
     register(spark)
