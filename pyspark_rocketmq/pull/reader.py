@@ -21,17 +21,24 @@ from ..model import Block, MessageQueue, QueueRange
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
 from ..wire.header import Command
-from ..wire.scan import scan
+from ..wire.scan import Scan, scan
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
-from .settings import PullSettings
+from .settings import PullSettings, Subscription
 
 __all__ = ["LossPolicy", "QueueReader"]
 
 _SUBSCRIPTION_FLAG = 4
 """The pull carries its own subscription, so that no heartbeat is needed."""
 _NO_PROGRESS_PAUSE_S = 0.1
+_HOLE_PAUSE_S = 0.5
+_HOLE_PATIENCE_S = 3.0
+"""How long a hole is doubted. Retention deletes messages first and raises the queue's minimum about a second later; in
+between only a hole tells that messages are gone."""
 _FLOW_CONTROL_PAUSE_S = 0.02
+
+
+NOTHING_FOUND = Scan([], [], [])
 
 
 class LossPolicy(Protocol):
@@ -89,6 +96,9 @@ class QueueReader:
         self._policy = policy
         self._suggested_id = MASTER_ID
         self._failures = 0
+        self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
+        self._hole_since: float | None = None
+        self._trusts_holes = False
         self.resume_at = 0.0
         """No pull is sent before this moment."""
 
@@ -137,11 +147,15 @@ class QueueReader:
             self.failed(request, error, now)
             return False
         self._suggested_id = outcome.suggested_broker_id
-        if outcome.next_offset > request.start and outcome.status is not PullStatus.OFFSET_MOVED:
-            self._progress(request, outcome, now)
-            return True
-        self._no_progress(request, place, outcome, now)
-        return False
+        if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
+            self._no_progress(request, place, outcome, now)
+            return False
+        found = scan(outcome.body) if outcome.status is PullStatus.FOUND else NOTHING_FOUND
+        if place.is_master and self._begins_with_hole(request, outcome, found) and not self._is_lawful_hole(now):
+            self._doubt(request, place, outcome, now)
+            return False
+        self._progress(request, outcome, found, now)
+        return True
 
     def failed(self, request: Request, error: RocketMQError, now: float) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
@@ -150,6 +164,9 @@ class QueueReader:
             return  # One incident that hit several pulls in flight counts once.
         if error.refresh_routes:
             self._brokers.routes.expire(self.queue.topic)
+        if not error.retriable and self._has_left_the_route():
+            self._give_up_vanished()
+            return
         if not error.retriable or self._failures >= self._settings.max_retries:
             raise error.locate(**self._whence(request.start))
         self.resume_at = now + self._pause_s(error)
@@ -158,19 +175,45 @@ class QueueReader:
     def unplaced(self, error: RocketMQError, now: float) -> None:
         """The route names no place to read from: try again, and in the end give the range up by the policy."""
         if self._failures >= self._settings.max_retries and isinstance(error, QueueMoved):
-            self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
-            self.cursor.stop_at(self.cursor.done)
+            self._give_up_vanished()
         elif not error.retriable or self._failures >= self._settings.max_retries:
             raise error.locate(**self._whence(self.cursor.done))
         self._brokers.routes.expire(self.queue.topic)
         self.resume_at = now + self._pause_s(error)
         self._failures += 1
 
-    def _progress(self, request: Request, outcome: Outcome, now: float) -> None:
-        starts = scan(outcome.body).starts if outcome.status is PullStatus.FOUND else ()
-        self.cursor.answered(request.start, outcome.next_offset, outcome.body, starts)
+    def _has_left_the_route(self) -> bool:
+        """Whether a fresh route does not name the queue; brokers refuse numbers beyond a topic's queues."""
+        self._brokers.routes.expire(self.queue.topic)
+        return self.queue not in self._brokers.routes.route(self.queue.topic).readable
+
+    def _give_up_vanished(self) -> None:
+        self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
+        self.cursor.stop_at(self.cursor.done)
+
+    def _begins_with_hole(self, request: Request, outcome: Outcome, found: Scan) -> bool:
+        """Whether messages at the offset asked for were passed over, though no filter was in the way."""
+        first = found.queue_offsets[0] if found.queue_offsets else outcome.next_offset
+        return self._takes_all and first > request.start
+
+    def _is_lawful_hole(self, now: float) -> bool:
+        """Compaction leaves holes, too: one that outlives our patience is believed, and all after it."""
+        self._hole_since = now if self._hole_since is None else self._hole_since
+        self._trusts_holes |= now - self._hole_since >= _HOLE_PATIENCE_S
+        return self._trusts_holes
+
+    def _doubt(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
+        """Ask again in a moment, unless the minimum says already that the messages are gone."""
+        if request.start < outcome.min_offset:
+            self._no_progress(request, place, outcome, now)
+            return
+        self.cursor.failed(request.start)
+        self.resume_at = now + _HOLE_PAUSE_S
+
+    def _progress(self, request: Request, outcome: Outcome, found: Scan, now: float) -> None:
+        self.cursor.answered(request.start, outcome.next_offset, outcome.body, found.starts)
         self._failures = 0
-        if self._settings.interval_s and starts:
+        if self._settings.interval_s and found.starts:
             self.resume_at = now + self._settings.interval_s
 
     def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 from broker_stub import PullLimits, Settings, StubBroker, StubCluster
 from pyspark_rocketmq.broker_errors import SystemBusy
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
-from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout, RocketMQError
+from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
 from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.offsets.loss import Finding, judge
 from pyspark_rocketmq.pull.settings import PullSettings
@@ -161,12 +161,13 @@ def test_the_loss_rules_end_a_reading(stub: StubBroker) -> None:
             list(reading)
 
 
-def test_a_queue_taken_away_is_named(stub: StubBroker) -> None:
-    """The topic has fewer queues now: the error names the queue, and reading does not hang."""
+def test_a_queue_taken_away_has_vanished_too(stub: StubBroker) -> None:
+    """The topic has fewer queues now, though the broker is there: what was planned of it is reported."""
     stub.remove_queue("T")
+    reading = read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], PullSettings(max_retries=1))
 
-    with pytest.raises(RocketMQError, match=r"topic T, broker broker-a, queue 1"):
-        read(stub, PullSettings(max_retries=1))
+    assert offsets_of(reading) == {QUEUES[0]: EVERYTHING[QUEUES[0]]}
+    assert reading.losses == [("vanished", QUEUES[1], 0, COUNT // 2)]
 
 
 def test_a_reset_by_an_administrator_is_no_loss(stub: StubBroker) -> None:

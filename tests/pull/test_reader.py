@@ -1,0 +1,105 @@
+"""What answers mean for a range: messages, lawful holes, and messages that retention is deleting."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
+from pyspark_rocketmq.pull.reader import QueueReader
+from pyspark_rocketmq.pull.settings import PullSettings, Subscription
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
+from pyspark_rocketmq.wire.record import Record, encode_record
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+NOWHERE = Address("127.0.0.1", 1)
+ALL = Subscription()
+MASTER, REPLICA = Place(0, NOWHERE), Place(1, NOWHERE)
+
+
+class Told:
+    """Notes which losses it is told of."""
+
+    def __init__(self) -> None:
+        self.lost: list[tuple[int, int]] = []
+
+    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
+        """Messages from `planned` to `minimum` are gone."""
+        self.lost.append((planned, minimum))
+
+    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
+        """Not expected here."""
+        raise AssertionError
+
+    def vanished(self, rest: QueueRange) -> None:
+        """Not expected here."""
+        raise AssertionError
+
+    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
+        """Not expected here."""
+        raise AssertionError
+
+
+def reader(told: Told, subscription: Subscription = ALL) -> QueueReader:
+    """A reader of `[98, 200)`; nothing is connected."""
+    brokers = open_cluster(ClusterSettings((NOWHERE,))).brokers
+    return QueueReader(QueueRange(QUEUE, 98, 200), brokers, PullSettings(subscription=subscription), told)
+
+
+def found(offset: int, minimum: int) -> Command:
+    """An answer with one message."""
+    record = Record(
+        topic="orders",
+        queue_id=0,
+        queue_offset=offset,
+        physical_offset=0,
+        born_timestamp=0,
+        born_host=NOWHERE,
+        store_timestamp=0,
+        store_host=NOWHERE,
+        body=b"x",
+    )
+    bounds = {"nextBeginOffset": str(offset + 1), "minOffset": str(minimum), "maxOffset": "200"}
+    return Command(0, fields=bounds, body=encode_record(record), flag=RESPONSE_FLAG)
+
+
+def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTER) -> bool:
+    """One pull with its answer; whether it brought the range forward."""
+    asked = reading.next_pull()
+    assert asked is not None
+    return reading.answered(asked[0], place, answer, now)
+
+
+def test_a_hole_is_doubted_until_the_minimum_tells() -> None:
+    """Retention deletes first and raises the minimum a second later: the loss is told, not passed over."""
+    told = Told()
+    reading = reader(told)
+
+    assert not pull(reading, found(179, minimum=98), now=10.0)
+    assert not reading.may_ask(10.1) and reading.may_ask(10.6)
+    assert not pull(reading, found(179, minimum=179), now=11.0)
+
+    assert told.lost == [(98, 179)] and reading.cursor.done == 179
+
+
+def test_a_hole_that_stays_is_lawful() -> None:
+    """Compaction leaves holes; one is waited for, the next are believed at once."""
+    told = Told()
+    reading = reader(told)
+
+    assert not pull(reading, found(120, minimum=0), now=10.0)
+    assert pull(reading, found(120, minimum=0), now=13.1)
+    reading.take()
+    assert pull(reading, found(150, minimum=0), now=13.2)
+    assert told.lost == []
+
+
+@pytest.mark.parametrize(
+    ("subscription", "place"),
+    [(Subscription("a"), MASTER), (Subscription("x > 1", "SQL92"), MASTER), (Subscription(), REPLICA)],
+)
+def test_filters_and_replicas_may_leave_holes(subscription: Subscription, place: Place) -> None:
+    """A filter passes over what it does not want, and a replica is not asked about losses."""
+    assert pull(reader(Told(), subscription), found(120, minimum=0), now=10.0, place=place)
