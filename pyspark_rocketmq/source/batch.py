@@ -15,6 +15,7 @@ from ..offsets.resolve import resolve_batch
 from ..options.reader_options import ReaderOptions
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
+from .filters import require_filter
 from .losses import LossJournal
 from .partition import RangePartition, read_partition
 from .view import BrokerView
@@ -44,6 +45,7 @@ class BatchReader(DataSourceReader):
         queues = catalog.queues()
         catalog.require_some(queues)
         catalog.require_known(queues)
+        require_filter(cluster, options, queues)
         view = BrokerView(cluster, options.pull.group)
         plan = resolve_batch(
             options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss

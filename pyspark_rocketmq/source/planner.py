@@ -25,6 +25,7 @@ from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
 from .commit import Committer, GroupGuard, Publisher
+from .filters import require_filter
 from .losses import LossJournal
 from .partition import RangePartition
 from .view import BrokerView
@@ -149,11 +150,12 @@ class Planner:
         self.committer = Committer(Publisher(cluster, group, guard).publish, self._options.commit.min_interval_s)
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Refuse, once, a checkpoint that is another query's and a group that has members."""
+        """Refuse, once, a checkpoint that is another query's, a filter that does not work, a group that has members."""
         if self._has_begun:
             return
         if position is not None:
             self._recognise(position)
+        require_filter(self._cluster, self._options, queues)
         if self._guard:
             self._guard.check(_topics(queues))
         self._has_begun = True

@@ -1,0 +1,36 @@
+"""A filter that brokers would ignore is refused before anything is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub import Settings, StubBroker
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.source.batch import BatchReader
+
+from .driving import TOPIC, Run, batch_options_for, options_for
+
+
+@pytest.mark.parametrize(
+    ("condition", "filters", "told"),
+    [("weight >", True, "correct the condition"), ("weight > 1", False, "enablePropertyFilter=true")],
+)
+def test_a_condition_that_does_not_work_is_refused(condition: str, filters: bool, told: str) -> None:
+    """A broker would answer such pulls unfiltered, or refuse them one by one."""
+    with StubBroker({TOPIC: 1}, settings=Settings(property_filter=filters)) as stub:
+        with (
+            Run(options_for(stub, sqlFilter=condition)) as run,
+            pytest.raises(OptionError, match=rf"sqlFilter.*{told}"),
+        ):
+            run.plan()
+        with pytest.raises(OptionError, match=rf"sqlFilter.*{told}"):
+            BatchReader(batch_options_for(stub, sqlFilter=condition)).partitions()
+
+
+def test_a_condition_that_works_filters() -> None:
+    """Only messages whose properties meet it are rows."""
+    with StubBroker({TOPIC: 1}) as stub:
+        for weight in ("1", "5"):
+            stub.put(TOPIC, weight.encode(), properties={"weight": weight})
+        with Run(options_for(stub, sqlFilter="weight > 2")) as run:
+            assert [row.body for row in run.drain()] == [b"5"]
