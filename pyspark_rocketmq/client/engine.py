@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from ..allocation.choice import build_strategy, room_in_name
@@ -25,7 +26,7 @@ from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .corrections import Corrections
 from .locks import QueueLocks
-from .loop import Loop
+from .loop import Loop, carry_out
 from .membership import Membership, member_id
 from .message import ReceivedMessage
 from .pull_service import PullParts, PullService
@@ -192,7 +193,7 @@ class Member:
         self._share_limits()
         self.membership.heartbeat()
         if self.queue_listener:
-            self.queue_listener(topic, division.all_queues, division.share)
+            carry_out(partial(self.queue_listener, topic, division.all_queues, division.share))
 
     def _share_limits(self) -> None:
         settings = self.settings

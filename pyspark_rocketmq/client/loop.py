@@ -19,7 +19,7 @@ from ..errors import RocketMQError
 from ..net.deadline import Deadline
 from .clock import Clock
 
-__all__ = ["Command", "Loop", "Workers"]
+__all__ = ["Command", "Loop", "Workers", "carry_out"]
 
 Command = Callable[[], object]
 

@@ -141,9 +141,11 @@ class Group:
         """Settings of a pull consumer of the topic."""
         return PullConsumerSettings(**self._common(wish))
 
-    def concurrent(self, listener: Any, *, clock: Any = None, **wish: Any) -> PushConsumer:
+    def concurrent(self, listener: Any, *, clock: Any = None, queue_listener: Any = None, **wish: Any) -> PushConsumer:
         """A started concurrent consumer, ended with the test."""
-        made = PushConsumer.concurrent(self.cluster_settings, self.settings(**wish), listener, clock=clock)
+        made = PushConsumer.concurrent(
+            self.cluster_settings, self.settings(**wish), listener, queue_listener=queue_listener, clock=clock
+        )
         return self._open.enter_context(made)
 
     def orderly(self, listener: Any, *, clock: Any = None, **wish: Any) -> PushConsumer:

@@ -90,10 +90,19 @@ def test_the_listener_of_queues_is_told_of_changes(group: Group) -> None:
     def note(topic: str, every: Collection[MessageQueue], ours: Collection[MessageQueue]) -> None:
         told.append((topic, len(every), sorted(ours)))
 
-    consumer = group.concurrent(Log())
-    consumer._member.queue_listener = note
+    group.concurrent(Log(), queue_listener=note)
     group.concurrent(Log())
     until(lambda: any(topic == TOPIC and count == 4 and len(ours) == 2 for topic, count, ours in told))
+
+
+def test_a_listener_of_queues_that_fails_stops_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """Its exception is logged, and the queues are consumed all the same."""
+    log = Log()
+    group.concurrent(log, queue_listener=lambda *_: 1 / 0)
+    group.put("a")
+
+    log.wait_for(1)
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_topics_limit_is_shared_out_over_all_queues(group: Group) -> None:
