@@ -156,7 +156,7 @@ def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[.
 
 
 def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group) -> None:
-    """A second member gets a queue's rest after the first one's listener is done with it, in order."""
+    """A second member goes on after the first one's listener is done; what that did when it was lost comes again."""
     group.stub.fill(TOPIC, 40, 10)
     order: list[tuple[int, int, str]] = []
     gate = threading.Event()
@@ -179,7 +179,8 @@ def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group
     until(lambda: sum(group.committed().values()) == 40)
     for number in range(4):
         offsets = [offset for queue_id, offset, _ in order if queue_id == number]
-        assert offsets == list(range(10))
+        assert offsets == sorted(offsets)
+        assert list(dict.fromkeys(offsets)) == list(range(10))
     until(lambda: len(other.queues) >= 2)
 
 

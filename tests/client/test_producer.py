@@ -159,7 +159,7 @@ def test_a_transaction_ends_as_its_sender_says(group: Group, fate: Fate, visible
 
 def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[..., Group]) -> None:
     """Our part failed without an answer; the broker asks, and the checker's answer counts."""
-    settings = Settings(transaction_timeout_ms=100, transaction_check_interval_ms=100)
+    settings = Settings(transaction_timeout_ms=100, transaction_check_interval_ms=100, transaction_check_max=1000)
     group = make_group(settings=settings)
     asked: list[tuple[str, bytes]] = []
 

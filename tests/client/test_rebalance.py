@@ -37,11 +37,11 @@ def test_members_share_a_topic_without_gap_or_overlap(group: Group) -> None:
 
 def test_nothing_is_lost_while_members_come_and_go(group: Group) -> None:
     """Every message reaches somebody, whatever changes meanwhile, and the group ends behind all of them."""
-    group.stub.fill(TOPIC, 2000, 10)
     logs = [Log(), Log(), Log()]
     first = group.concurrent(logs[0], batch_size=4)
     second = group.concurrent(logs[1], batch_size=4)
-    logs[1].wait_for(1)
+    until(lambda: [len(share) for share in _shares(first, second)] == [2, 2])
+    group.stub.fill(TOPIC, 2000, 10)
     first.close()
     group.concurrent(logs[2], batch_size=4)
 

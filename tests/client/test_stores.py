@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.client.stores import LocalStore, Progress, RemoteStore, offset_file
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
 
@@ -57,7 +58,7 @@ def test_frozen_progress_stays_until_it_is_forgotten() -> None:
 def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) -> None:
     """`persist_all` names the queues that are ours; without any it does nothing."""
     store = RemoteStore(group.cluster().offsets, GROUP)
-    group.concurrent(Log()).close()
+    group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     store.progress.update(queue(0), 3, only_forward=True)
     store.progress.update(queue(1), 4, only_forward=True)
     store.persist_all([])
@@ -71,7 +72,7 @@ def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) 
 
 def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that is away costs a warning; the next commit brings the position."""
-    group.concurrent(Log()).close()
+    group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     store = RemoteStore(group.cluster().offsets, GROUP)
     store.progress.update(queue(0), 3, only_forward=True)
     group.stub.faults.broker_down()
