@@ -55,7 +55,9 @@ def chosen_versions(wish: str | None) -> list[str]:
         return list(releases())
     versions = [part.strip() for part in (wish or DEFAULT_VERSION).split(",") if part.strip()]
     if unknown := [version for version in versions if version not in releases()]:
-        raise ValueError(f"REAL={wish}: {', '.join(unknown)} not in {CONF.name}/versions.ini ({', '.join(releases())})")
+        raise ValueError(
+            f"REAL={wish}: {', '.join(unknown)} not in conf/brokers/versions.ini ({', '.join(releases())})"
+        )
     return versions
 
 

@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,10 +54,13 @@ PKI = Path(__file__).with_name("pki")
 TOPICS_FILE = Path("store/config/topics.json")
 READY_SECONDS = 60
 ADMIN_SECONDS = 60
+EXPIRE_SECONDS = 120
+"""A broker first looks for what has expired when it has been up for a minute."""
 
 DISK_ANSWERS = {"accessMessageInMemoryMaxRatio": "0"}
 """Broker option: every pull is answered as if it came from disk (8 messages or 64 KiB)."""
 
+_given_ports: set[int] = set()
 _FILLER_BYTES = 200 * 1024
 _COMMIT_LOG_FILE_BYTES = 16 * 1024 * 1024
 
@@ -97,14 +100,14 @@ class Site:
         if self.tls:
             tls_conf = self.fill("tls.conf", home / "conf" / "tls.conf")
             properties |= {"tls.enable": "true", "tls.server.mode": "enforcing", "tls.config.file": tls_conf}
-        else:  # else each server spends seconds on a certificate of its own
+        else:  # by default each server spends seconds on making itself a certificate
             properties |= {"tls.server.mode": "disabled"}
         memory = [f"-Xmx{heap_mb}m", f"-Xms{heap_mb // 4}m", f"-XX:MaxDirectMemorySize={heap_mb}m"]
         switches = [f"-D{name}={value}" for name, value in properties.items()]
         return [*memory, *switches, "-cp", class_path(self.release.version)]
 
 
-class Server:
+class Server(ABC):
     """One server process with its own home and port; it can be stopped and started again."""
 
     heap_mb = 256
@@ -270,7 +273,7 @@ class Broker(Server):
         before = self.min_offset(topic, queue_id)
         self._fill_log(topic, queue_id, 2 * _COMMIT_LOG_FILE_BYTES + _FILLER_BYTES)
         self._update_config("fileReservedTime=0")
-        wait_until(lambda: self._expire_now() and self.min_offset(topic, queue_id) > before, "the minimum offset rises")
+        wait_until(lambda: self._has_expired(topic, queue_id, before), "the minimum offset rises", EXPIRE_SECONDS)
         self._update_config("fileReservedTime=72")
         return self.min_offset(topic, queue_id)
 
@@ -289,9 +292,10 @@ class Broker(Server):
     def _update_config(self, line: str) -> None:
         _succeed(self.ask(RequestCode.UPDATE_BROKER_CONFIG, body=line.encode()), f"set {line}")
 
-    def _expire_now(self) -> bool:
+    def _has_expired(self, topic: str, queue_id: int, minimum: int) -> bool:
         delete_expired_commit_log = 329
-        return self.ask(delete_expired_commit_log).code == ResponseCode.SUCCESS
+        _succeed(self.ask(delete_expired_commit_log), "expire")
+        return self.min_offset(topic, queue_id) > minimum
 
 
 class RealCluster:
@@ -419,7 +423,9 @@ def free_ports(*offsets: int) -> int:
     """A port P with P + offset free on loopback for each offset; below the range that systems hand out themselves."""
     while True:
         port = random.randrange(20000, 32000)
-        if all(_is_free(port + offset) for offset in offsets):
+        wanted = {port + offset for offset in offsets}
+        if wanted.isdisjoint(_given_ports) and all(map(_is_free, wanted)):
+            _given_ports.update(wanted)
             return port
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_rocketmq.model import parse_address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.real.artefacts import chosen_versions, releases
+from tests.real.artefacts import MissingTool, check_tools, chosen_versions, java_home_tool, releases
 from tests.real.probe import ask
 from tests.real.servers import RealCluster, free_ports, wait_until
 
@@ -113,6 +113,16 @@ def test_versions_are_chosen_by_name() -> None:
     assert set(chosen_versions("all")) == {"4.9.7", "5.3.3", "5.5.0"}
     with pytest.raises(ValueError, match=r"5\.3\.3"):
         chosen_versions("6.0.0")
+
+
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without Maven is told so, and what to do."""
+    java_home_tool("java")
+    java_home_tool("javac")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MissingTool, match="mvn is not on the PATH; install Maven"):
+        check_tools()
 
 
 def _listens(port: int) -> bool:
