@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pyspark_rocketmq.wire.codes import ResponseCode  # noqa: E402  # the script runs from a plain checkout
+from tools.generated import keep  # noqa: E402
 
 TARGET = ROOT / "pyspark_rocketmq" / "broker_errors.py"
 
@@ -198,17 +199,5 @@ def render_class(name: str, base: str, lines: list[str]) -> str:
     return "\n".join([f"\n\nclass {name}({base}):", *(line and f"    {line}" for line in lines), ""])
 
 
-def main() -> int:
-    """Write the file, or with `--check` compare it."""
-    text = render()
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text() != text:
-            print(f"{TARGET.relative_to(ROOT)} is out of date: run tools/generate_broker_errors.py")
-            return 1
-        return 0
-    TARGET.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep(TARGET, render()))

@@ -17,6 +17,7 @@ from broker_stub.codes import AdminCode  # noqa: E402  # the script runs from a 
 from broker_stub.registry import Registry, load_handlers  # noqa: E402
 from broker_stub.releases import RELEASES  # noqa: E402
 from pyspark_rocketmq.wire.codes import RequestCode  # noqa: E402
+from tools.generated import keep  # noqa: E402
 
 NAMES = {code.value: code.name for code in (*RequestCode, *AdminCode)}
 TARGET = ROOT / "docs" / "stub-codes.md"
@@ -51,17 +52,5 @@ def _rows(registry: Registry[Any]) -> Iterator[str]:
         yield f"| {code} | {NAMES[code]} | {summary} | `{module}` | {absent} |"
 
 
-def main() -> int:
-    """Write the file, or with `--check` compare it."""
-    text = render()
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text() != text:
-            print(f"{TARGET.relative_to(ROOT)} is out of date: run tools/generate_stub_codes.py")
-            return 1
-        return 0
-    TARGET.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep(TARGET, render()))

@@ -1,0 +1,16 @@
+"""What every generator does with its text: it writes the file, or with `--check` says whether the file is up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def keep(target: Path, text: str) -> int:
+    """Write or compare; returns the exit status of the script that was called."""
+    if "--check" not in sys.argv:
+        target.write_text(text)
+    elif not target.exists() or target.read_text() != text:
+        print(f"{target.name} is out of date: run {Path(sys.argv[0])}")
+        return 1
+    return 0
