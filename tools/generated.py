@@ -1,4 +1,4 @@
-"""What every generator does with its text: it writes the file, or with `--check` says whether the file is up to date."""
+"""What every generator does with its text: it writes the file, or with `--check` says whether it is up to date."""
 
 from __future__ import annotations
 
