@@ -13,6 +13,11 @@ PYTHON ?=
 # Which real brokers `make test-real` starts: one version or `all`; REQUIRE_REAL=1 fails instead of skipping.
 REAL ?= 5.3.3
 REQUIRE_REAL ?=
+# Files for `make test`; without them it takes all.
+TESTS ?=
+# Which releases of PySpark `make test-compat` installs, each beside the others, and what it runs on them.
+COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
+COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
 
 # Spark starts workers with these, else with any python3 of the PATH.
 SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" \
@@ -20,17 +25,17 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-long bench lint docs
+.PHONY: help demo test test-fast test-real test-compat test-long bench lint docs notebooks
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.has-spark ## an order stream through Spark for 20 seconds; NAME_SERVER=host:port uses a real cluster
 	@$(SPARK_ENV) $(BIN)/python docs/examples/live_orders.py
 
 test: $(VENV)/.has-test ## all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"
-	@$(SPARK_ENV) $(PYTEST) -m "not real and not chaos and not slow and not bench"
+	@$(SPARK_ENV) $(PYTEST) -m "not real and not chaos and not slow and not bench" $(TESTS)
 
 test-fast: $(VENV)/.has-test ## the room tests alone: no Java, no broker, under a minute
 	@$(PYTEST) -m "not spark and not real and not chaos and not slow and not bench"
@@ -38,6 +43,14 @@ test-fast: $(VENV)/.has-test ## the room tests alone: no Java, no broker, under 
 test-real: $(VENV)/.has-test ## against real brokers (JDK 17, Maven): REAL=5.3.3, another version, or all
 	@echo "==> testing against real brokers: $(REAL)"
 	@REAL="$(REAL)" REQUIRE_REAL="$(REQUIRE_REAL)" $(PYTEST) -m "real and not chaos and not slow and not bench"
+
+# PySpark 4.1 leaves sockets of its own to the garbage collector, which later releases close.
+test-compat: ## batch and stream on every PySpark we support; COMPAT=4.1 tests one alone
+	@for version in $(COMPAT); do \
+		echo "==> testing with PySpark $$version"; \
+		PIP_CONSTRAINT="$(CURDIR)/conf/pyspark/$$version.txt" PYTEST_ADDOPTS="-W ignore:unclosed:ResourceWarning" \
+		$(MAKE) --no-print-directory test VENV=.cache/compat/$$version TESTS="$(COMPAT_TESTS)" || exit 1; \
+	done
 
 test-long: $(VENV)/.has-test ## everything but benchmarks, on all real versions, with long fuzzing: hours
 	@echo "==> testing everything, on all real versions"
@@ -55,6 +68,9 @@ lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated fil
 
 docs: $(VENV)/.has-test ## write the generated files anew
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator || exit 1; done
+
+notebooks: $(VENV)/.has-test ## run the notebooks and keep in them what they show
+	@$(SPARK_ENV) $(BIN)/python tools/execute_notebooks.py
 
 $(BIN)/python:
 	@tools/make_venv.sh $(VENV) $(PYTHON)
