@@ -65,3 +65,12 @@ def test_what_is_kept_is_small_and_of_no_machine(path: Path) -> None:
     assert path.stat().st_size < KEPT_BYTES
     assert re.findall(rf"{ROOT}|/(?:home|root|tmp|Users|var)/\S*", shown) == []
     assert {output.get("name", "stdout") for output in outputs} == {"stdout"}
+
+
+@every_notebook
+def test_links_lead_somewhere(path: Path) -> None:
+    """From the folder of the notebooks."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", "".join(cell.source for cell in kept(path).cells))
+
+    assert links
+    assert [link for link in links if not (path.parent / link).exists()] == []
