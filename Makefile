@@ -18,6 +18,8 @@ TESTS ?=
 # Which releases of PySpark `make test-compat` installs, each beside the others, and what it runs on them.
 COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
 COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
+# What pip has to take in a virtual environment that is named after such a release.
+PINS := $(wildcard conf/pyspark/$(notdir $(VENV)).txt)
 
 # Spark starts workers with these, else with any python3 of the PATH.
 SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" \
@@ -48,8 +50,8 @@ test-real: $(VENV)/.has-test ## against real brokers (JDK 17, Maven): REAL=5.3.3
 test-compat: ## batch and stream on every PySpark we support; COMPAT=4.1 tests one alone
 	@for version in $(COMPAT); do \
 		echo "==> testing with PySpark $$version"; \
-		PIP_CONSTRAINT="$(CURDIR)/conf/pyspark/$$version.txt" PYTEST_ADDOPTS="-W ignore:unclosed:ResourceWarning" \
-		$(MAKE) --no-print-directory test VENV=.cache/compat/$$version TESTS="$(COMPAT_TESTS)" || exit 1; \
+		PYTEST_ADDOPTS="-W ignore:unclosed:ResourceWarning" $(MAKE) --no-print-directory test \
+			VENV=.cache/compat/$$version TESTS="$(COMPAT_TESTS)" || exit 1; \
 	done
 
 test-long: $(VENV)/.has-test ## everything but benchmarks, on all real versions, with long fuzzing: hours
@@ -76,7 +78,7 @@ $(BIN)/python:
 	@tools/make_venv.sh $(VENV) $(PYTHON)
 
 # One stamp per set of packages that setup.cfg names; a change there installs anew.
-$(VENV)/.has-%: setup.cfg pyproject.toml | $(BIN)/python
+$(VENV)/.has-%: setup.cfg pyproject.toml $(PINS) | $(BIN)/python
 	@echo "==> installing the project with what '$*' needs; the first time takes minutes"
-	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[$*]'
+	@$(BIN)/python -m pip install --disable-pip-version-check $(PINS:%=--constraint %) --editable '.[$*]'
 	@touch $@

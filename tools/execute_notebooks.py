@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from unittest.mock import patch
 
 import nbformat
 from nbclient import NotebookClient
@@ -27,28 +25,19 @@ CELL_S = 120
 
 def run_notebook(path: Path) -> NotebookNode:
     """The notebook with what it shows now; raises what a cell raises."""
-    notebook = nbformat.read(path, as_version=4)
-    with _workplace() as folder:
-        client = NotebookClient(
-            notebook, timeout=CELL_S, coalesce_streams=True, resources={"metadata": {"path": folder}}
-        )
-        client.execute()
+    notebook: NotebookNode = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        place = {"metadata": {"path": folder}}
+        client = NotebookClient(notebook, timeout=CELL_S, coalesce_streams=True, resources=place)
+        client.execute(env=_environment(folder))
     return _worth_keeping(notebook)
 
 
-@contextmanager
-def _workplace() -> Iterator[str]:
-    """A folder that is gone afterwards, for whatever kernel and Spark leave behind; both find project and settings."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        settings = {
-            "IPYTHONDIR": f"{folder}/ipython",
-            "JUPYTER_RUNTIME_DIR": f"{folder}/jupyter",
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            "SPARK_CONF_DIR": str(ROOT / "conf"),
-            "TMPDIR": folder,
-        }
-        with patch.dict(os.environ, settings):
-            yield folder
+def _environment(folder: str) -> dict[str, str]:
+    """Kernel and Spark leave everything in a folder that is gone afterwards, and find the project and its settings."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    settings = {"PYTHONPATH": path, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    return {**os.environ, **settings, "IPYTHONDIR": folder, "TMPDIR": folder}
 
 
 def _worth_keeping(notebook: NotebookNode) -> NotebookNode:
