@@ -54,6 +54,26 @@ def clone_offsets(broker: Broker, call: Call) -> Answer:
     return answer()
 
 
+@header
+class QuerySubscriptionRequestHeader(TopicRequestHeader):
+    """What does a group want of a topic?"""
+
+    group: str
+    topic: str
+
+
+@handles(AdminCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
+def query_subscription(broker: Broker, call: Call) -> Answer:
+    """What the group's last heartbeat said about the topic; nothing about it if no member is there."""
+    wish = call.header(QuerySubscriptionRequestHeader)
+    members = broker.consumer_groups.table.get(wish.group)
+    subscription = members.subscriptions.get(wish.topic) if members else None
+    told: dict[str, Any] = {"group": wish.group, "topic": wish.topic}
+    if subscription:
+        told["subscriptionData"] = fastjson.parse(encode_body(subscription))
+    return answer(body=fastjson.write(told))
+
+
 @handles(AdminCode.GET_BROKER_CONSUME_STATS)
 def get_all_consume_stats(broker: Broker, call: Call) -> Answer:
     """How far every group is in every topic; rates are not measured."""

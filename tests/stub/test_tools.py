@@ -79,6 +79,17 @@ def test_offsets_are_cloned(bench: Bench) -> None:
     assert bench.broker.offsets.query("h", "T", 0) == 3
 
 
+def test_a_groups_subscription_is_told(bench: Bench) -> None:
+    """As its members gave it; a topic nobody subscribes to has none."""
+    join(bench, "c1")
+
+    known = json.loads(bytes(ask(bench, 345, {"group": "g", "topic": "T"}).body))
+    other = json.loads(bytes(ask(bench, 345, {"group": "g", "topic": "U"}).body))
+
+    assert known["subscriptionData"]["topic"] == "T" and known["subscriptionData"]["subString"] == "A"
+    assert other == {"group": "g", "topic": "U"}
+
+
 def test_every_groups_progress_is_told(bench: Bench) -> None:
     """With what is left to consume altogether."""
     bench.broker.group_configs.find("g")
