@@ -193,12 +193,12 @@ class PullService:
         if assigned.process_queue.dropped:
             return
         try:
-            outcome = read_outcome(done.result(), self._where(assigned, place, asked))
+            outcome = read_outcome(done.result())
             assigned.suggested_broker_id = outcome.suggested_broker_id
             found = self._act(assigned, asked, outcome)
             self._parts.statistics.pulled(assigned.queue.topic, self._parts.clock.now_s() - began_s, found)
         except RocketMQError as error:
-            self._failed(assigned, error)
+            self._failed(assigned, error.locate(**self._where(assigned, place, asked)))
         except Exception:
             _log.exception("an answer for %s was not understood", assigned.queue)
             self._again(assigned, self._rhythm.failure_pause_s)

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ..broker_errors import error_for
-from ..errors import MalformedFrame, Where
+from ..errors import MalformedFrame
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
 
@@ -44,11 +44,11 @@ class Outcome(NamedTuple):
     """Whether the offset moved because an admin reset the group."""
 
 
-def read_outcome(answer: Command, where: Where) -> Outcome:
-    """Read an answer; raises the broker's error for codes that are no outcome."""
+def read_outcome(answer: Command) -> Outcome:
+    """Read an answer; raises the broker's error for codes that are no outcome. Places are for the caller to name."""
     status = _STATUSES.get(answer.code)
     if status is None:
-        raise error_for(answer.code, answer.remark, **where)
+        raise error_for(answer.code, answer.remark)
     fields = answer.fields or {}
     try:
         return Outcome(
@@ -61,4 +61,4 @@ def read_outcome(answer: Command, where: Where) -> Outcome:
             status is PullStatus.OFFSET_MOVED and answer.remark == RESET_REMARK,
         )
     except (KeyError, ValueError) as cause:
-        raise MalformedFrame(f"a pull's answer without usable offsets: {cause}", **where) from cause
+        raise MalformedFrame(f"a pull's answer without usable offsets: {cause}") from cause

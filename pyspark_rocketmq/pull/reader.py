@@ -142,9 +142,9 @@ class QueueReader:
     def answered(self, request: Request, place: Place, answer: Command, now: float) -> bool:
         """Take an answer in; whether it brought the range forward."""
         try:
-            outcome = read_outcome(answer, self._where(place, request.start))
+            outcome = read_outcome(answer)
         except RocketMQError as error:
-            self.failed(request, error, now)
+            self.failed(request, error.locate(address=str(place.address)), now)
             return False
         self._suggested_id = outcome.suggested_broker_id
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
@@ -167,18 +167,20 @@ class QueueReader:
         if not error.retriable and self._has_left_the_route():
             self._give_up_vanished()
             return
-        if not error.retriable or self._failures >= self._settings.max_retries:
-            raise error.locate(**self._whence(request.start))
-        self.resume_at = now + self._pause_s(error)
-        self._failures += 1
+        self._try_again(error, request.start, now)
 
     def unplaced(self, error: RocketMQError, now: float) -> None:
         """The route names no place to read from: try again, and in the end give the range up by the policy."""
         if self._failures >= self._settings.max_retries and isinstance(error, QueueMoved):
             self._give_up_vanished()
-        elif not error.retriable or self._failures >= self._settings.max_retries:
-            raise error.locate(**self._whence(self.cursor.done))
+            return
+        self._try_again(error, self.cursor.done, now)
         self._brokers.routes.expire(self.queue.topic)
+
+    def _try_again(self, error: RocketMQError, offset: int, now: float) -> None:
+        """Pause and count, or raise what is hopeless."""
+        if not error.retriable or self._failures >= self._settings.max_retries:
+            raise error.locate(**self._whence(offset))
         self.resume_at = now + self._pause_s(error)
         self._failures += 1
 
@@ -252,9 +254,6 @@ class QueueReader:
         if isinstance(error, FlowControl):
             return _FLOW_CONTROL_PAUSE_S
         return self._settings.failure_pause.delay_s(self._failures)
-
-    def _where(self, place: Place, offset: int) -> Where:
-        return {"address": str(place.address), **self._whence(offset)}
 
     def _whence(self, offset: int) -> Where:
         return {

@@ -18,6 +18,7 @@ from uuid import uuid4
 from pyspark_rocketmq.cluster.broker import Errand
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.messages import Receipt, Sending
+from pyspark_rocketmq.cluster.requests import located
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Address, MessageQueue, parse_addresses
@@ -150,7 +151,8 @@ class World:
         """One pull, whatever it comes to."""
         question = self.cluster.brokers.question(pull_errand(queue, offset, **wish))
         answer = self.cluster.brokers.requests.ask(question, welcome=PULL_CODES)
-        return read_outcome(answer.command, question.where())
+        with located(question.where()):
+            return read_outcome(answer.command)
 
     def read(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> list[Record]:
         """The messages that one pull finds."""

@@ -143,7 +143,7 @@ def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue
 
 
 def _next_outcome(connection: Connection) -> Outcome:
-    return read_outcome(connection.next_reply(Deadline.after(PATIENCE_S)).command, {})
+    return read_outcome(connection.next_reply(Deadline.after(PATIENCE_S)).command)
 
 
 def topic_the_broker_lacks_is_named(world: World) -> None:
