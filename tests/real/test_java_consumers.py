@@ -122,9 +122,11 @@ def test_members_share_and_inherit(any_clients: JavaClients, topic: str, unique:
     members[1].shutdown()
     eventually(lambda: shares(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
     send(any_clients, topic, *"efgh")
-    any_clients.wait(lambda: len(members[0].bodies) == 6, "the heir reads all queues")
+    any_clients.wait(lambda: set("efgh") <= set(members[0].bodies), "the heir reads all queues")
 
-    assert sorted(members[0].bodies + members[1].bodies) == list("abcdefgh")
+    # A leaving member's last commit is one-way: the heir may read what was finished just before once more.
+    assert set(members[0].bodies + members[1].bodies) == set("abcdefgh")
+    assert set(members[1].bodies) < set("abcd")
 
 
 def test_messages_of_a_killed_member_are_delivered_again(
