@@ -9,7 +9,7 @@ between servers (slaves share their master's messages directly), and disk: messa
 one is given.
 """
 
-from .faults import NAME_SERVER, FaultNotReached, Faults
+from .faults import NAME_SERVER, PROXY, FaultNotReached, Faults
 from .scanning import PullLimits
 from .server import TlsFiles
 from .state import Settings
@@ -17,6 +17,7 @@ from .stub import Client, Put, StubBroker, StubClock, StubCluster
 
 __all__ = [
     "NAME_SERVER",
+    "PROXY",
     "Client",
     "FaultNotReached",
     "Faults",

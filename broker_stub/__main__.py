@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", metavar="FILE", help="messages to hold from the start, as JSON lines")
     add("--data", metavar="DIR", help="keep the state here over a restart")
     add("--acl", metavar="KEY:SECRET", help="serve requests signed so, and no others")
-    add("--tls", metavar="CERT:KEY", help="PEM files; plain clients are served, too")
+    add("--tls", metavar="CERT:KEY", help="PEM files; plain clients are served, too, but not by gRPC")
     add("--emulate", choices=RELEASES, default="5.3.3", help="release to behave like (default: %(default)s)")
     return parser
 

@@ -41,7 +41,7 @@ class Desk(Generic[S]):
 
     def serve(self, command: Command, channel: Channel) -> None:
         """Take care of one request."""
-        fault = self._script.take(self.place, command) if self._script else None
+        fault = self._script.take(self.place, command.code) if self._script and not command.is_oneway else None
         call = Call(command, channel, fault.manner if fault else None)
         result = fault.make_answer() if fault and fault.make_answer else self._answer(call)
         if result is not None and result is not HELD:

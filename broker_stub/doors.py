@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 from pyspark_rocketmq.model import Address
 
+from .faults import Script
 from .state import Cluster
 
 GRPC_DOOR = "broker_stub.grpc_door"
@@ -34,6 +35,10 @@ class Behaviour:
     """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """By access key; with them, only calls signed by one of these users are served."""
+    tls: tuple[str, str] | None = None
+    """Paths of certificate and key; with them, only TLS clients are served."""
+    script: Script = field(default_factory=Script, repr=False)
+    """What goes wrong on command."""
 
 
 class Door(Protocol):

@@ -3,7 +3,7 @@
 Faults of answers are *scripted*: for which requests, at which broker, how often. A request is answered by the first
 fault scripted for a number of times that fits it, else by the first that fits and lasts for ever, else as a broker
 answers. What was scripted for a number of times and never came to pass is reported at the end of the stub's `with`
-block, because a test that relies on it shows nothing.
+block, because a test that relies on it shows nothing. Calls of the gRPC door are befallen alike, at the place `PROXY`.
 
 Faults of the cluster happen at once: a broker goes down, a slave falls behind, a queue is lost.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypedDict, TypeVar, Unpack
 
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
@@ -25,13 +25,15 @@ from .state import Broker, Cluster
 T = TypeVar("T")
 
 NAME_SERVER = "name server"
+PROXY = "proxy"
+"""The gRPC door: there, `on` is a method's name, and codes are those of RocketMQ's gRPC protocol."""
 BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
 class When(TypedDict, total=False):
     """Which requests a fault befalls, where, and how often."""
 
-    on: RequestCode | None
+    on: RequestCode | str | None
     at: str | None
     times: int | None
 
@@ -47,10 +49,10 @@ class Fault:
     """One scripted fault."""
 
     what: str
-    on: RequestCode | None
+    on: RequestCode | str | None
     """The requests it is for; None: all."""
     at: str | None
-    """The broker it is for, or `NAME_SERVER`; None: all brokers."""
+    """The broker it is for, `NAME_SERVER` or `PROXY`; None: all brokers."""
     rest: int | None
     """How often it has still to happen; None: for ever."""
     manner: Manner | None = None
@@ -58,14 +60,15 @@ class Fault:
     fired: int = field(default=0)
     """How often it has happened."""
 
-    def fits(self, place: str, command: Command) -> bool:
+    def fits(self, place: str, asked: int | str) -> bool:
         """Whether it is for this request."""
-        is_here = self.at == place if self.at else place != NAME_SERVER
-        return is_here and self.on in (None, command.code) and not command.is_oneway
+        is_here = self.at == place if self.at else place not in (NAME_SERVER, PROXY)
+        return is_here and self.on in (None, asked)
 
     def __str__(self) -> str:
         times = "for ever" if self.rest is None else f"{self.rest} more times"
-        return f"{self.what} on {self.on.name if self.on else 'any request'} at {self.at or 'any broker'}, {times}"
+        asked = self.on.name if isinstance(self.on, RequestCode) else self.on or "any request"
+        return f"{self.what} on {asked} at {self.at or 'any broker'}, {times}"
 
 
 class Script:
@@ -82,9 +85,9 @@ class Script:
         self._faults.append(fault)
         return fault
 
-    def take(self, place: str, command: Command) -> Fault | None:
+    def take(self, place: str, asked: int | str) -> Fault | None:
         """The fault that befalls a request, if any."""
-        fitting = [fault for fault in self._faults if fault.fits(place, command)]
+        fitting = [fault for fault in self._faults if fault.fits(place, asked)]
         fault = next((fault for fault in fitting if fault.rest is not None), fitting[0] if fitting else None)
         if fault is not None:
             self._count(fault)
@@ -129,8 +132,8 @@ class Ports(Protocol):
 class Faults:
     """What a test may have go wrong; to be called from any thread.
 
-    Faults of answers take `on` (a request code; default any), `at` (a broker's name or `NAME_SERVER`; default all
-    brokers) and `times` (default once; None: for ever), and return the `Fault`, which counts how often it happened.
+    Faults of answers take `on` (a request code; default any), `at` (a broker's name, `NAME_SERVER` or `PROXY`; default
+    all brokers) and `times` (default once; None: for ever), and return the `Fault`, which counts how often it happened.
     """
 
     def __init__(self, cluster: Cluster, script: Script, ports: Ports) -> None:
@@ -168,16 +171,16 @@ class Faults:
         return self._add("drop the reply", when, Manner(drop=True))
 
     def cut_reply(self, **when: Unpack[When]) -> Fault:
-        """Send half of the answer, then close the connection."""
+        """Send half of the answer, then close the connection; a call of the gRPC door ends with UNAVAILABLE."""
         return self._add("cut the reply", when, Manner(cut=True))
 
     def half_close(self, **when: Unpack[When]) -> Fault:
         """Say nothing more on the connection, but go on listening."""
-        return self._add("half-close", when, Manner(half_close=True))
+        return self._add("half-close", _on_a_socket(when), Manner(half_close=True))
 
     def trickle(self, **when: Unpack[When]) -> Fault:
         """Answer one byte at a time."""
-        return self._add("trickle the reply", when, Manner(trickle=True))
+        return self._add("trickle the reply", _on_a_socket(when), Manner(trickle=True))
 
     def _add(
         self,
@@ -240,3 +243,11 @@ class Faults:
             self._cluster.broker(queue.broker_name).offsets.reset(group, queue.topic, queue.queue_id, offset)
 
         self._ports.run(reset)
+
+
+def _on_a_socket(when: When) -> When:
+    """What happens byte by byte cannot happen behind gRPC."""
+    if when.get("at") == PROXY:
+        advice = "use answer, delay, drop_reply or cut_reply"
+        raise OptionError("at", PROXY, "no single bytes are seen there", advice=advice)
+    return when

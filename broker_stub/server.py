@@ -393,9 +393,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _deliver(self, data: bytes, manner: Manner) -> None:
         """Send an answer as a fault wants it."""
-        if manner.delay_ms:
-            self._clock.call_later(manner.delay_ms, lambda: self._write(data))
-        elif manner.cut:
+        if manner.drop:
+            return
+        if manner.cut:
             self._write(data[: len(data) // 2])
             self.close()
         elif manner.half_close:
@@ -403,6 +403,8 @@ class Connection(asyncio.BufferedProtocol):
             self._close_half()
         elif manner.trickle:
             self._trickle(data)
+        else:
+            self._clock.call_later(manner.delay_ms, lambda: self._write(data))
 
     def _close_half(self) -> None:
         if self._transport and self._transport.can_write_eof():

@@ -95,7 +95,7 @@ class Options(TypedDict, total=False):
     port: int
     """The name server's port; 0, as usual, for a free one."""
     tls: TlsFiles | None
-    """A certificate; with it, every port takes TLS clients beside plain ones."""
+    """A certificate; with it, every port takes TLS clients beside plain ones, and the gRPC door takes no others."""
     acl: Mapping[str, str]
     """Secrets by access key; with them, brokers and the gRPC door serve signed requests only."""
     data: str | Path | None
@@ -171,8 +171,7 @@ class StubCluster:
         """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
         if self._door is None and (open_door := find_door()):
             address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
-            behaviour = Behaviour(self._options.get("like_apache", False), secrets=self._options.get("acl", {}))
-            self._door = open_door(self.state, self.run, address, behaviour)
+            self._door = open_door(self.state, self.run, address, self._door_behaviour())
         return str(self._door.address) if self._door else None
 
     def broker_address(self, broker: str | None = None) -> str:
@@ -324,6 +323,14 @@ class StubCluster:
             self._name_server_files.save(self.state)
         for broker, files in self._files.items():
             files.save(broker)
+
+    def _door_behaviour(self) -> Behaviour:
+        return Behaviour(
+            self._options.get("like_apache", False),
+            secrets=self._options.get("acl", {}),
+            tls=self._options.get("tls"),
+            script=self._script,
+        )
 
     # --- in the stub's thread ----------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ offset, which Apache's proxy does not; `Behaviour` makes it answer as that one.
     routes       QueryRoute, QueryAssignment              telemetry    Telemetry, Heartbeat, NotifyClientTermination
     sending      SendMessage, EndTransaction, RecallMessage
     receiving    ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue
-    lending      which messages are lent to whom
+    lending      which messages are lent to whom        hindering   calls that go wrong on command
     pulling      PullMessage, QueryOffset, GetOffset, UpdateOffset
 
-Left out on purpose: TLS, and lite topics.
+Left out on purpose: lite topics, and plain clients beside TLS ones.
 """
 
 from __future__ import annotations

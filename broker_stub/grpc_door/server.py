@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -26,6 +27,7 @@ from pyspark_rocketmq.model import Address, parse_address
 from ..doors import Run
 from ..registry import Refusal
 from .calls import HANDLERS, Call, Denied, Later, deny
+from .hindering import LONGEST_WAIT_S, Hindrance
 from .proxy import Proxy, denial_of
 from .telemetry import BadSettings, hear
 
@@ -34,7 +36,6 @@ _Command = message_class("TelemetryCommand")
 
 MAX_CALLS = 512
 """How many calls may be open at a time, waiting ones and streams included."""
-LONGEST_WAIT_S = 60.0
 _TIME_TO_ANSWER_S = 0.2
 """So long before the caller's deadline a wait ends."""
 _STOP_TIMEOUT_S = 10.0
@@ -55,6 +56,7 @@ class GrpcDoor:
 
     def __init__(self, proxy: Proxy, run: Run, address: Address) -> None:
         self._proxy, self._run = proxy, run
+        self._hindrance = Hindrance(proxy, run)
         self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="broker-stub-grpc")
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
@@ -72,12 +74,19 @@ class GrpcDoor:
 
     def _bind(self, address: Address) -> int:
         try:
-            return int(self._server.add_insecure_port(str(address)))
+            return self._add_port(str(address))
         except RuntimeError as cause:
             self._pool.shutdown()
             raise ConnectError(
                 "cannot listen for gRPC", advice="choose another port, or 0 for a free one", address=str(address)
             ) from cause
+
+    def _add_port(self, address: str) -> int:
+        files = self._proxy.behaviour.tls
+        if files is None:
+            return int(self._server.add_insecure_port(address))
+        certificate, key = (Path(name).read_bytes() for name in files)
+        return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)])))
 
     def _handlers(self) -> dict[str, Any]:
         """What is served; for the rest gRPC itself answers UNIMPLEMENTED."""
@@ -92,7 +101,9 @@ class GrpcDoor:
 
     def _behave(self, method: Method) -> Callable[[Any, Any], Any]:
         def behave(request: Any, context: Any) -> Any:
-            answer = self._answer(method, _read_call(request, context), context)
+            with self._hindrance.of(method.name, context) as denied:
+                call = _read_call(request, context)
+                answer = deny(method, denied) if denied else self._answer(method, call, context)
             return iter(answer) if method.is_response_stream else answer
 
         return behave

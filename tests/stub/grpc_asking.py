@@ -20,8 +20,14 @@ IDENTITY = {CLIENT_ID: "tester", LANGUAGE: "PYTHON"}
 class GrpcAsker:
     """One channel."""
 
-    def __init__(self, endpoints: str | None, metadata: Mapping[str, str] = IDENTITY) -> None:
-        self._channel = grpc.insecure_channel(endpoints, options=[("grpc.enable_http_proxy", 0)])
+    def __init__(
+        self, endpoints: str | None, metadata: Mapping[str, str] = IDENTITY, *, authority: bytes | None = None
+    ) -> None:
+        options = [("grpc.enable_http_proxy", 0)]
+        if authority is None:
+            self._channel = grpc.insecure_channel(endpoints, options)
+        else:
+            self._channel = grpc.secure_channel(endpoints, grpc.ssl_channel_credentials(authority), options)
         self._metadata = list(metadata.items())
 
     def __enter__(self) -> Self:
@@ -46,7 +52,7 @@ class GrpcAsker:
             items = call(request, timeout=timeout_s, metadata=self._metadata)
             return lambda: list(items)
         future = call.future(request, timeout=timeout_s, metadata=self._metadata)
-        return lambda: future.result(timeout_s)
+        return lambda: future.result(timeout_s + TIMEOUT_S)
 
     def telemetry(self) -> Telemetry:
         """A Telemetry stream."""

@@ -106,6 +106,14 @@ def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
         assert asker.answer_to(late).code == 0
 
 
+def test_a_delay_of_nothing_answers_at_once() -> None:
+    """No time at all is a delay like any other: the answer comes."""
+    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+        stub.faults.delay(0, on=RequestCode.GET_MIN_OFFSET)
+
+        assert asker.ask(START).code == ResponseCode.SUCCESS
+
+
 def test_a_delay_befalls_a_held_pull_too() -> None:
     """Its answer is late from when it would have been given."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub, Asker(stub.broker_address()) as asker:

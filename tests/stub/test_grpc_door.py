@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
-from broker_stub import StubBroker, StubCluster
+from broker_stub import PROXY, StubBroker, StubCluster, TlsFiles
 from broker_stub.grpc_door import Behaviour, GrpcDoor, open_door
-from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.errors import ConnectError, OptionError
 from pyspark_rocketmq.grpc_v2.enums import (
     ClientType,
     Code,
@@ -38,6 +38,7 @@ Stub = tuple[StubBroker, GrpcAsker]
 TOPIC, GROUP = resource("T"), resource("g")
 ANY_PORT = Address("127.0.0.1", 0)
 HALF_A_MINUTE_MS = 30_000
+PKI = Path(__file__).parents[1] / "real" / "pki"
 CHECK_INTERVAL_MS = 30_000
 """After so long a broker asks about open transactions."""
 
@@ -893,6 +894,72 @@ def test_a_taken_port_is_named(door: Stub) -> None:
 
     with pytest.raises(ConnectError, match="cannot listen for gRPC"):
         open_door(stub.state, stub.run, parse_address(str(stub.endpoints)))
+
+
+def test_with_a_certificate_the_door_speaks_tls() -> None:
+    """A client that trusts the authority is served; a plain one is not."""
+    files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
+    with StubBroker({"T": 1}, tls=files) as stub:
+        with GrpcAsker(stub.endpoints, authority=(PKI / "ca.pem").read_bytes()) as trusting:
+            assert send(trusting, message()).status.code == Code.OK
+        with GrpcAsker(stub.endpoints) as plain, pytest.raises(grpc.RpcError) as refused:
+            send(plain, message())
+
+    assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_denied_on_command(door: Stub) -> None:
+    """With a code of the protocol, or with what a proxy makes of a broker's; faults elsewhere do not count."""
+    stub, asker = door
+    stub.faults.answer(Code.MESSAGE_BODY_TOO_LARGE, "as told", at=PROXY, on="SendMessage")
+    stub.faults.busy(at=PROXY)
+    stub.faults.busy(times=None)
+
+    statuses = [send(asker, message()).status for _ in range(3)]
+
+    assert [status.code for status in statuses] == [Code.MESSAGE_BODY_TOO_LARGE, Code.TOO_MANY_REQUESTS, Code.OK]
+    assert statuses[0].message == "as told"
+    assert len(stub.messages("T")) == 1
+
+
+def test_an_answer_comes_late_on_command(door: Stub) -> None:
+    """By the stub's clock, which stands still until it is advanced; the call is carried out at once."""
+    stub, asker = door
+    stub.faults.delay(HALF_A_MINUTE_MS, at=PROXY, on="SendMessage")
+    idle = repr(stub.clock)
+
+    answer = asker.start("SendMessage", messages=[message()])
+    wait_until(lambda: len(stub.messages("T")) == 1)
+    assert send(asker, message()).status.code == Code.OK
+    wait_until(lambda: repr(stub.clock) != idle)
+    stub.clock.advance(HALF_A_MINUTE_MS)
+
+    assert answer().status.code == Code.OK
+
+
+@pytest.mark.parametrize("fault", ["drop_reply", "cut_reply"])
+def test_an_answer_is_lost_on_command(door: Stub, fault: str) -> None:
+    """The call is carried out; the caller's time runs out, or its connection seems to break."""
+    stub, asker = door
+    getattr(stub.faults, fault)(at=PROXY, on="SendMessage")
+
+    with pytest.raises(grpc.RpcError) as lost:
+        asker.ask("SendMessage", 1.0, messages=[message()])
+
+    silent = fault == "drop_reply"
+    assert lost.value.code() == (grpc.StatusCode.DEADLINE_EXCEEDED if silent else grpc.StatusCode.UNAVAILABLE)
+    assert len(stub.messages("T")) == 1
+
+
+def test_faults_of_single_bytes_are_not_for_the_door(door: Stub) -> None:
+    """Behind gRPC nobody sees single bytes: the test that asks for it is told."""
+    stub, _ = door
+
+    with pytest.raises(OptionError, match="use answer, delay, drop_reply or cut_reply"):
+        stub.faults.trickle(at=PROXY)
 
 
 def test_nothing_is_left_of_a_door() -> None:
