@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import md5
 
 from ..errors import OptionError
@@ -21,8 +20,13 @@ __all__ = ["ConsistentHash", "queue_key", "ring_position", "virtual_nodes"]
 
 def ring_position(key: str) -> int:
     """First four bytes of the key's MD5, as RocketMQ's own router takes them."""
+    return int.from_bytes(_place(key), "big")
+
+
+def _place(key: str) -> bytes:
+    """The position as its four bytes, which are in the same order and need no number each."""
     # Java, too, writes "?" for half of a surrogate pair.
-    return int.from_bytes(md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4], "big")
+    return md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4]
 
 
 def queue_key(queue: MessageQueue) -> str:
@@ -32,26 +36,12 @@ def queue_key(queue: MessageQueue) -> str:
 
 def virtual_nodes(members: Members, per_member: int) -> Iterator[tuple[str, str]]:
     """Key and owner of every node; numbers go on where a member is listed again."""
-    for member, first in _first_numbers(members, per_member):
-        for number in range(first, first + per_member):
-            yield _node_key(member, number), member
-
-
-def _first_numbers(members: Members, per_member: int) -> Iterator[tuple[str, int]]:
-    next_number = dict.fromkeys(members, 0)
+    first_number = dict.fromkeys(members, 0)
     for member in members:
-        yield member, next_number[member]
-        next_number[member] += per_member
-
-
-def _node_key(member: str, number: int) -> str:
-    return f"{member}-{number}"
-
-
-# The same members come again at every division; ten nodes of 16,384 members are about 10 MB.
-@lru_cache(maxsize=2**14)
-def _positions(member: str, first: int, node_count: int) -> tuple[int, ...]:
-    return tuple(ring_position(_node_key(member, number)) for number in range(first, first + node_count))
+        first = first_number[member]
+        for number in range(first, first + per_member):
+            yield f"{member}-{number}", member
+        first_number[member] += per_member
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +74,7 @@ class ConsistentHash:
 
     def _find_owner(self, members: Members) -> Callable[[MessageQueue], str]:
         # Of two nodes at one position the later one stays, as in Java's map.
-        nodes = self.virtual_node_count
-        ring = {
-            position: member
-            for member, first in _first_numbers(members, nodes)
-            for position in _positions(member, first, nodes)
-        }
-        positions = sorted(ring)
-        owners = [ring[position] for position in positions]
-        return lambda queue: owners[bisect_left(positions, ring_position(queue_key(queue))) % len(owners)]
+        ring = {_place(key): member for key, member in virtual_nodes(members, self.virtual_node_count)}
+        places = sorted(ring)
+        owners = [ring[place] for place in places]
+        return lambda queue: owners[bisect_left(places, _place(queue_key(queue))) % len(owners)]
