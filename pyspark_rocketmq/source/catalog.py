@@ -46,9 +46,10 @@ class QueueCatalog:
         """Readable queues of all topics wanted, sorted; those of rooms that are not read are left out.
 
         A topic that the query already has positions in may be absent: brokers that go down take their queues away.
+        So may the retry topic, which is made when a member joins the group or the first row is sent back.
         """
-        listed = self._topics()
-        routed = [queue for topic in listed for queue in self._readable(topic, topic in held_topics)]
+        optional = {*held_topics, self._options.selection.retry_topic}
+        routed = [queue for topic in self._topics() for queue in self._readable(topic, topic in optional)]
         wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
         covered = covered_queues(wanted, self._options.allocation)
         self._tell_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
@@ -70,8 +71,9 @@ class QueueCatalog:
 
     def require_some(self, queues: Sequence[MessageQueue]) -> None:
         """Refuse a pattern that matches nothing."""
-        pattern = self._options.selection.pattern
-        if not queues and pattern is not None:
+        selection = self._options.selection
+        pattern = selection.pattern
+        if pattern is not None and {queue.topic for queue in queues} <= {selection.retry_topic}:
             raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
@@ -86,6 +88,10 @@ class QueueCatalog:
     # --- which topics ------------------------------------------------------------------------------------------------
 
     def _topics(self) -> Iterable[str]:
+        retry_topic = self._options.selection.retry_topic
+        return dict.fromkeys(filter(None, (*self._wanted_topics(), retry_topic)))
+
+    def _wanted_topics(self) -> Iterable[str]:
         selection = self._options.selection
         if selection.assignment:
             return sorted(selection.assignment.topics)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import ReaderOptions, parse_reader_options
+from pyspark_rocketmq.options import HelperOptions, ReaderOptions, parse_helper_options, parse_reader_options
 
 NOW_S = 1_800_000_000.0
 LEAST = {"nameServer": "ns:9876", "subscribe": "orders"}
@@ -52,6 +52,9 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "consumerGroup": ("spark-orders", {}),
     "commitOffsets": ("none", {"consumerGroup": "spark-orders"}),
     "persistConsumerOffsetInterval": ("5s", {"consumerGroup": "spark-orders"}),
+    "readRetryTopic": ("true", {"consumerGroup": "spark-orders"}),
+    "maxReconsumeTimes": ("3", {}),
+    "delayLevelWhenNextConsume": ("-1", {}),
     "pullBatchSize": ("64", {}),
     "pullPipelineDepth": ("8", {}),
     "pullThresholdForQueue": ("500", {}),
@@ -93,6 +96,7 @@ file and has tests of its own."""
 
 ONE_OF_THREE = {"subscribe", "subscribePattern", "assign"}
 BATCH_ONLY = {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
+HELPERS_ONLY = {"maxReconsumeTimes", "delayLevelWhenNextConsume"}
 
 
 def read(raw: Mapping[str, str], *, stream: bool | None = True) -> ReaderOptions:
@@ -100,9 +104,23 @@ def read(raw: Mapping[str, str], *, stream: bool | None = True) -> ReaderOptions
     return parse_reader_options(raw, stream=stream, env={}, clock=lambda: NOW_S)
 
 
+def settings_of(main: str, raw: Mapping[str, str]) -> ReaderOptions | HelperOptions:
+    """The settings that options come to, in a use in which this one can be tried."""
+    if main in HELPERS_ONLY:
+        return parse_helper_options(raw, env={}, clock=lambda: NOW_S)
+    return read(raw, stream=main not in BATCH_ONLY)
+
+
 def read_least(stream: bool | None = True, /, **more: str) -> ReaderOptions:
     """The settings of the least that a read needs, and of more options; `__` stands for a dot."""
     return read(LEAST | {name.replace("__", "."): text for name, text in more.items()}, stream=stream)
+
+
+def refusal_of(main: str, raw: Mapping[str, str]) -> OptionError:
+    """The error that options end in, in a use in which this one can be tried."""
+    with pytest.raises(OptionError) as caught:
+        settings_of(main, raw)
+    return caught.value
 
 
 def error_of(raw: Mapping[str, str], *, stream: bool | None = True) -> OptionError:
@@ -118,8 +136,3 @@ def raw_with(name: str, text: str, main: str = "") -> dict[str, str]:
     replaced = {"subscribe"} if main in ONE_OF_THREE else {main}
     base = {given: value for given, value in LEAST.items() if given not in replaced}
     return {**base, **SAMPLES[main][1], name: text}
-
-
-def is_stream(main: str) -> bool:
-    """The use in which an option can be tried."""
-    return main not in BATCH_ONLY

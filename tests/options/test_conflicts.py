@@ -41,6 +41,7 @@ STREAM: list[tuple[str, dict[str, str], str]] = [
     ("consumeConcurrentlyMaxSpan", {"consumeConcurrentlyMaxSpan": "3", "ordering": "queue"}, "ordering"),
     ("commitOffsets", {"commitOffsets": "batch"}, "consumerGroup"),
     ("consumerGroup", {"commitOffsets": "batch", "consumerGroup": "TOOLS_CONSUMER"}, "commitOffsets"),
+    ("consumerGroup", {"readRetryTopic": "true", "consumerGroup": "TOOLS_CONSUMER"}, "readRetryTopic"),
     ("persistConsumerOffsetInterval", {"persistConsumerOffsetInterval": "5s"}, "commitOffsets"),
     (
         "persistConsumerOffsetInterval",
@@ -113,6 +114,14 @@ def test_a_batch_read_does_not_start_at_the_end(option: str, raw: dict[str, str]
 
     assert (error.option, error.code) == (option, "OPTION_VALUE") and "latest" in str(error)
     assert read(LEAST | raw, stream=True)
+
+
+def test_retries_are_a_groups() -> None:
+    """Without a group it is not said whose retry topic is to be read; saying that none is read needs no group."""
+    error = error_of(LEAST | {"readRetryTopic": "true"})
+
+    assert (error.option, error.code) == ("readRetryTopic", "OPTION_MISSING") and "consumerGroup" in str(error)
+    assert read(LEAST | {"readRetryTopic": "false"}).selection.retry_topic is None
 
 
 def test_headers_belong_to_the_kafka_layout() -> None:

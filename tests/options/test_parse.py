@@ -6,8 +6,9 @@ import pytest
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import HelperOptions, parse_helper_options, parse_reader_options
+from pyspark_rocketmq.options.option import USES
 from pyspark_rocketmq.options.table import OPTIONS
-from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, read
+from tests.options.samples import HELPERS_ONLY, LEAST, SAMPLES, error_of, raw_with, read
 
 SCOPED = [(o.name, stream) for o in OPTIONS if not o.planned for stream in (True, False) if "BS"[stream] not in o.use]
 
@@ -20,7 +21,8 @@ def test_options_of_another_use(name: str, stream: bool) -> None:
     error = error_of(raw, stream=stream)
 
     assert (error.code, error.option in raw) == ("OPTION_SCOPE", True)
-    assert ("batch reads" if stream else "streaming reads") in error.advice
+    homes = USES["H"] if name in HELPERS_ONLY else USES["B" if stream else "S"]
+    assert homes in error.advice
     assert read(raw, stream=None)
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark_rocketmq.options.names import find_option
 from pyspark_rocketmq.options.option import Option
 from pyspark_rocketmq.options.table import OPTIONS
-from tests.options.samples import LEAST, SAMPLES, error_of, is_stream, raw_with, read
+from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, settings_of
 
 BUILT = [option for option in OPTIONS if not option.planned]
 PLANNED = [option for option in OPTIONS if option.planned and option.name not in ("topic", "ordering")]
@@ -32,9 +32,9 @@ def test_an_option_changes_the_settings(name: str) -> None:
     """Nothing that a user may write is without effect."""
     companions = {} if name in NEEDED_BY_COMPANIONS else SAMPLES[name][1]
 
-    with_it = read(raw_with(name, SAMPLES[name][0]), stream=is_stream(name))
+    with_it = settings_of(name, raw_with(name, SAMPLES[name][0]))
 
-    assert with_it != read({**LEAST, **companions}, stream=is_stream(name))
+    assert with_it != settings_of(name, {**LEAST, **companions})
 
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES)
@@ -42,9 +42,7 @@ def test_an_alias_means_its_main_name(alias: str, name: str) -> None:
     """The settings are the same whichever name is used."""
     text = SAMPLES[name][0]
 
-    assert read(raw_with(alias, text, name), stream=is_stream(name)) == read(
-        raw_with(name, text), stream=is_stream(name)
-    )
+    assert settings_of(name, raw_with(alias, text, name)) == settings_of(name, raw_with(name, text))
 
 
 @pytest.mark.parametrize("change", [str.upper, str.lower, str.swapcase])
@@ -55,7 +53,7 @@ def test_case_of_names_does_not_matter(name: str, change: Callable[[str], str]) 
 
     changed = {change(key): value for key, value in raw_with(name, text).items()}
 
-    assert read(changed, stream=is_stream(name)) == read(raw_with(name, text), stream=is_stream(name))
+    assert settings_of(name, changed) == settings_of(name, raw_with(name, text))
 
 
 @pytest.mark.parametrize("option", PLANNED, ids=lambda option: option.name)
@@ -82,7 +80,7 @@ def test_a_default_is_a_value_like_others(option: Option[Any]) -> None:
     name, default = option.name, option.default
     raw = {**LEAST, **SAMPLES[name][1]}
 
-    assert read(raw | {name: default}, stream=is_stream(name)) == read(raw, stream=is_stream(name))
+    assert settings_of(name, raw | {name: default}) == settings_of(name, raw)
 
 
 def test_names_are_unique() -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import OptionError
-from tests.options.samples import LEAST, SAMPLES, error_of, is_stream, raw_with, read, read_least
+from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, read, read_least, refusal_of, settings_of
 
 ADDRESS, JSON, INTEGER = "host:port", "JSON", "integer"
 WRONG = [
@@ -64,6 +64,9 @@ WRONG = [
     ("consumerGroup", "a" * 121, "1..120"),
     ("consumerGroup", "DEFAULT_CONSUMER", "its own"),
     ("commitOffsets", "true", "none, batch"),
+    ("readRetryTopic", "maybe", "true, false"),
+    ("maxReconsumeTimes", "-2", "-1 or integer 0..2147483647"),
+    ("delayLevelWhenNextConsume", "19", "-1..18"),
     ("persistConsumerOffsetInterval", "601s", "0..600000"),
     ("messageModel", "ANYCAST", "CLUSTERING"),
     ("groupMembership", "alone", "none"),
@@ -106,7 +109,7 @@ def test_every_option_with_a_rule_is_tried() -> None:
 @pytest.mark.parametrize(("name", "text", "accepted"), WRONG)
 def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str) -> None:
     """The code, the option as it is written, the value, and the range or the words that would do."""
-    error = error_of(raw_with(name, text), stream=is_stream(name))
+    error = refusal_of(name, raw_with(name, text))
 
     assert (error.option, error.code) == (name, "OPTION_VALUE")
     assert str(error).startswith(f"[OPTION_VALUE] {name} = '") and accepted in str(error)
@@ -116,7 +119,7 @@ def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str
 @pytest.mark.parametrize("text", ["", "  "])
 def test_blank_values_are_refused(name: str, text: str) -> None:
     """An empty value is a mistake, not a wish for the default."""
-    error = error_of(raw_with(name, text), stream=is_stream(name))
+    error = refusal_of(name, raw_with(name, text))
 
     assert error.code == "OPTION_VALUE" and "blank" in str(error)
 
@@ -126,9 +129,7 @@ def test_values_are_trimmed(name: str) -> None:
     """Blanks around a value say nothing."""
     text = SAMPLES[name][0]
 
-    assert read(raw_with(name, f"  {text}\t"), stream=is_stream(name)) == read(
-        raw_with(name, text), stream=is_stream(name)
-    )
+    assert settings_of(name, raw_with(name, f"  {text}\t")) == settings_of(name, raw_with(name, text))
 
 
 LITERALS = st.sampled_from(

@@ -68,8 +68,7 @@ READ_RETRY_TOPIC = Option(
     "T2",
     BOOLEAN,
     otherwise="false; true with `shared`",
-    planned=True,
-    meaning="Also read what the group sent back.",
+    meaning="Also read what the group sent back: its topic `%RETRY%<consumerGroup>`, which need not be there yet.",
 )
 
 SECTION = section("What to read", globals())
