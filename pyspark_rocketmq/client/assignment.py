@@ -12,11 +12,24 @@ from collections.abc import Callable
 
 from ..model import MessageQueue
 from ..pull.process_queue import ProcessQueue
-from .message import ReceivedMessage
+from ..wire.bodies import SubscriptionData
+from .message import MessageBatch
 
-__all__ = ["Assigned", "AssignmentTable"]
+__all__ = ["Assigned", "AssignmentTable", "BatchQueue"]
 
-Messages = ProcessQueue[ReceivedMessage]
+
+class BatchQueue(ProcessQueue[MessageBatch]):
+    """A process queue whose entries, done as a rule as a whole, may shrink to what is left to do."""
+
+    def shrink(self, batch: MessageBatch, rest: MessageBatch) -> None:
+        """Keep only the rest of a batch, unless the batch is gone."""
+        with self._lock:
+            if self._cached.pop(batch.offset, None) is not None:
+                self._started_s.pop(batch.offset, None)
+                self._discount(batch)
+                self._cached[rest.offset] = rest
+                self.message_count += rest.message_count
+                self.body_bytes += rest.body_bytes
 
 
 class Assigned:
@@ -24,7 +37,7 @@ class Assigned:
 
     def __init__(self, queue: MessageQueue, next_offset: int, *, orderly: bool, clock: Callable[[], float]) -> None:
         self.queue = queue
-        self.process_queue: Messages = ProcessQueue(orderly=orderly, clock=clock)
+        self.process_queue = BatchQueue(orderly=orderly, clock=clock)
         self.next_offset = next_offset
         self.started_in_order = False
         """Whether the first pull under the broker's lock asked again where to begin."""
@@ -32,6 +45,8 @@ class Assigned:
         self.is_paused = False
         """Whether its consumer wants no more for the time being (pull consumers)."""
         self.unlock_attempts = 0
+        self.pull_template: tuple[SubscriptionData, dict[str, str]] | None = None
+        """What all pulls of the queue say, and the subscription for which they say it."""
 
     def is_lost(self) -> bool:
         """Whether the queue was given up: whatever is still done on it is thrown away."""

@@ -2,8 +2,8 @@
 
 What one pull brought is cut into batches, and every batch is consumed by whichever worker is free. What succeeded
 leaves the process queue; what failed is sent back to its broker and leaves it, too; what could not even be sent back
-stays, holds the group's position where it is, and reaches the listener again in five seconds. So the position never
-passes a message that is not done or stored elsewhere.
+stays there as the rest of its batch, holds the group's position where it is, and reaches the listener again in five
+seconds. So the position never passes a message that is not done or stored elsewhere.
 
 Messages that a listener has held for 15 minutes are sent back as if they had failed, from the first of a queue on.
 """
@@ -19,7 +19,7 @@ from ..errors import RocketMQError
 from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .loop import Loop, Workers
-from .message import ReceivedMessage
+from .message import MessageBatch, ReceivedMessage
 from .results import RECONSUME_LATER, ConcurrentListener, Consumed
 from .retry import CLEANED_DELAY_LEVEL, Retries
 from .settings import ConsumerSettings
@@ -76,11 +76,14 @@ class ConcurrentService:
         """What the listener answers, or raises."""
         return self._parts.listener(messages)
 
-    def submit(self, assigned: Assigned, messages: Messages, starts: bool) -> None:
-        """Have messages of one pull consumed; batches never mix pulls or queues."""
-        size = self._parts.settings.batch_size
-        for start in range(0, len(messages), size):
-            self._hand_out(assigned, messages[start : start + size])
+    def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
+        """What the listener gets at once; batches never mix pulls or queues."""
+        return messages.pieces(self._parts.settings.batch_size)
+
+    def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
+        """Have every batch consumed."""
+        for batch in batches:
+            self._hand_out(assigned, batch)
 
     def _heard(self, messages: Messages) -> Consumed:
         """The listener's answer; failures and nonsense made harmless."""
@@ -94,16 +97,16 @@ class ConcurrentService:
             return RECONSUME_LATER
         return result
 
-    def _hand_out(self, assigned: Assigned, batch: Messages) -> None:
-        self._parts.workers.submit(lambda: self._run(assigned, batch))
+    def _hand_out(self, assigned: Assigned, batch: MessageBatch) -> None:
+        self._parts.workers.submit(partial(self._run, assigned, batch))
 
     # --- in a worker -------------------------------------------------------------------------------------------------
 
-    def _run(self, assigned: Assigned, batch: Messages) -> None:
+    def _run(self, assigned: Assigned, batch: MessageBatch) -> None:
         process_queue, clock = assigned.process_queue, self._parts.clock
         if process_queue.dropped or not self._parts.state.is_running:
             return
-        process_queue.begin_consuming(message.offset for message in batch)
+        process_queue.begin_consuming((batch.offset,))
         began_s = clock.now_s()
         result = self._heard(batch)
         done_count = _done_count(result, len(batch))
@@ -113,29 +116,39 @@ class ConcurrentService:
             succeeded=done_count,
             failed=len(batch) - done_count,
         )
-        self._settle(assigned, batch, batch[done_count:], result.delay_level)
+        self._settle(assigned, batch, done_count, result.delay_level)
 
-    def _settle(self, assigned: Assigned, batch: Messages, failed: Messages, delay_level: int) -> None:
+    def _settle(self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int) -> None:
         """What a queue that was lost meanwhile has no more use for comes again at its new owner."""
-        if assigned.process_queue.dropped:
+        process_queue = assigned.process_queue
+        if process_queue.dropped:
             return
-        kept = self._dispose(assigned, failed, delay_level) if failed else []
-        if kept:
-            self._parts.timer.call_later(self._parts.settings.rhythm.resubmit_s, lambda: self._hand_out(assigned, kept))
-        kept_offsets = {message.offset for message in kept}
-        offset = assigned.process_queue.remove(
-            message.offset for message in batch if message.offset not in kept_offsets
-        )
+        if done_count < len(batch) and (kept := self._dispose(assigned, batch, done_count, delay_level)):
+            self._keep(assigned, batch, kept)
+            offset = process_queue.remove(())
+        else:
+            offset = process_queue.remove((batch.offset,))
         if offset is not None and not assigned.is_lost():
             self._parts.store.progress.update(assigned.queue, offset, only_forward=True)
 
-    def _dispose(self, assigned: Assigned, failed: Messages, delay_level: int) -> list[ReceivedMessage]:
+    def _keep(self, assigned: Assigned, batch: MessageBatch, kept: Messages) -> None:
+        """Have what is left of a batch consumed again after a while."""
+        rest = batch.only(kept.__contains__)
+        assigned.process_queue.shrink(batch, rest)
+        self._parts.timer.call_later(self._parts.settings.rhythm.resubmit_s, lambda: self._hand_out(assigned, rest))
+
+    def _dispose(
+        self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int
+    ) -> list[ReceivedMessage]:
         """Send failed messages back; those that could not be. Where all members get everything they are dropped."""
+        failed = batch[done_count:]
         if self._parts.settings.is_broadcasting:
             for message in failed:
                 _log.warning("%s failed and is dropped, as everything is in broadcasting", message)
             return []
-        still_ours = [message for message in failed if message.offset in assigned.process_queue]
+        if batch.offset not in assigned.process_queue:
+            return []
+        still_ours = [message for message in failed if not message.is_sent_back]
         return [message for message in still_ours if not self._sent_back(message, delay_level)]
 
     def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
@@ -150,10 +163,17 @@ class ConcurrentService:
     # --- in the timer loop -------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        send_back = partial(self._parts.retries.send_back, delay_level=CLEANED_DELAY_LEVEL)
+        timeout_s = self._parts.settings.consume_timeout_s
         for assigned in self._parts.table.all():
-            for message in assigned.process_queue.clean_expired(self._parts.settings.consume_timeout_s, send_back):
-                _log.warning("the listener held %s for too long; it was sent back", message)
+            for batch in assigned.process_queue.clean_expired(timeout_s, self._send_back_held):
+                _log.warning("the listener held %s for too long; they were sent back", batch)
+
+    def _send_back_held(self, batch: MessageBatch) -> None:
+        """What a failure leaves over is sent back in the next cleaning."""
+        for message in batch:
+            if not message.is_sent_back:
+                self._parts.retries.send_back(message, CLEANED_DELAY_LEVEL)
+                message.is_sent_back = True
 
 
 def _done_count(result: Consumed, size: int) -> int:

@@ -28,7 +28,7 @@ from .corrections import Corrections
 from .locks import QueueLocks
 from .loop import Loop, carry_out
 from .membership import Membership, member_id
-from .message import ReceivedMessage
+from .message import MessageBatch, ReceivedMessage
 from .pull_service import PullParts, PullService
 from .rebalance import Division, QueueListener, RebalanceParts, Rebalancer, Rounds
 from .requests import MemberRequests
@@ -59,8 +59,11 @@ class Sink(Protocol):
     def hand_over(self) -> None:
         """Let others have the queues, whose positions are written down now."""
 
-    def submit(self, assigned: Assigned, messages: Sequence[ReceivedMessage], starts: bool) -> None:
-        """Take messages that were cached, and whether a consumer must be started for the queue."""
+    def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
+        """Parts of what one pull brought, each of which is done as a whole."""
+
+    def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
+        """Take parts that were cached, and whether a consumer must be started for the queue."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
         """Take note that nothing before an offset is left to do: what lies there was filtered out."""
@@ -305,7 +308,8 @@ class Member:
             clock=self.clock,
             statistics=self.statistics,
             orderly=self.orderly,
-            consume=lambda assigned, messages, starts: self.sink.submit(assigned, messages, starts),
+            cut=lambda messages: self.sink.cut(messages),
+            consume=lambda assigned, batches, starts: self.sink.submit(assigned, batches, starts),
             skip=lambda assigned, offset: self.sink.skip(assigned, offset),
             correct=self.corrections.correct,
             reconnected=self._reconnected,

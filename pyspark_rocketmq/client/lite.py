@@ -27,7 +27,7 @@ from .assignment import Assigned
 from .clock import Clock, SystemClock
 from .engine import Member
 from .membership import PULL
-from .message import ReceivedMessage
+from .message import MessageBatch, ReceivedMessage
 from .rebalance import QueueListener
 from .settings import PullConsumerSettings
 from .stores import LocalStore
@@ -37,7 +37,7 @@ __all__ = ["PullConsumer"]
 
 class _Batch(NamedTuple):
     assigned: Assigned
-    messages: Sequence[ReceivedMessage]
+    messages: MessageBatch
 
 
 class PullConsumer:
@@ -213,10 +213,14 @@ class _Buffer:
     def hand_over(self) -> None:
         """Nothing is to be handed over."""
 
-    def submit(self, assigned: Assigned, messages: Sequence[ReceivedMessage], starts: bool) -> None:
+    def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
+        """What one pull brought is handed out, and done, together."""
+        return (messages,)
+
+    def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
         """Keep messages until they are asked for."""
         with self._news:
-            self._waiting.append(_Batch(assigned, messages))
+            self._waiting.extend(_Batch(assigned, batch) for batch in batches)
             self._news.notify()
 
     def skip(self, assigned: Assigned, offset: int) -> None:
@@ -280,7 +284,7 @@ class _Buffer:
     def _settle(self) -> None:
         batch, self._handed_out = self._handed_out, None
         if batch and not batch.assigned.is_lost():
-            offset = batch.assigned.process_queue.remove(message.offset for message in batch.messages)
+            offset = batch.assigned.process_queue.remove((batch.messages.offset,))
             if offset is not None:
                 self._note(batch.assigned.queue, offset)
 

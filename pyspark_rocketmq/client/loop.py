@@ -41,6 +41,11 @@ class Loop:
         state = "stopped" if self._stopped else "running" if self._thread.is_alive() else "not started"
         return f"<Loop {self._thread.name} {state}, {len(self._timetable)} commands waiting>"
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this loop's thread that asks."""
+        return threading.current_thread() is self._thread
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()

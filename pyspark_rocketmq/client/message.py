@@ -1,22 +1,24 @@
 """What is in a received message, and what does it cost to look?
 
-A `ReceivedMessage` is a view of one record inside a pull's answer. Only its offset and the size of its body are read
-when it arrives; everything else is decoded when it is asked for. It is itself the entry that a process queue holds.
+A `ReceivedMessage` is a view of one record inside a pull's answer; its fields are decoded when they are asked for. A
+`MessageBatch` stands for messages of one answer that are consumed together, and it is the entry that a process queue
+holds. Of an answer only places, offsets and sizes are read when it arrives; the message objects are made when somebody
+looks into their batch.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self, overload
 
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
 from ..wire.record import Record, decode_record, encode_record, unwrap_inner_batch
 from ..wire.scan import scan
 from ..wire.sys_flag import SysFlag
 
-__all__ = ["Pulled", "ReceivedMessage", "read_messages", "view_record"]
+__all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_messages", "view_record"]
 
 _SYS_FLAG_AT = 36
 _BODY_LENGTH_AT = 84
@@ -26,6 +28,11 @@ _FLAG_AND_LENGTH = struct.Struct(">i44xi")
 """sysFlag and, behind two IPv4 hosts, the body's length."""
 _IPV6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 _INNER_BATCH = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
+_ODD = int(_IPV6 | _INNER_BATCH)
+"""Flags of records whose body's length stands elsewhere, or that hold several messages."""
+
+_Found = tuple[int, int, int]
+"""A record's place in the answer, its offset, and the size of its body."""
 
 
 class Pulled(NamedTuple):
@@ -42,14 +49,14 @@ class Pulled(NamedTuple):
 class ReceivedMessage:
     """One message as a member received it."""
 
-    message_count = 1
-
     def __init__(self, pulled: Pulled, start: int, offset: int, body_bytes: int) -> None:
-        self.offset = self.last_offset = offset
+        self.offset = offset
         self.body_bytes = body_bytes
         """Size of the body as it is stored."""
         self.failed_here = 0
         """How often it failed in this client without its broker learning of it."""
+        self.is_sent_back = False
+        """Whether its broker has it again, because its listener held it for too long."""
         self._pulled = pulled
         self._start = start
 
@@ -126,20 +133,101 @@ class ReceivedMessage:
         return decode_record(self._pulled.data, self._start)[0]
 
 
-def read_messages(pulled: Pulled, asked_offset: int) -> list[ReceivedMessage]:
+class MessageBatch(Sequence[ReceivedMessage]):
+    """Messages of one answer that are consumed, and done, together."""
+
+    __slots__ = ("_found", "_messages", "_pulled", "body_bytes")
+
+    def __init__(
+        self, pulled: Pulled, found: Sequence[_Found], messages: Sequence[ReceivedMessage] | None = None
+    ) -> None:
+        self._pulled = pulled
+        self._found = found
+        self._messages = messages
+        self.body_bytes = sum([size for _, _, size in found])
+        """Size of all bodies as they are stored."""
+
+    @classmethod
+    def of(cls, pulled: Pulled, messages: Iterable[ReceivedMessage]) -> Self:
+        """A batch of messages that exist already."""
+        given = list(messages)
+        return cls(pulled, [(message._start, message.offset, message.body_bytes) for message in given], given)
+
+    def __repr__(self) -> str:
+        return f"<MessageBatch {len(self)} messages of {self._pulled.queue}, {self.body_bytes} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> ReceivedMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ReceivedMessage]: ...
+    def __getitem__(self, index: int | slice) -> ReceivedMessage | Sequence[ReceivedMessage]:
+        return self.messages[index]
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        return iter(self.messages)
+
+    @property
+    def messages(self) -> Sequence[ReceivedMessage]:
+        """The messages, made when they are first looked at."""
+        if self._messages is None:
+            pulled = self._pulled
+            self._messages = [ReceivedMessage(pulled, *found) for found in self._found]
+        return self._messages
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first message."""
+        return self._found[0][1]
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last message."""
+        return self._found[-1][1]
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are."""
+        return len(self._found)
+
+    def pieces(self, size: int) -> list[MessageBatch]:
+        """Batches of so many messages, the last of what is left."""
+        if len(self) <= size:
+            return [self] if self else []
+        pulled, found, messages = self._pulled, self._found, self._messages
+        return [
+            MessageBatch(pulled, found[at : at + size], messages and messages[at : at + size])
+            for at in range(0, len(found), size)
+        ]
+
+    def only(self, is_wanted: Callable[[ReceivedMessage], bool]) -> MessageBatch:
+        """A batch of those messages that are wanted."""
+        return MessageBatch.of(self._pulled, filter(is_wanted, self.messages))
+
+
+def read_messages(pulled: Pulled, asked_offset: int) -> MessageBatch:
     """The messages of an answer; those of an inner batch singly, without such as lie before what was asked for."""
-    data, read, ipv6, inner_batch = pulled.data, _FLAG_AND_LENGTH.unpack_from, _IPV6, _INNER_BATCH
-    messages: list[ReceivedMessage] = []
+    data, read = pulled.data, _FLAG_AND_LENGTH.unpack_from
+    starts, offsets, _ = scan(data)
+    heads = [read(data, start + _SYS_FLAG_AT) for start in starts]
+    if any(flags & _ODD for flags, _ in heads):
+        return MessageBatch.of(pulled, _read_odd(pulled, asked_offset))
+    sizes = [size for _, size in heads]
+    return MessageBatch(pulled, list(zip(starts, offsets, sizes, strict=True)))
+
+
+def _read_odd(pulled: Pulled, asked_offset: int) -> Iterator[ReceivedMessage]:
+    data = pulled.data
     found = scan(data)
     for start, offset in zip(found.starts, found.queue_offsets, strict=True):
-        flags, size = read(data, start + _SYS_FLAG_AT)
-        if flags & inner_batch == inner_batch:
-            messages += (each for each in _unwrapped(pulled, start) if each.offset >= asked_offset)
-            continue
-        if flags & ipv6:
-            size = _length_behind_ipv6(data, start, flags)
-        messages.append(ReceivedMessage(pulled, start, offset, size))
-    return messages
+        flags, size = _FLAG_AND_LENGTH.unpack_from(data, start + _SYS_FLAG_AT)
+        if flags & _INNER_BATCH == _INNER_BATCH:
+            yield from (each for each in _unwrapped(pulled, start) if each.offset >= asked_offset)
+        else:
+            longer = flags & _IPV6
+            yield ReceivedMessage(pulled, start, offset, _length_behind_ipv6(data, start, flags) if longer else size)
 
 
 def _length_behind_ipv6(data: memoryview, start: int, flags: int) -> int:

@@ -20,7 +20,7 @@ from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .locks import QueueLocks
 from .loop import Loop, Workers
-from .message import ReceivedMessage
+from .message import MessageBatch, ReceivedMessage
 from .results import RECONSUME_LATER, SUCCESS, SUSPEND, Ordered, OrderlyListener, OrderlyStatus
 from .retry import Retries
 from .settings import ConsumerSettings
@@ -83,7 +83,11 @@ class OrderlyService:
         if self._parts.locks:
             self._parts.locks.give_back(self._parts.table.queues())
 
-    def submit(self, assigned: Assigned, messages: Messages, starts: bool) -> None:
+    def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
+        """Single messages: what the listener gets at once may come of several pulls."""
+        return messages.pieces(1)
+
+    def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
         """Have a queue consumed if nobody is at it; the messages themselves are taken from the queue."""
         if starts:
             self._resume(assigned)
@@ -149,7 +153,8 @@ class OrderlyService:
             if clock.now_s() > until_s:
                 self._resume(assigned, AGAIN_S)
                 return
-            batch = process_queue.take(self._parts.settings.batch_size)
+            taken = process_queue.take(self._parts.settings.batch_size)
+            batch = [message for piece in taken for message in piece]
             goes_on = bool(batch) and self._consume_batch(assigned, batch)
 
     def _consume_batch(self, assigned: Assigned, batch: Messages) -> bool:

@@ -1,8 +1,12 @@
 """How does every queue of ours keep being pulled?
 
-Each queue has one pull in flight at most. Its command goes round in the pull loop: look whether the queue may be
-pulled, ask, and when the answer has come cache its messages, tell whoever consumes, and look again. A look that finds
-an obstacle comes back a moment later; the round ends only when the queue is dropped.
+Each queue has one pull in flight at most, and goes round: look whether it may be pulled, ask, and when the answer has
+come cache its messages, tell whoever consumes, and look again. A look that finds an obstacle comes back a moment later;
+the round ends only when the queue is dropped.
+
+An answer is taken by the thread that received it, which asks for more at once: the broker is kept waiting for no other
+thread's turn. That thread must not wait for anything itself, so what may take its time (opening a connection, asking
+where to begin) and what is due later happens in the pull loop.
 
 Offsets outside a queue's bounds, and an administrator's reset, are answered with the offset to go on from. Listeners
 may still be at work on what came before, so the queue is dropped, its position corrected and frozen, and the queue
@@ -15,10 +19,10 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from ..broker_errors import FlowControl
 from ..cluster.cluster import Cluster
-from ..cluster.requests import request_fields
 from ..cluster.routes import Place
 from ..errors import NoBrokerAvailable, RocketMQError, Where
 from ..model import Address
@@ -27,13 +31,13 @@ from ..net.pool import SharedPool
 from ..net.threaded import ThreadedConnection
 from ..pull.outcome import Outcome, PullStatus, read_outcome
 from ..wire.codes import RequestCode
-from ..wire.commands import PullMessageRequestHeader
 from ..wire.header import Command
 from .assignment import Assigned
 from .clock import Clock
 from .loop import Loop
 from .membership import Membership
-from .message import Pulled, ReceivedMessage, read_messages
+from .message import MessageBatch, Pulled, read_messages
+from .pull_request import PullRequests
 from .settings import MemberSettings
 from .starting import Starting
 from .state import MemberState
@@ -42,14 +46,11 @@ from .stores import OffsetStore
 
 __all__ = ["PullParts", "PullService"]
 
-SUSPEND_MS = 15_000
 TIMEOUT_S = 30.0
 CACHE_FULL_PAUSE_S = 0.05
 FLOW_CONTROL_PAUSE_S = 0.02
 PAUSED_PAUSE_S = 1.0
-NOTHING_CACHED = -1
 
-_COMMIT_FLAG, _WAIT_FLAG, _SUBSCRIPTION_FLAG = 1, 2, 4
 _log = logging.getLogger(__name__)
 
 
@@ -68,8 +69,10 @@ class PullParts:
     clock: Clock
     statistics: Statistics
     orderly: bool
-    consume: Callable[[Assigned, Sequence[ReceivedMessage], bool], object]
-    """Takes messages that were cached, and whether a consumer must be started for the queue."""
+    cut: Callable[[MessageBatch], Sequence[MessageBatch]]
+    """Parts of what one pull brought, each of which is done as a whole."""
+    consume: Callable[[Assigned, Sequence[MessageBatch], bool], object]
+    """Takes parts that were cached, and whether a consumer must be started for the queue."""
     skip: Callable[[Assigned, int], object]
     """Takes note that nothing before an offset is left to do."""
     correct: Callable[[Assigned, int], object]
@@ -79,12 +82,13 @@ class PullParts:
 
 
 class PullService:
-    """Keeps queues being pulled, in the pull loop."""
+    """Keeps queues being pulled."""
 
     def __init__(self, parts: PullParts, loop: Loop) -> None:
         self._parts = parts
         self._loop = loop
         self._rhythm = parts.settings.rhythm
+        self._requests = PullRequests(parts.cluster, parts.settings, parts.membership, parts.store)
         self._connections: dict[Address, ThreadedConnection] = {}
 
     def begin(self, assigned: Assigned, delay_s: float) -> None:
@@ -133,14 +137,28 @@ class PullService:
 
     def _ask(self, assigned: Assigned) -> None:
         place = self._place(assigned)
-        fields = self._fields(assigned, place)
-        asked = assigned.next_offset
-        connection = self._connect(place.address)
+        connection = self._connection(place.address)
+        if connection is None:
+            self._again(assigned, 0.0)
+            return
+        fields = self._requests.fields(assigned, place)
         future = connection.submit(RequestCode.PULL_MESSAGE, fields, b"", Deadline.after(TIMEOUT_S))
-        began_s = self._parts.clock.now_s()
-        future.add_done_callback(
-            lambda done: self._loop.call_soon(lambda: self._take(assigned, place, asked, began_s, done))
-        )
+        take = partial(self._take, assigned, place, assigned.next_offset, self._parts.clock.now_s())
+        future.add_done_callback(partial(self._answered, take))
+
+    def _answered(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
+        """An answer that is there already when the loop has asked waits for its turn: it must not ask within asking."""
+        if self._loop.is_current:
+            self._loop.call_soon(partial(take, done))
+        else:
+            take(done)
+
+    def _connection(self, address: Address) -> ThreadedConnection | None:
+        """Where to ask; none if that must be opened, and this is not the pull loop."""
+        known = self._connections.get(address)
+        if known and known.is_open:
+            return known
+        return self._connect(address) if self._loop.is_current else None
 
     def _connect(self, address: Address) -> ThreadedConnection:
         connection = self._parts.pool.connection(address)
@@ -156,36 +174,6 @@ class PullService:
         if broker is None:
             raise NoBrokerAvailable("no route names the broker now", topic=queue.topic, broker=queue.broker_name)
         return broker.to_read(assigned.suggested_broker_id)
-
-    # --- the request -------------------------------------------------------------------------------------------------
-
-    def _fields(self, assigned: Assigned, place: Place) -> dict[str, str]:
-        parts, queue = self._parts, assigned.queue
-        subscription = parts.membership.subscriptions[queue.topic]
-        own = parts.settings.post_subscription_when_pull
-        committed = self._committed(assigned)
-        commits = committed > 0 and place.is_master
-        header = PullMessageRequestHeader(
-            consumer_group=parts.membership.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=assigned.next_offset,
-            max_msg_nums=parts.settings.pull_batch_size,
-            sys_flag=_COMMIT_FLAG * commits | _WAIT_FLAG | _SUBSCRIPTION_FLAG * own,
-            commit_offset=committed,
-            suspend_timeout_millis=SUSPEND_MS,
-            subscription=subscription.sub_string if own else None,
-            sub_version=subscription.sub_version,
-            expression_type=subscription.expression_type,
-        )
-        return request_fields(parts.cluster.settings, header, broker_name=queue.broker_name)
-
-    def _committed(self, assigned: Assigned) -> int:
-        """Where the group stands, told along with the pull."""
-        if self._parts.settings.is_broadcasting:
-            return 0
-        offset = self._parts.store.progress.get(assigned.queue)
-        return NOTHING_CACHED if offset is None else offset
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
@@ -209,12 +197,13 @@ class PullService:
             _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, asked)
             self._parts.correct(assigned, outcome.next_offset)
             return 0
-        messages = self._read(assigned, asked, outcome) if outcome.status is PullStatus.FOUND else []
+        messages = self._read(assigned, asked, outcome) if outcome.status is PullStatus.FOUND else ()
         assigned.next_offset = outcome.next_offset
         if messages:
-            starts = assigned.process_queue.put(messages, outcome.max_offset)
-            self._parts.consume(assigned, messages, starts)
+            batches = self._parts.cut(messages)
+            starts = assigned.process_queue.put(batches, outcome.max_offset)
             self._pull_on(assigned)
+            self._parts.consume(assigned, batches, starts)
             return len(messages)
         if outcome.status is not PullStatus.FOUND and not assigned.process_queue.message_count:
             # With messages still to be done this would commit them unseen, too.
@@ -229,12 +218,12 @@ class PullService:
         else:
             self._look(assigned)
 
-    def _read(self, assigned: Assigned, asked: int, outcome: Outcome) -> list[ReceivedMessage]:
+    def _read(self, assigned: Assigned, asked: int, outcome: Outcome) -> MessageBatch:
         unwrap = self._parts.cluster.settings.namespace.unwrap
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, unwrap)
         messages = read_messages(pulled, asked)
         tags = self._tags(assigned)
-        return [message for message in messages if message.tags in tags] if tags else messages
+        return messages.only(lambda message: message.tags in tags) if tags else messages
 
     def _tags(self, assigned: Assigned) -> frozenset[str]:
         """The tags to compare again: brokers compare hashes, and "Aa" and "BB" have the same."""

@@ -75,11 +75,12 @@ class RunningInfo:
 
     def _queue_info(self, assigned: Assigned) -> ProcessQueueInfo:
         queue = assigned.process_queue
-        cached, taken = queue.cached_offsets or [0], queue.taken_offsets or [0]
+        first, taken = queue.first(), queue.taken_offsets or [0]
+        smallest = first.offset if first else 0
         return ProcessQueueInfo(
             commit_offset=self.store.progress.get(assigned.queue) or 0,
-            cached_msg_min_offset=cached[0],
-            cached_msg_max_offset=cached[-1],
+            cached_msg_min_offset=smallest,
+            cached_msg_max_offset=smallest + queue.max_span,
             cached_msg_count=queue.message_count,
             cached_msg_size_in_mib=queue.body_bytes // MEBIBYTE,
             transaction_msg_min_offset=taken[0],
