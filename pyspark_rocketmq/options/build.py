@@ -7,6 +7,7 @@ here.
 from __future__ import annotations
 
 from ..allocation import AllocationSettings
+from ..client.settings import MessageModel
 from ..cluster.credentials_file import CredentialsFile
 from ..cluster.names import READER_GROUP, Namespace
 from ..cluster.routes import AddressMap
@@ -14,6 +15,7 @@ from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
 from ..decode.layout import default_columns
 from ..decode.rows import Content
+from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
 from ..offsets.wish import EndSettings, Keyword, StartSettings
@@ -22,10 +24,10 @@ from ..planning.ranges import PlanSettings
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import PullSettings, Subscription
 from .given import Given
-from .reader_options import CommitSettings, HelperOptions, ReaderOptions, Selection
+from .reader_options import ClientName, CommitSettings, HelperOptions, LocalSettings, ReaderOptions, Selection
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
 
-__all__ = ["build_helper", "build_reader", "chosen_columns", "commits"]
+__all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits"]
 
 _LONGEST_PAUSE_S = 30.0
 _UNPACKED_FRAMES = 4
@@ -48,12 +50,19 @@ def build_reader(given: Given) -> ReaderOptions:
         columns=chosen_columns(given),
         content=_build_content(given),
         commit=_build_commit(given),
+        local=_build_local(given),
+        client=ClientName(given.maybe(connection.INSTANCE_NAME), given.maybe(connection.UNIT_NAME) or ""),
     )
 
 
 def build_helper(given: Given) -> HelperOptions:
     """All settings of a helper function."""
-    return HelperOptions(cluster=_build_cluster(given), group=given.maybe(groups.CONSUMER_GROUP))
+    return HelperOptions(
+        cluster=_build_cluster(given),
+        group=given.maybe(groups.CONSUMER_GROUP),
+        max_reconsume_times=given.get(groups.MAX_RECONSUME_TIMES),
+        delay_level=given.get(groups.DELAY_LEVEL),
+    )
 
 
 # --- the cluster ------------------------------------------------------------------------------------------------------
@@ -108,10 +117,12 @@ def _build_credentials(given: Given) -> Credentials | CredentialsFile | None:
 
 
 def _build_selection(given: Given) -> Selection:
+    group = given.maybe(groups.CONSUMER_GROUP)
     return Selection(
         topics=given.maybe(selection.SUBSCRIBE) or (),
         pattern=given.maybe(selection.SUBSCRIBE_PATTERN),
         assignment=given.maybe(selection.ASSIGN),
+        retry_topic=retry_topic(group) if group and given.maybe(selection.READ_RETRY_TOPIC) else None,
     )
 
 
@@ -218,10 +229,26 @@ def _build_content(given: Given) -> Content:
 def commits(given: Given) -> bool:
     """Whether positions are published: as the user says, else whenever there is a group of the user's own."""
     wanted = given.maybe(groups.COMMIT_OFFSETS)
-    return given.maybe(groups.CONSUMER_GROUP) not in (None, READER_GROUP) if wanted is None else wanted
+    if wanted is not None:
+        return wanted
+    has_place = given.gave(groups.LOCAL_STORE) or not broadcasts(given)
+    return has_place and given.maybe(groups.CONSUMER_GROUP) not in (None, READER_GROUP)
+
+
+def broadcasts(given: Given) -> bool:
+    """Whether every member of the group reads everything, so that positions are nobody else's business."""
+    return given.get(groups.MESSAGE_MODEL) is MessageModel.BROADCASTING
 
 
 def _build_commit(given: Given) -> CommitSettings:
     if given.use == "B" or not commits(given):
         return CommitSettings()
-    return CommitSettings(given.maybe(groups.CONSUMER_GROUP), given.get(groups.COMMIT_INTERVAL))
+    group = None if broadcasts(given) else given.maybe(groups.CONSUMER_GROUP)
+    return CommitSettings(group, given.get(groups.COMMIT_INTERVAL))
+
+
+def _build_local(given: Given) -> LocalSettings | None:
+    directory, group = given.maybe(groups.LOCAL_STORE), given.maybe(groups.CONSUMER_GROUP)
+    if directory is None or group is None:
+        return None
+    return LocalSettings(directory, group, publishes=given.use != "B" and commits(given))

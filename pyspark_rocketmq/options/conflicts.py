@@ -12,7 +12,7 @@ from typing import Any
 
 from ..cluster.names import READER_GROUP
 from ..offsets.wish import Keyword, QueueTree
-from .build import chosen_columns, commits
+from .build import broadcasts, chosen_columns, commits
 from .given import Given
 from .option import Option
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
@@ -121,12 +121,40 @@ def _is_orderly(given: Given) -> bool:
     return given.get(batches.ORDERING)
 
 
+def _starts_at_no_file(given: Given) -> bool:
+    return _starts_at_group(given) and broadcasts(given) and not given.gave(groups.LOCAL_STORE)
+
+
+def _commits_nowhere(given: Given) -> bool:
+    return given.maybe(groups.COMMIT_OFFSETS) is True and broadcasts(given) and not given.gave(groups.LOCAL_STORE)
+
+
+def _names_no_client(option: Option[str]) -> Rule:
+    """A read that bears no client id; writes are another matter, so nothing is said before the use is known."""
+    what = "has no effect: nothing of this read bears a client id"
+    advice = f"set messageModel=BROADCASTING, or drop {option.name}"
+    return Rule(
+        option,
+        lambda given: given.use in ("S", "B") and given.gave(option) and not broadcasts(given),
+        what,
+        advice,
+    )
+
+
 def _commits_as_nobody(given: Given) -> bool:
     return given.maybe(groups.COMMIT_OFFSETS) is True and not given.gave(groups.CONSUMER_GROUP)
 
 
 def _commits_as_tool(given: Given) -> bool:
     return given.maybe(groups.COMMIT_OFFSETS) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
+
+
+def _retries_as_nobody(given: Given) -> bool:
+    return given.maybe(selection.READ_RETRY_TOPIC) is True and not given.gave(groups.CONSUMER_GROUP)
+
+
+def _retries_as_tool(given: Given) -> bool:
+    return given.maybe(selection.READ_RETRY_TOPIC) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
 
 
 def _gives_up_before_its_pulls(given: Given) -> bool:
@@ -176,6 +204,19 @@ RULES: tuple[Rule, ...] = (
     _not_with(selection.SUBSCRIBE, selection.ASSIGN, _ONE_OF_THREE),
     _not_with(selection.SUBSCRIBE_PATTERN, selection.ASSIGN, _ONE_OF_THREE),
     _not_with(selection.SQL_FILTER, selection.TAGS, "drop one of the two: a subscription is either"),
+    Rule(
+        selection.READ_RETRY_TOPIC,
+        _retries_as_nobody,
+        "not without consumerGroup, whose retries are meant",
+        "give the consumerGroup that rows are sent back for",
+        "OPTION_MISSING",
+    ),
+    Rule(
+        groups.CONSUMER_GROUP,
+        _retries_as_tool,
+        "not together with readRetryTopic: nothing is sent back for the tools group",
+        "give a group of its own, or drop readRetryTopic",
+    ),
     Rule(
         offsets.STARTING_OFFSETS,
         _asks_no_group,
@@ -228,6 +269,28 @@ RULES: tuple[Rule, ...] = (
         "give a group of its own, or drop commitOffsets",
     ),
     _only_if(groups.COMMIT_INTERVAL, commits, "commitOffsets=batch and a consumerGroup"),
+    _only_if(groups.LOCAL_STORE, broadcasts, "messageModel=BROADCASTING"),
+    _needs(groups.LOCAL_STORE, groups.CONSUMER_GROUP),
+    Rule(
+        offsets.STARTING_OFFSETS,
+        _starts_at_no_file,
+        "with messageModel=BROADCASTING the group's positions are in a file, and localOffsetStoreDir is not given",
+        "give localOffsetStoreDir, or start elsewhere",
+    ),
+    Rule(
+        groups.COMMIT_OFFSETS,
+        _commits_nowhere,
+        "with messageModel=BROADCASTING nothing is committed without localOffsetStoreDir",
+        "give localOffsetStoreDir, or drop commitOffsets",
+    ),
+    Rule(
+        groups.MESSAGE_MODEL,
+        lambda given: broadcasts(given) and given.maybe(selection.READ_RETRY_TOPIC) is True,
+        "not together with readRetryTopic: nothing is sent back where every member reads everything",
+        "drop one of the two",
+    ),
+    _names_no_client(connection.INSTANCE_NAME),
+    _names_no_client(connection.UNIT_NAME),
     Rule(
         pulling.POLL_TIMEOUT,
         _gives_up_before_its_pulls,

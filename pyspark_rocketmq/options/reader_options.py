@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..allocation import AllocationSettings
 from ..cluster.settings import ClusterSettings
@@ -21,16 +22,20 @@ from ..planning.assignment import Assignment
 from ..planning.ranges import PlanSettings
 from ..pull.settings import PullSettings
 
-__all__ = ["CommitSettings", "HelperOptions", "ReaderOptions", "Selection"]
+__all__ = ["ClientName", "CommitSettings", "HelperOptions", "LocalSettings", "ReaderOptions", "Selection"]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to read: topics by name, topics by pattern, or listed queues; to read, one of the three has to be given."""
+    """What to read: topics by name, topics by pattern, or listed queues; to read, one of the three has to be given.
+
+    The topic of what the group sent back comes along if that is wanted.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assignment: Assignment | None = None
+    retry_topic: str | None = None
 
     def require_some(self) -> None:
         """Refuse to read nothing in particular."""
@@ -40,21 +45,43 @@ class Selection:
 
     def takes_topic(self, topic: str) -> bool:
         """Whether some queues of a topic may be read."""
+        if topic == self.retry_topic:
+            return True
         if self.assignment:
             return topic in self.assignment.topics
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
     def takes(self, queue: MessageQueue) -> bool:
         """Whether a queue is to be read."""
-        return bool(self.assignment.select([queue])) if self.assignment else self.takes_topic(queue.topic)
+        if self.assignment and queue.topic != self.retry_topic:
+            return bool(self.assignment.select([queue]))
+        return self.takes_topic(queue.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientName:
+    """What tells this reader's client id from others of its host."""
+
+    instance_name: str | None = None
+    unit_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """Whether and how often positions are published; without a group they are not."""
+    """Whether and how often positions are published; without a group they are not published at brokers."""
 
     group: str | None = None
     min_interval_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """Where the positions of a group are kept whose members read everything each."""
+
+    directory: Path
+    group: str
+    publishes: bool = True
+    """Whether what is finished is written down, or positions are only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,8 @@ class ReaderOptions:
     columns: tuple[str, ...] = default_columns(Layout.ROCKETMQ)
     content: Content = field(default_factory=Content)
     commit: CommitSettings = field(default_factory=CommitSettings)
+    local: LocalSettings | None = None
+    client: ClientName = field(default_factory=ClientName)
 
     @property
     def allocation(self) -> AllocationSettings:
@@ -89,3 +118,7 @@ class HelperOptions:
     cluster: ClusterSettings
     group: str | None = None
     """As whom it acts, if the options say so."""
+    max_reconsume_times: int | None = None
+    """How often a row is delivered again before it becomes a dead letter, if the options say so."""
+    delay_level: int = 0
+    """Of rows sent back that have none of their own."""

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import OptionError
@@ -19,6 +20,7 @@ from ..offsets.times import parse_duration_ms, parse_time_ms
 
 __all__ = [
     "BOOLEAN",
+    "DIRECTORY",
     "PATH",
     "PATTERN",
     "TEXT",
@@ -76,6 +78,7 @@ class Kind(Generic[T_co]):
 
 TEXT: Kind[str] = Kind("text", lambda entry: entry.text)
 PATH: Kind[str] = Kind("path of a file", lambda entry: entry.text)
+DIRECTORY: Kind[Path] = Kind("directory on the driver, `~` allowed", lambda entry: Path(entry.text).expanduser())
 
 
 def choice(values: Mapping[str, T], planned: Iterable[str] = ()) -> Kind[T]:

@@ -16,9 +16,9 @@ from ..options.reader_options import ReaderOptions
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
 from .filters import require_filter
+from .local_positions import make_view
 from .losses import LossJournal
 from .partition import RangePartition, read_partition
-from .view import BrokerView
 
 if TYPE_CHECKING:
     from ..decode.columns import RecordBatch
@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
         catalog.require_some(queues)
         catalog.require_known(queues)
         require_filter(cluster, options, queues)
-        view = BrokerView(cluster, options.pull.group)
+        view = make_view(cluster, options)
         plan = resolve_batch(
             options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
         )

@@ -20,15 +20,15 @@ from ..model import MessageQueue
 from ..offsets.loss import Bounds, Finding, LossWarning, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
 from ..offsets.resolve import resolve_start
-from ..options.reader_options import ReaderOptions
+from ..options.reader_options import LocalSettings, ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
 from .commit import Committer, GroupGuard, Publisher
 from .filters import require_filter
+from .local_positions import LocalPositions, make_view
 from .losses import LossJournal
 from .partition import RangePartition
-from .view import BrokerView
 
 __all__ = ["Planner"]
 
@@ -43,13 +43,15 @@ class Planner:
         self._options = options
         self._clock = clock
         self._catalog = QueueCatalog(cluster, options, clock)
-        self._view = BrokerView(cluster, options.pull.group, clock)
+        self._view = make_view(cluster, options, clock)
         self._journal = LossJournal(options.fail_on_data_loss)
         self._guard: GroupGuard | None = None
         self.committer: Committer | None = None
         """Publishes what is finished, if that is wanted."""
         if group := options.commit.group:
             self._open_committer(group)
+        elif options.local and options.local.publishes:
+            self._open_local_committer(options.local)
         self._pinned: Positions | None = None
         self._target: Positions | None = None
         self._admitted_at = clock()
@@ -148,6 +150,12 @@ class Planner:
         guard = GroupGuard(cluster, group)
         self._guard = GroupGuard(self._cluster, group, self._clock)
         self.committer = Committer(Publisher(cluster, group, guard).publish, self._options.commit.min_interval_s)
+
+    def _open_local_committer(self, settings: LocalSettings) -> None:
+        """Nobody else's positions are in the file, so no guard is needed."""
+        positions = LocalPositions(settings, self._options.client)
+        positions.require_writable()
+        self.committer = Committer(positions.publish, self._options.commit.min_interval_s)
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
         """Refuse, once, a checkpoint that is another query's, a filter that does not work, a group that has members."""

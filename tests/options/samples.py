@@ -87,7 +87,10 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "tlsClientKeyPath": ("k.pem", {"useTLS": "true", "tlsClientCertPath": "c.pem"}),
     "tlsClientKeyPassword": ("hush", {"useTLS": "true", "tlsClientCertPath": "c.pem", "tlsClientKeyPath": "k.pem"}),
     "tlsAuthServer": ("false", {"useTLS": "true"}),
-    "messageModel": ("clustering", {}),
+    "messageModel": ("broadcasting", {"consumerGroup": "spark-orders"}),
+    "localOffsetStoreDir": ("offsets", {"messageModel": "BROADCASTING", "consumerGroup": "spark-orders"}),
+    "instanceName": ("one", {"messageModel": "BROADCASTING"}),
+    "unitName": ("unit", {"messageModel": "BROADCASTING"}),
     "groupMembership": ("None", {}),
     "strictOptions": ("warn", {}),
 }

@@ -10,6 +10,7 @@ from tests.options.samples import LEAST, error_of, read
 CONFIG = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": '[{"orders": "*"}]'}
 TLS = {"useTLS": "true"}
 GROUP = {"consumerGroup": "g"}
+BROADCASTING = {"messageModel": "BROADCASTING"}
 KEYS = {"accessKey": "AK", "secretKey": "SK"}
 
 STREAM: list[tuple[str, dict[str, str], str]] = [
@@ -48,6 +49,12 @@ STREAM: list[tuple[str, dict[str, str], str]] = [
         {"persistConsumerOffsetInterval": "5s", "commitOffsets": "none", **GROUP},
         "commitOffsets",
     ),
+    ("localOffsetStoreDir", {"localOffsetStoreDir": "d", **GROUP}, "messageModel=BROADCASTING"),
+    ("localOffsetStoreDir", {"localOffsetStoreDir": "d", **BROADCASTING}, "consumerGroup"),
+    ("startingOffsets", {"startingOffsets": "group", **GROUP, **BROADCASTING}, "localOffsetStoreDir"),
+    ("commitOffsets", {"commitOffsets": "batch", **GROUP, **BROADCASTING}, "localOffsetStoreDir"),
+    ("persistConsumerOffsetInterval", {"persistConsumerOffsetInterval": "1s", **GROUP, **BROADCASTING}, "commitOff"),
+    ("messageModel", {"readRetryTopic": "true", **GROUP, **BROADCASTING}, "readRetryTopic"),
     ("pollTimeoutMs", {"pollTimeoutMs": "9s"}, "pullTimeoutMs"),
     ("pollTimeoutMs", {"pullTimeoutMs": "120s"}, "pullTimeoutMs"),
     ("propertiesFormat", {"propertiesFormat": "json", "columns": "body"}, "properties"),
@@ -158,3 +165,12 @@ def test_defaults_contradict_nobody() -> None:
 def test_every_rule_has_advice() -> None:
     """No rule leaves a user alone with what is wrong."""
     assert [rule.option.name for rule in RULES if not (rule.what and rule.advice)] == []
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_instance_needs_something_that_bears_its_name(stream: bool) -> None:
+    """Of a read; writes are not judged before it is known that it is one."""
+    error = error_of(LEAST | {"instanceName": "one"}, stream=stream)
+
+    assert error.code == "OPTION_CONFLICT" and "bears a client id" in str(error)
+    assert read(LEAST | {"instanceName": "one"}, stream=None)

@@ -68,7 +68,9 @@ WRONG = [
     ("maxReconsumeTimes", "-2", "-1 or integer 0..2147483647"),
     ("delayLevelWhenNextConsume", "19", "-1..18"),
     ("persistConsumerOffsetInterval", "601s", "0..600000"),
-    ("messageModel", "ANYCAST", "CLUSTERING"),
+    ("messageModel", "ANYCAST", "CLUSTERING, BROADCASTING"),
+    ("instanceName", "a@b", "1..100"),
+    ("unitName", "u" * 101, "1..100"),
     ("groupMembership", "alone", "none"),
     ("pullBatchSize", "1025", "1..1024"),
     ("pullPipelineDepth", "257", "1..256"),
@@ -96,7 +98,7 @@ WRONG = [
     ("tlsAuthServer", "no", "true, false"),
     ("strictOptions", "none", "error, all, warn"),
 ]
-ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace"} | {
+ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace", "localOffsetStoreDir"} | {
     name for name in SAMPLES if name.startswith(("tlsTrust", "tlsClient"))
 }
 

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from ...cluster.routes import AddressMap
+from ...errors import OptionError
 from ...model import parse_addresses
+from ...offsets.strict_json import shorten
 from ..option import Option, section
-from ..values import checked_list, duration, read_json, size, to_come
+from ..values import Entry, Kind, checked_list, duration, read_json, size, to_come
+
+_LONGEST_NAME = 100
+
+
+def _read_client_name(entry: Entry) -> str:
+    if "@" in entry.text or len(entry.text) > _LONGEST_NAME:
+        advice = f"give {_CLIENT_NAME.accepts.replace('`', '')}"
+        raise OptionError(entry.option, shorten(entry.text), "no part of a client id", advice=advice)
+    return entry.text
+
+
+_CLIENT_NAME = Kind(f"1..{_LONGEST_NAME} characters without `@`", _read_client_name)
 
 NAME_SERVER = Option(
     "nameServer",
@@ -72,20 +86,18 @@ INSTANCE_NAME = Option(
     "instanceName",
     "SBWH",
     "T2",
-    to_come("1..100 characters without `@`"),
+    _CLIENT_NAME,
     otherwise="`pyspark#<pid>#<ns>`; `DEFAULT` with BROADCASTING",
     native=True,
-    planned=True,
-    meaning="Part of the client id that group members, locks and local offset files bear.",
+    meaning="Part of the client id `<ip>@<instanceName>` that group members, locks and local offset files bear.",
 )
 UNIT_NAME = Option(
     "unitName",
     "SBWH",
     "T3",
-    to_come("1..100 characters without `@`"),
+    _CLIENT_NAME,
     native=True,
-    planned=True,
-    meaning="Suffix of the client id.",
+    meaning="Suffix of the client id: `<ip>@<instanceName>@<unitName>`.",
 )
 HEARTBEAT_INTERVAL = Option(
     "heartbeatBrokerInterval",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from ...client.settings import MessageModel
 from ..option import Option, section
-from ..values import BOOLEAN, choice, duration, group_name, to_come
+from ..values import BOOLEAN, DIRECTORY, choice, duration, group_name, integer, optional, to_come, words
+
+_LARGEST_COUNT = 2**31 - 1
 
 CONSUMER_GROUP = Option(
     "consumerGroup",
@@ -19,10 +22,10 @@ MESSAGE_MODEL = Option(
     "messageModel",
     "SB",
     "T1; BROADCASTING T2",
-    choice({"CLUSTERING": None}, planned=["BROADCASTING"]),
+    words(MessageModel),
     "CLUSTERING",
     native=True,
-    meaning="Where positions are published: at the broker. `BROADCASTING`, a local file, is planned.",
+    meaning="Where positions are published: at the broker, or with `BROADCASTING` in a local file and nowhere else.",
 )
 GROUP_MEMBERSHIP = Option(
     "groupMembership",
@@ -64,10 +67,10 @@ LOCAL_STORE = Option(
     "localOffsetStoreDir",
     "SB",
     "T2",
-    to_come("directory on the driver"),
+    DIRECTORY,
     aliases=("rocketmq.client.localOffsetStoreDir",),
-    planned=True,
-    meaning="Where BROADCASTING keeps positions.",
+    meaning="BROADCASTING: positions are kept in `<directory>/<client id>/<consumerGroup>/offsets.json`, as RocketMQ's "
+    "own consumers keep them. `startingOffsets=group` begins there.",
 )
 LOCK_QUEUES = Option(
     "lockQueues",
@@ -102,20 +105,19 @@ MAX_RECONSUME_TIMES = Option(
     "maxReconsumeTimes",
     "H",
     "T2",
-    to_come("integer -1 or ≥ 0"),
+    optional(integer(0, _LARGEST_COUNT)),
     "-1",
     native=True,
-    planned=True,
-    meaning="Deliveries after which a row sent back becomes a dead letter.",
+    meaning="So many times a row is delivered again; failing once more it becomes a dead letter. -1 means 16.",
 )
 DELAY_LEVEL = Option(
     "delayLevelWhenNextConsume",
     "H",
     "T2",
-    to_come("integer -1..18"),
+    integer(-1, 18),
     "0",
-    planned=True,
-    meaning="Delay of rows sent back.",
+    meaning="Delay of rows sent back that have no `delayLevel` of their own: a level of the broker's, 0 to let the "
+    "broker raise it with each failure, -1 for a dead letter at once.",
 )
 
 SECTION = section("Group and commits", globals())

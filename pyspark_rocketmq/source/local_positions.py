@@ -1,0 +1,106 @@
+"""Where does a query stand whose group reads everything with each member?
+
+Nothing is written to brokers then: positions are kept in a file of this host's, in the place and form in which
+RocketMQ's own broadcasting consumers keep theirs. While a query has a checkpoint the file is an export: it decides
+nothing, is never moved back, and is written anew if it is lost. It is an import for a new query that starts with
+`startingOffsets=group`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from ..client.membership import make_client_id
+from ..client.stores import LocalStore, offset_file
+from ..cluster.cluster import Cluster
+from ..errors import OptionError, RocketMQError
+from ..model import MessageQueue
+from ..offsets.position import Positions
+from ..options.reader_options import ClientName, LocalSettings, ReaderOptions
+from .view import BrokerView
+
+__all__ = ["LocalPositions", "LocalView", "make_view"]
+
+_LASTING_NAME = "DEFAULT"
+"""The file must be found again, so the client id must not change from run to run."""
+_log = logging.getLogger(__name__)
+
+
+class LocalPositions:
+    """The positions of one group in a file."""
+
+    def __init__(self, settings: LocalSettings, client: ClientName) -> None:
+        client_id = make_client_id(client.instance_name or _LASTING_NAME, client.unit_name)
+        self.path = offset_file(settings.directory, client_id, settings.group)
+        self._settings = settings
+        self._store = LocalStore(self.path)
+        self._is_loaded = False
+        self._told: set[MessageQueue] = set()
+
+    def __repr__(self) -> str:
+        return f"<LocalPositions {self.path}>"
+
+    def require_writable(self) -> None:
+        """Refuse a directory that nothing can be written to."""
+        directory = self.path.parent
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as cause:
+            raise self._refuse(str(cause)) from cause
+        if not os.access(directory, os.W_OK):
+            raise self._refuse(f"{directory} is not writable")
+
+    def fetch(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where the group stands in each queue that is written down."""
+        self._load()
+        known = self._store.progress.snapshot()
+        return {queue: known[queue] for queue in queues if queue in known}
+
+    def publish(self, positions: Positions) -> list[RocketMQError]:
+        """Write down what is ahead; entries of other queues stay. What cannot be written is written next time."""
+        self._warn_of_larger(positions)
+        for queue, offset in positions.items():
+            self._store.progress.update(queue, offset, only_forward=True)
+        self._store.persist_all(list(positions))
+        return []
+
+    def _warn_of_larger(self, positions: Positions) -> None:
+        """Once for each queue: a position is never moved back."""
+        for queue, held in self.fetch(positions).items():
+            if held > positions[queue] and queue not in self._told:
+                self._told.add(queue)
+                text = "%s: the position %d in %s is ahead of this query's %d and stays"
+                _log.warning(text, queue, held, self.path, positions[queue])
+
+    def _load(self) -> None:
+        if not self._is_loaded:
+            self._store.load()
+            self._is_loaded = True
+
+    def _refuse(self, what: str) -> OptionError:
+        advice = "name a directory that the driver may write to, or set commitOffsets=none"
+        return OptionError("localOffsetStoreDir", str(self._settings.directory), what, advice=advice)
+
+
+class LocalView(BrokerView):
+    """Asks brokers for everything but the group's positions."""
+
+    def __init__(
+        self, cluster: Cluster, positions: LocalPositions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(cluster, None, clock)
+        self._positions = positions
+
+    def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """The group's position in each queue that has one in the file."""
+        return self._positions.fetch(queues)
+
+
+def make_view(cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> BrokerView:
+    """Whoever knows where the reader's group stands: the brokers, or a file."""
+    if options.local:
+        return LocalView(cluster, LocalPositions(options.local, options.client), clock)
+    return BrokerView(cluster, options.pull.group, clock)

@@ -1,0 +1,29 @@
+"""What must hold on every cluster, stub or real, for queries that work as members of their group do.
+
+Each public function of a `World` is a flow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.flows.world import World
+from tests.source.driving import Run, options_for
+
+
+def a_broadcasting_query_keeps_its_positions_in_a_file(world: World) -> None:
+    """The next query begins there; brokers are told nothing."""
+    queue, group = world.make_queue(), world.make_group()
+    world.fill(queue, 10)
+    with TemporaryDirectory() as directory:
+        given = {"subscribe": queue.topic, "consumerGroup": group, "messageModel": "BROADCASTING"}
+        options = options_for(world, **given, localOffsetStoreDir=directory)
+        with Run(options, available_now=True) as run:
+            assert len(run.drain()) == 10
+        world.fill(queue, 5)
+        again = options_for(world, **given, localOffsetStoreDir=directory, startingOffsets="group")
+        with Run(again, available_now=True) as run:
+            assert [row.offset for row in run.drain()] == list(range(10, 15))
+        assert len(list(Path(directory).rglob("offsets.json"))) == 1
+    assert world.cluster.offsets.fetch_committed(group, [queue]) in ({}, {queue: 0})
