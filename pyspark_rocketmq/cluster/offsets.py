@@ -6,7 +6,7 @@ answers, which may lie behind; `QueueBounds` says so.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -61,13 +61,30 @@ class Offsets:
     # --- bounds ------------------------------------------------------------------------------------------------------
 
     def fetch_bounds(
-        self, queues: Collection[MessageQueue], deadline: Deadline | None = None
+        self,
+        queues: Collection[MessageQueue],
+        deadline: Deadline | None = None,
+        *,
+        smallest: Mapping[MessageQueue, int] | None = None,
     ) -> dict[MessageQueue, QueueBounds]:
-        """Bounds of each queue: one request per topic and broker where that is answered, else two per queue."""
+        """Bounds of each queue: one request per topic and broker where that is answered, else two per queue.
+
+        `smallest` are smallest offsets that the caller takes for granted where they would cost a request.
+        """
         bounds = self._fetch_statistics(queues, deadline)
         if missing := [queue for queue in queues if queue not in bounds]:
-            bounds |= self._fetch_bounds_singly(missing, deadline)
+            bounds |= self._fetch_bounds_singly(missing, smallest or {}, deadline)
         return {queue: bounds[queue] for queue in queues}
+
+    def count_requests(
+        self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int] | None = None
+    ) -> int:
+        """How many requests `fetch_bounds` sends to the broker that gets most, by what is known of refusals now."""
+        counts: Counter[str] = Counter()
+        for part, held in _by_part(queues).items():
+            refused = part in self._without_statistics
+            counts[part.broker_name] += sum(1 if queue in (smallest or {}) else 2 for queue in held) if refused else 1
+        return max(counts.values(), default=0)
 
     def fetch_max(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
         """Offset that each queue's next message will get."""
@@ -157,9 +174,7 @@ class Offsets:
         self, queues: Iterable[MessageQueue], deadline: Deadline | None
     ) -> dict[MessageQueue, QueueBounds]:
         """Bounds from the statistics of whole topics; queues without any are left out."""
-        wanted: defaultdict[_Part, list[MessageQueue]] = defaultdict(list)
-        for queue in queues:
-            wanted[_Part(queue.topic, queue.broker_name)].append(queue)
+        wanted = _by_part(queues)
         errands = {
             part: Errand(*part, GetTopicStatsInfoRequestHeader(topic=part.topic))
             for part in wanted
@@ -174,18 +189,18 @@ class Offsets:
         return bounds
 
     def _fetch_bounds_singly(
-        self, queues: Collection[MessageQueue], deadline: Deadline | None
+        self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int], deadline: Deadline | None
     ) -> dict[MessageQueue, QueueBounds]:
         errands = {
             (queue, make): Errand(queue.topic, queue.broker_name, make(queue))
             for queue in queues
-            for make in (_min_header, _max_header)
+            for make in ((_max_header,) if queue in smallest else (_min_header, _max_header))
         }
         answers = self._brokers.ask_all(errands, any_copy=True, deadline=deadline)
         bounds = {}
         for queue in queues:
-            low, high = answers[queue, _min_header], answers[queue, _max_header]
-            bounds[queue] = _bounds(_offset(low), _offset(high), high)
+            low, high = answers.get((queue, _min_header)), answers[queue, _max_header]
+            bounds[queue] = _bounds(_offset(low) if low else smallest[queue], _offset(high), high)
         return bounds
 
     def _search(
@@ -215,6 +230,13 @@ class Offsets:
     ) -> dict[MessageQueue, Answer]:
         errands = {queue: Errand(queue.topic, queue.broker_name, header(queue)) for queue in queues}
         return self._brokers.ask_all(errands, absent=absent, any_copy=True, deadline=deadline)
+
+
+def _by_part(queues: Iterable[MessageQueue]) -> dict[_Part, list[MessageQueue]]:
+    parts: defaultdict[_Part, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        parts[_Part(queue.topic, queue.broker_name)].append(queue)
+    return parts
 
 
 def _read_statistics(queues: Collection[MessageQueue], answer: Answer) -> dict[MessageQueue, QueueBounds]:

@@ -1,22 +1,27 @@
 """What do brokers say about offsets, in the words of the room `offsets`?
 
-Bounds are remembered for a moment: an idle query plans about a hundred times a second, and a broker is asked at most
-ten times in it. Brokers are asked topic by topic, so the moment is longer where a broker has several.
+Bounds are remembered for a moment: a query plans about a hundred times a second, and while nothing is new a broker is
+asked at most ten times in it. So what counts is how many requests the question costs it: one for each topic, or where
+it refuses statistics of topics one for each queue. The more it costs, the longer the answer is remembered. An answer
+with news is remembered for the time of one request, whatever it cost: more may follow soon.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from ..cluster.cluster import Cluster
 from ..model import MessageQueue
 from ..offsets.loss import Bounds
 
-__all__ = ["SECONDS_PER_REQUEST", "BrokerView"]
+__all__ = ["SECONDS_PER_REQUEST", "SMALLEST_LAST_S", "BrokerView"]
 
 SECONDS_PER_REQUEST = 0.1
+"""What one request to a broker costs of the time in which nothing more is asked."""
+
+SMALLEST_LAST_S = 30.0
+"""How long smallest offsets are taken for granted where each costs a request; pulls tell of those that moved on."""
 
 
 class BrokerView:
@@ -26,8 +31,9 @@ class BrokerView:
         self._cluster = cluster
         self._group = group
         self._clock = clock
-        self._known: dict[MessageQueue, Bounds] = {}
+        self._known: Mapping[MessageQueue, Bounds] = {}
         self._due = float("-inf")
+        self._smallest_due = float("-inf")
 
     @property
     def last_known(self) -> Mapping[MessageQueue, Bounds]:
@@ -37,10 +43,7 @@ class BrokerView:
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
         """Smallest and next offset of each queue, as of at most a moment ago."""
         if self._clock() >= self._due or not self._known.keys() >= set(queues):
-            asked_at = self._clock()
-            found = self._cluster.offsets.fetch_bounds(queues)
-            self._known = {queue: Bounds(*bounds) for queue, bounds in found.items()}
-            self._due = asked_at + SECONDS_PER_REQUEST * _request_count(queues)
+            self._renew(queues)
         return {queue: self._known[queue] for queue in queues}
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
@@ -51,8 +54,26 @@ class BrokerView:
         """The group's position in each queue that has one."""
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
+    def _renew(self, queues: Collection[MessageQueue]) -> None:
+        """Ask; a queue that ends before its smallest offset was made anew, so smallest offsets are asked for, too."""
+        smallest = self._smallest()
+        found = self._ask(queues, smallest)
+        if any(bounds.max_offset < bounds.min_offset for bounds in found.values()):
+            smallest = {}
+            found = self._ask(queues, smallest)
+        if not smallest:
+            self._smallest_due = self._clock() + SMALLEST_LAST_S
+        has_news = bool(self._known) and found != self._known
+        request_count = 1 if has_news else self._cluster.offsets.count_requests(queues, smallest)
+        self._known, self._due = found, self._clock() + SECONDS_PER_REQUEST * request_count
 
-def _request_count(queues: Collection[MessageQueue]) -> int:
-    """How many requests the bounds of these queues cost the broker that has most of them."""
-    topics = {(queue.broker_name, queue.topic) for queue in queues}
-    return max(Counter(broker_name for broker_name, _ in topics).values(), default=1)
+    def _ask(
+        self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, Bounds]:
+        found = self._cluster.offsets.fetch_bounds(queues, smallest=smallest)
+        return {queue: Bounds(*bounds) for queue, bounds in found.items()}
+
+    def _smallest(self) -> dict[MessageQueue, int]:
+        if self._clock() >= self._smallest_due:
+            return {}
+        return {queue: bounds.min_offset for queue, bounds in self._known.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,8 +11,9 @@ from broker_stub import StubBroker
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import BrokerError
 from pyspark_rocketmq.source.view import BrokerView
-from pyspark_rocketmq.wire.codes import RequestCode
-from tests.source.driving import TOPIC, Run, options_for, queue_of
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.source.driving import TOPIC, Run, admin_of, options_for, queue_of
 
 
 @pytest.mark.parametrize("topics", [1, 3])
@@ -26,6 +28,63 @@ def test_an_idle_query_asks_each_broker_ten_times_a_second(topics: int) -> None:
             while time.monotonic() < begun + 1.0:
                 assert run.trigger() is None
             assert topics <= asked.fired <= 10 + topics
+
+
+@pytest.fixture
+def refusing() -> Iterator[StubBroker]:
+    """A broker with a topic of eight queues that refuses statistics."""
+    with StubBroker({TOPIC: 8}) as stub:
+        stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
+        yield stub
+
+
+class Polling:
+    """A view that is asked as often as Spark asks, on a clock of its own."""
+
+    def __init__(self, stub: StubBroker) -> None:
+        self._now = 0.0
+        self._view = BrokerView(open_cluster(options_for(stub).cluster), None, lambda: self._now)
+        self.poll(0.01)
+
+    def poll(self, seconds: float) -> None:
+        """Ask 100 times a second."""
+        for _ in range(round(seconds * 100)):
+            self.bounds = self._view.fetch_bounds([queue_of(number) for number in range(8)])
+            self._now += 0.01
+
+
+def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -> None:
+    """Each queue costs a request, so answers last longer; smallest offsets, each a request more, last longest."""
+    polling = Polling(refusing)
+    smallest, following = (
+        refusing.faults.delay(1, on=code, times=None)
+        for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
+    )
+    polling.poll(60.0)
+    assert smallest.fired == 8
+    assert 550 <= smallest.fired + following.fired <= 600
+
+
+def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> None:
+    """A query that has something to read is not held up by what its questions cost."""
+    polling = Polling(refusing)
+    refusing.put(TOPIC, b"a", queue_id=3)
+    polling.poll(1.61)
+    assert polling.bounds[queue_of(3)].max_offset == 1
+    refusing.put(TOPIC, b"b", queue_id=3)
+    polling.poll(0.1)
+    assert polling.bounds[queue_of(3)].max_offset == 2
+
+
+def test_a_queue_that_was_made_anew_has_new_bounds(refusing: StubBroker) -> None:
+    """Also where its old smallest offset was taken for granted."""
+    refusing.fill(TOPIC, 800, size=1)
+    refusing.expire(TOPIC, 3, 50)
+    polling = Polling(refusing)
+    admin_of(refusing).admin.delete_topic(TOPIC)
+    admin_of(refusing).admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=8, write_queue_nums=8))
+    polling.poll(2.0)
+    assert polling.bounds[queue_of(3)] == (0, 0, False)
 
 
 def test_bounds_are_asked_for_anew_after_a_moment() -> None:
