@@ -78,7 +78,6 @@ class Kind(Generic[T_co]):
 
 TEXT: Kind[str] = Kind("text", lambda entry: entry.text)
 PATH: Kind[str] = Kind("path of a file", lambda entry: entry.text)
-DIRECTORY: Kind[Path] = Kind("directory on the driver, `~` allowed", lambda entry: Path(entry.text).expanduser())
 
 
 def choice(values: Mapping[str, T], planned: Iterable[str] = ()) -> Kind[T]:
@@ -268,6 +267,14 @@ def _read_pattern(entry: Entry) -> str:
     return entry.text
 
 
+def _read_directory(entry: Entry) -> Path:
+    try:
+        return Path(entry.text).expanduser()
+    except RuntimeError as cause:  # A home that nobody knows.
+        raise _refuse(entry, str(cause), DIRECTORY.accepts) from cause
+
+
+DIRECTORY = Kind("directory on the driver, `~` allowed", _read_directory)
 PATTERN = Kind("regular expression, matched in full", _read_pattern)
 TIME = Kind(
     "time: milliseconds since 1970, ISO-8601 with a zone, or a time ago such as `-2h`",

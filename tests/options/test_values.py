@@ -69,6 +69,7 @@ WRONG = [
     ("delayLevelWhenNextConsume", "19", "-1..18"),
     ("persistConsumerOffsetInterval", "601s", "0..600000"),
     ("messageModel", "ANYCAST", "CLUSTERING, BROADCASTING"),
+    ("localOffsetStoreDir", "~nobody-of-this-name/offsets", "directory on the driver"),
     ("instanceName", "a@b", "1..100"),
     ("unitName", "u" * 101, "1..100"),
     ("groupMembership", "alone", "none"),
@@ -98,7 +99,7 @@ WRONG = [
     ("tlsAuthServer", "no", "true, false"),
     ("strictOptions", "none", "error, all, warn"),
 ]
-ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace", "localOffsetStoreDir"} | {
+ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace"} | {
     name for name in SAMPLES if name.startswith(("tlsTrust", "tlsClient"))
 }
 
