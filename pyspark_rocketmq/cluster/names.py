@@ -61,6 +61,10 @@ class Namespace:
             return name
         return kind + bare.removeprefix(f"{self.prefix}%")
 
+    def holds(self, name: str) -> bool:
+        """Whether a name that the cluster knows can be one of ours; without version 1 each can."""
+        return not self.prefix or _is_system(name) or _split(name)[1].startswith(f"{self.prefix}%")
+
     def fields(self) -> dict[str, str]:
         """The header fields that every request carries."""
         return {"ns": self.header, "nsd": "true"} if self.header else {}

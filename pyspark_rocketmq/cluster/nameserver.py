@@ -55,11 +55,11 @@ class NameServers:
             return make_route(topic, answer.body(TopicRouteData), self._requests.settings.address_map)
 
     def fetch_topics(self, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Our names of all topics, system topics and those of other namespaces included."""
+        """Our names of the topics of our namespace, and system topics."""
         return self._topics(self._ask(GetAllTopicListRequestHeader(), deadline))
 
     def fetch_topics_of_cluster(self, cluster: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Our names of one cluster's topics."""
+        """The same for one cluster's topics."""
         return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
 
     def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerPlaces, ...]:
@@ -103,8 +103,8 @@ class NameServers:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def _topics(self, answer: Answer) -> tuple[str, ...]:
-        unwrap = self._requests.settings.namespace.unwrap
-        return tuple(map(unwrap, answer.body(TopicList).topic_list))
+        namespace = self._requests.settings.namespace
+        return tuple(map(namespace.unwrap, filter(namespace.holds, answer.body(TopicList).topic_list)))
 
     def _ask_each(self, header: RequestHeader, deadline: Deadline | None) -> None:
         """Each keeps its own table, so each must be told."""

@@ -41,6 +41,14 @@ def test_a_name_of_another_namespace_stays() -> None:
     assert Namespace("NS").unwrap("OTHER%orders") == "OTHER%orders"
 
 
+@pytest.mark.parametrize("name", ["orders", "OTHER%orders", "NSX%orders", "%RETRY%group"])
+def test_a_namespace_holds_no_foreign_names(name: str) -> None:
+    """So lists of topics can be cut to ours; system names are everybody's."""
+    namespace = Namespace("NS")
+    assert not namespace.holds(name) and namespace.holds("TBW102")
+    assert namespace.holds(namespace.wrap(name)) and Namespace().holds(name)
+
+
 def test_version_2_travels_in_header_fields() -> None:
     """The two fields are those of the recorded client."""
     assert Namespace(header="GNS2").fields() == {"ns": "GNS2", "nsd": "true"}

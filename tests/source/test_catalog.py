@@ -66,6 +66,13 @@ def test_an_old_list_of_topics_serves_while_there_is_no_newer_one(stub: StubBrok
         catalog_of(options, clock).queues()
 
 
+def test_a_pattern_matches_inside_the_namespace_only() -> None:
+    """By names as rows have them, without the namespace that is spelled before them."""
+    with StubBroker(dict.fromkeys(("NS%orders", "NS%bills", "old-orders", "OTHER%orders"), 1)) as stub:
+        options = options_for(stub, namespace="NS", subscribePattern=".*orders")
+        assert catalog_of(options, Clock()).queues() == [queue_of(0)]
+
+
 def test_a_server_that_lists_no_topics_is_told_of_by_the_option(stub: StubBroker) -> None:
     """Proxies do not, nor name servers that were told not to."""
     stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=LIST, at=NAME_SERVER)
