@@ -1,0 +1,76 @@
+"""A Python worker's memory is bounded, whatever waits in the topic.
+
+Each worker tells its own peak, as the system counted it, at the end of each of its tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.datasource import RocketMQDataSource
+from tests.spark.queries import TOPIC, given
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+pytestmark = pytest.mark.spark
+
+MIB, BODY_BYTES = 2**20, 1024
+LIMIT_MIB, GROWTH_MIB = 400, 32
+"""What a worker may take, and how much more of it after ten times as many messages."""
+
+
+def measured_source(peaks: Path) -> type[RocketMQDataSource]:
+    """The source, whose workers write down how much memory they ever took."""
+
+    class MeasuredSource(RocketMQDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "rocketmq-measured"
+
+        def reader(self, schema: StructType) -> Any:
+            base: Any = type(super().reader(schema))
+
+            class MeasuredReader(base):  # type: ignore[misc]  # which class it is does not matter here
+                def read(self, partition: Any) -> Iterator[Any]:
+                    yield from super().read(partition)
+                    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                    peak_bytes = peak if sys.platform == "darwin" else peak * 1024
+                    (peaks / str(os.getpid())).write_text(str(peak_bytes))
+
+            return MeasuredReader(self._options(schema, stream=False))
+
+    return MeasuredSource
+
+
+def peak_mib(spark: SparkSession, stub: StubBroker, peaks: Path, count: int) -> float:
+    """The most that any worker took, up to now, once the whole topic has been read."""
+    reader = spark.read.format("rocketmq-measured").options(**given(stub, maxPartitions="2"))
+    assert reader.load().selectExpr("sum(length(body)) AS bytes").collect() == [(count * BODY_BYTES,)]
+    return max(int(path.read_text()) for path in peaks.iterdir()) / MIB
+
+
+@pytest.mark.parametrize("gigabytes", [0.2, pytest.param(5.0, marks=pytest.mark.slow)])
+def test_a_worker_needs_no_more_memory_for_a_larger_backlog(
+    spark: SparkSession, tmp_path: Path, gigabytes: float
+) -> None:
+    """First a tenth of the messages, then all; run with `-s`, it prints both peaks."""
+    spark.dataSource.register(measured_source(tmp_path))
+    count = int(gigabytes * 1e9) // BODY_BYTES
+    with StubBroker({TOPIC: 8}) as stub:
+        stub.fill(TOPIC, count // 10, BODY_BYTES)
+        first = peak_mib(spark, stub, tmp_path, count // 10)
+        stub.fill(TOPIC, count - count // 10, BODY_BYTES)
+        last = peak_mib(spark, stub, tmp_path, count)
+    print(f"\npeak of a worker: {first:.0f} MiB after {gigabytes / 10:g} GB, {last:.0f} MiB after {gigabytes:g} GB more")
+    assert last < LIMIT_MIB
+    assert last - first < GROWTH_MIB
