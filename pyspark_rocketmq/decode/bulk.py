@@ -22,6 +22,7 @@ from ..wire.record import MAGIC_V1
 from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import Content, json_string
+from .shapes import ShapedEntries, maybe_shaped
 from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
 
 __all__ = ["Bulk", "bulk_column"]
@@ -82,17 +83,20 @@ class Bulk:
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
-        sizes, body_sizes = self.field("store_size"), self.field("body_size")
-        plain: npt.NDArray[np.bool_] = (self.head["magic"] == MAGIC_V1) & (self.field("sys_flag") & _ODD_FLAGS == 0)
-        plain &= (body_sizes >= 0) & (body_sizes <= sizes - _HEAD.itemsize - 3)
-        at = np.where(plain, self.starts + _HEAD.itemsize + body_sizes, 0)
-        topic_sizes = self.data[at].astype(np.int64)
-        after_topic = np.minimum(at + 1 + topic_sizes, len(self.data) - 2)
-        plain &= at + topic_sizes + 3 + self._property_sizes(after_topic) == self.starts + sizes
+        plain: npt.NDArray[np.bool_] = self._has_plain_head & (self._property_spans.ends == self._ends)
         return plain
 
-    def _property_sizes(self, at: Integers) -> Integers:
-        return self.data[at].astype(np.int64) << 8 | self.data[at + 1]
+    @cached_property
+    def _ends(self) -> Integers:
+        ends: Integers = self.starts + self.field("store_size")
+        return ends
+
+    @cached_property
+    def _has_plain_head(self) -> npt.NDArray[np.bool_]:
+        starts, ends = self.bodies
+        plain: npt.NDArray[np.bool_] = (self.head["magic"] == MAGIC_V1) & (self.field("sys_flag") & _ODD_FLAGS == 0)
+        plain &= (ends >= starts) & (ends <= self._ends - 3)
+        return plain
 
     @cached_property
     def bodies(self) -> Spans:
@@ -101,31 +105,50 @@ class Bulk:
         return Spans(starts, starts + self.field("body_size"))
 
     @cached_property
-    def property_texts(self) -> PropertyTexts:
-        """The property text of each message."""
-        return PropertyTexts(self._raw_properties)
+    def _property_spans(self) -> Spans:
+        """Where the property texts lie; of rows that are not plain it only holds that they begin inside the buffer."""
+        body_ends = np.where(self._has_plain_head, self.bodies.ends, 0)
+        starts = np.minimum(body_ends + 3 + self.data[body_ends], len(self.data))
+        sizes = self.data[starts - 2].astype(np.int64) << 8 | self.data[starts - 1]
+        return Spans(starts, starts + sizes)
+
+    @cached_property
+    def _shaped(self) -> ShapedEntries | None:
+        return maybe_shaped(self.data, self._property_spans)
 
     @cached_property
     def _raw_properties(self) -> pa.Array:
-        topic_starts = self.bodies.ends + 1
-        starts = topic_starts + self.data[self.bodies.ends] + 2
-        return cut_spans(self.data, Spans(starts, starts + self._property_sizes(starts - 2)))
+        return cut_spans(self.data, self._property_spans)
+
+    @cached_property
+    def _property_texts(self) -> PropertyTexts:
+        return PropertyTexts(self._raw_properties)
 
     def unreadable_properties(self) -> Integers:
         """Rows whose property text is no UTF-8 or irregular: plain in layout, but to be read with care."""
-        return np.union1d(_not_utf8(self._raw_properties), self.property_texts.irregular_rows())
+        if self._shaped:
+            return np.zeros(0, np.int64)
+        return np.union1d(_not_utf8(self._raw_properties), self._property_texts.irregular_rows())
 
     @cached_property
     def entries(self) -> Entries:
         """Names and values of all properties."""
-        return split_entries(self.property_texts)
+        return self._shaped or split_entries(self._property_texts)
 
     def of_queue(self, value: Callable[[MessageQueue], object], type_: pa.DataType) -> pa.Array:
         """A column that depends on the queue alone."""
-        distinct = {queue: value(queue) for queue in self._queues}
-        if len(distinct) == 1:
-            return pa.repeat(pa.scalar(*distinct.values(), type_), len(self.head))
-        return pa.array([distinct[queue] for queue in self._queues], type_).take(pa.array(self.blocks))
+        queues, numbers = self._numbered_queues
+        values = [value(queue) for queue in queues]
+        if len(set(values)) == 1:
+            return pa.repeat(pa.scalar(values[0], type_), len(self.head))
+        return pa.array(values, type_).take(numbers)
+
+    @cached_property
+    def _numbered_queues(self) -> tuple[list[MessageQueue], pa.Array]:
+        """The queues, and which of them each row is from."""
+        numbers: dict[MessageQueue, int] = {}
+        of_blocks = np.array([numbers.setdefault(queue, len(numbers)) for queue in self._queues])
+        return list(numbers), pa.array(of_blocks[self.blocks])
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from ..wire.record import decode_record
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
 from .rows import Content, Mode, Row, read_rows, row_value
 from .schema import arrow_schema
-from .spans import Integers
+from .spans import Bytes, Integers
 
 __all__ = ["ColumnDecoder", "Decoded", "RecordBatch"]
 
@@ -119,10 +120,18 @@ class ColumnDecoder:
 
 def _join(blocks: Sequence[Block]) -> Bulk:
     """All records of the blocks over one buffer."""
-    data = [np.frombuffer(block.data, np.uint8) for block in blocks]
-    bases = np.cumsum([0, *map(len, data)])[:-1]
-    shifted = zip(blocks, bases, strict=True)
-    starts = np.concatenate([np.asarray(block.starts, np.int64) + base for block, base in shifted])
-    indexes = np.repeat(np.arange(len(blocks)), [len(block.starts) for block in blocks])
-    queues = [block.wanted.queue for block in blocks]
-    return Bulk(data[0] if len(data) == 1 else np.concatenate(data), starts, indexes, queues)
+    data, bases = _one_buffer([block.data for block in blocks])
+    counts = [len(block.starts) for block in blocks]
+    starts = np.fromiter(chain.from_iterable(block.starts for block in blocks), np.int64, sum(counts))
+    indexes = np.repeat(np.arange(len(blocks)), counts)
+    return Bulk(data, starts + bases[indexes], indexes, [block.wanted.queue for block in blocks])
+
+
+def _one_buffer(parts: Sequence[memoryview]) -> tuple[Bytes, Integers]:
+    """A buffer that holds all parts, and where they begin in it: what they are views of, else a copy."""
+    owner = parts[0].obj
+    if all(part.obj is owner for part in parts):
+        whole = np.frombuffer(memoryview(owner), np.uint8)
+        return whole, np.array([pa.py_buffer(part).address for part in parts]) - whole.ctypes.data
+    ends = np.cumsum([0, *map(len, parts)])
+    return np.concatenate([np.frombuffer(part, np.uint8) for part in parts]), ends[:-1]

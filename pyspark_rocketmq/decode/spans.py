@@ -2,7 +2,8 @@
 
 A *span* is a pair of positions in a byte buffer. Arrow's binary arrays already are spans over a buffer, with
 the end of each being the start of the next; written as s₀ e₀ s₁ e₁ …, every second slot is a span of ours.
-`take` of those slots copies each slice once and makes a well-formed array.
+`take` of those slots copies each slice once and makes a well-formed array. Slices of one width need not even that:
+every window of that width is one item of an overlapping array.
 """
 
 from __future__ import annotations
@@ -40,6 +41,24 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
     The caller vouches for the spans lying inside the buffer and, for strings, for the text being UTF-8.
     """
     starts, ends = spans
+    type_, count = type_ or pa.binary(), len(starts)
+    if not count or starts.max() < 0:
+        return pa.nulls(count, type_)
+    width = int(ends[0] - starts[0])
+    if starts.min() >= 0 and (ends - starts == width).all():
+        return _pack_equal(gather_windows(data, starts, width), type_)
+    return _cut_any(data, spans, type_)
+
+
+def _pack_equal(rows: Bytes, type_: pa.DataType) -> pa.Array:
+    """An array of equally long values."""
+    count, width = rows.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+
+
+def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
+    starts, ends = spans
     count = len(starts)
     absent = starts < 0
     slots = _SLOTS[:count] if count <= len(_SLOTS) else np.arange(1, 2 * count, 2, dtype=np.int32)
@@ -52,10 +71,13 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
     offsets[1:-1:2], offsets[2:-1:2] = starts, ends
     offsets[-1] = len(data)
     interleaved = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(type_ or pa.binary(), 2 * count + 1, interleaved).take(taken)
+    return pa.Array.from_buffers(type_, 2 * count + 1, interleaved).take(taken)
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
     """The `width` bytes from each start, a row each."""
-    windows: Bytes = np.ndarray((len(data) - width + 1, width), np.uint8, data, strides=(1, 1))
-    return windows[starts]
+    if not width:
+        return np.zeros((len(starts), 0), np.uint8)
+    # A window as one item is copied in one piece; as a row of bytes it would cost three times as much.
+    windows = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+    return windows[starts].view(np.uint8).reshape(-1, width)

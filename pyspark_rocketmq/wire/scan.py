@@ -1,22 +1,28 @@
 """Where does each record of an answer begin, which offset does it hold, and how long is it?
 
-One walk over the size fields; nothing else is decoded. Reading cannot avoid this loop over single messages, so it
-is written for speed.
+One walk over the size fields; nothing else is decoded. Reading cannot avoid this loop over single messages, unless
+all of them are of one size, as messages of one kind often are: then each record's first eight bytes, size and magic,
+are those of the first record, and one reading of all of them shows it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from .record import MAGIC_V1, MAGIC_V2, decode_record
 
-__all__ = ["MIN_RECORD_BYTES", "Scan", "scan"]
+__all__ = ["MIN_RECORD_BYTES", "Scan", "first_queue_offset", "record_starts", "scan"]
 
 MIN_RECORD_BYTES = 91
 """IPv4 hosts; body, topic and properties empty."""
 
-_WALK = struct.Struct(">iI12xq")  # total size, magic, queue offset
+_HEAD = struct.Struct(">iI")  # total size, magic
+_QUEUE_OFFSET = struct.Struct(">20xq")
+_MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
 class Scan(NamedTuple):
@@ -29,23 +35,56 @@ class Scan(NamedTuple):
 
 def scan(body: bytes | memoryview) -> Scan:
     """Walk an answer; its records must fill it exactly and have a known magic."""
-    v1, v2, least, read = MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, _WALK.unpack_from
+    starts = list(record_starts(body))
+    offsets = [_QUEUE_OFFSET.unpack_from(body, at)[0] for at in starts]
+    return Scan(starts, offsets, [end - start for start, end in pairwise([*starts, len(body)])])
+
+
+def record_starts(body: bytes | memoryview) -> Sequence[int]:
+    """Where each record begins; the records must fill the answer exactly and have a known magic."""
+    return _starts_of_one_size(body) or _walk(body)
+
+
+def first_queue_offset(body: bytes | memoryview) -> int:
+    """The offset that the first of an answer's records holds."""
+    offset: int = _QUEUE_OFFSET.unpack_from(body)[0]
+    return offset
+
+
+def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
+    """The starts if all records are as long as the first, and of its magic; else nothing."""
+    total = len(body)
+    if total < MIN_RECORD_BYTES:
+        return ()
+    size, magic = _HEAD.unpack_from(body)
+    if size < MIN_RECORD_BYTES or total % size or magic not in _MAGICS:
+        return ()
+    if total == size:
+        return (0,)
+    heads = _every_head(size, total // size).unpack(body)
+    return range(0, total, size) if heads.count(heads[0]) == len(heads) else ()
+
+
+@lru_cache(maxsize=256)
+def _every_head(size: int, count: int) -> struct.Struct:
+    """Reads size and magic, as one number, of so many records of one size."""
+    return struct.Struct(">" + f"Q{size - _HEAD.size}x" * count)
+
+
+def _walk(body: bytes | memoryview) -> list[int]:
+    v1, v2, least, read = MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, _HEAD.unpack_from
     starts: list[int] = []
-    offsets: list[int] = []
-    sizes: list[int] = []
     at, end = 0, len(body)
     try:
         while at < end:
-            size, magic, offset = read(body, at)
+            size, magic = read(body, at)
             if (magic != v1 and magic != v2) or size < least:
                 break
             starts.append(at)
-            offsets.append(offset)
-            sizes.append(size)
             at += size
     except struct.error:
         pass
     if at != end:
         # Whatever ended the walk early is no record to the readable decoder either; it raises and says why.
         decode_record(body, at if at < end else starts[-1])
-    return Scan(starts, offsets, sizes)
+    return starts

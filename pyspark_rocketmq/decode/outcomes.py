@@ -1,0 +1,26 @@
+"""How do columns become plain rows for a moment, and what became of each of them a column again?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["read_columns", "with_outcomes"]
+
+
+def read_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns, row by row."""
+    return zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+
+
+def with_outcomes(
+    batch: pa.RecordBatch, kept: Sequence[str], told: Sequence[tuple[bool | None, str | None]]
+) -> pa.RecordBatch:
+    """Some columns of a batch as they are, and for each row whether it was accepted and what the error was."""
+    fields = [batch.schema.field(name) for name in kept]
+    schema = pa.schema([*fields, pa.field("accepted", pa.bool_()), pa.field("error", pa.string())])
+    accepted, errors = ([pair[part] for pair in told] for part in (0, 1))
+    columns = [*(batch.column(name) for name in kept), pa.array(accepted, pa.bool_()), pa.array(errors, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,103 @@
+"""Property texts of one shape are read alike, and whatever differs from its neighbours by a byte is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.decode.columns import ColumnDecoder
+from pyspark_rocketmq.decode.layout import COLUMNS
+from pyspark_rocketmq.decode.rows import Content, Mode
+from pyspark_rocketmq.model import Block
+from pyspark_rocketmq.wire.record import Record
+from pyspark_rocketmq.wire.scan import record_starts
+
+from .samples import block, plain_records, property_text
+from .test_columns import EVERY_COLUMN, PLAIN, readable
+
+PERMISSIVE = Content(mode=Mode.PERMISSIVE)
+_letters = st.text(st.sampled_from("abé€𝄞"), min_size=1, max_size=3)
+
+
+def with_text(text: bytes) -> Record:
+    """A message with these properties."""
+    return replace(PLAIN, properties_text=text)
+
+
+def usual_text(number: int, tag: str = "TagA") -> bytes:
+    """The properties that a producer of RocketMQ and its broker write, batches with some of them twice."""
+    ours = [("KEYS", f"order-{number}"), ("UNIQ_KEY", f"{number:032X}"), ("WAIT", "true"), ("TAGS", tag)]
+    return property_text([*ours, ("UNIQ_KEY", f"{number + 1:032X}"), ("colour", "red")], terminated=False)
+
+
+def assert_bulk_equals_readable(blocks: list[Block]) -> int:
+    """Compare every column; how many records were read one by one."""
+    decoded = ColumnDecoder(EVERY_COLUMN, PERMISSIVE).decode(blocks)
+    assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
+    decoded.batch.validate(full=True)
+    return decoded.handed_over
+
+
+@given(st.integers(0, 2000), st.integers(1, 40))
+def test_numbers_that_grow_a_digit_are_two_shapes(first: int, count: int) -> None:
+    """Keys that are counted up change their length now and then, and no record needs help for it."""
+    records = [with_text(usual_text(number)) for number in range(first, first + count)]
+    assert assert_bulk_equals_readable([block(records)]) == 0
+
+
+@given(st.integers(0, 5), st.integers(0, 200), st.sampled_from(b"\x00\x01\x02\x03A\x80\xc3\xff"))
+def test_any_byte_may_differ(row: int, at: int, byte: int) -> None:
+    """One text with any byte put anywhere: a separator too many, another name, a value of another alphabet."""
+    texts = [usual_text(number) for number in range(6)]
+    changed = bytearray(texts[row])
+    changed[at % len(changed)] = byte
+    texts[row] = bytes(changed)
+    assert_bulk_equals_readable([block([with_text(text) for text in texts])])
+
+
+@given(st.lists(_letters, min_size=1, max_size=12))
+def test_values_of_any_alphabet(tags: list[str]) -> None:
+    """Texts of one length in bytes may hold characters of one to four bytes at different places."""
+    records = [with_text(usual_text(7, tag)) for tag in tags]
+    assert assert_bulk_equals_readable([block(records)]) == 0
+
+
+@given(st.integers(1, 40))
+def test_more_shapes_than_are_tried(count: int) -> None:
+    """Names that differ from row to row, as a map of ids would have them, are read all the same."""
+    records = [
+        with_text(property_text([(f"name{number}", "v"), ("TAGS", "t" * (number % 3 + 1))])) for number in range(count)
+    ]
+    assert assert_bulk_equals_readable([block(records)]) == 0
+
+
+@given(st.lists(st.lists(plain_records, min_size=1, max_size=3), min_size=1, max_size=4), st.binary(max_size=20))
+def test_answers_in_one_buffer_are_not_copied_together(answers: list[list[Record]], between: bytes) -> None:
+    """Blocks that are views of one receive buffer, whatever lies between them, read as separate ones do."""
+    apart = [block(records) for records in answers]
+    buffer = memoryview(b"".join(between + bytes(single.data) for single in apart))
+    blocks, at = [], 0
+    for single in apart:
+        at += len(between)
+        data = buffer[at : at + len(single.data)]
+        blocks.append(single._replace(data=data, starts=record_starts(data)))
+        at += len(data)
+    assert_bulk_equals_readable(blocks)
+
+
+def test_a_tag_at_another_place_is_found() -> None:
+    """Shapes with other names, other orders or none of the names wanted, mixed in one batch."""
+    texts = [b"", property_text([("TAGS", "x"), ("k", "1")]), property_text([("k", "1"), ("TAGS", "y")])]
+    decoded = ColumnDecoder(["tags", "properties"]).decode([block([with_text(text) for text in texts * 2])])
+    assert decoded.batch.to_pydict() == {
+        "tags": [None, "x", "y"] * 2,
+        "properties": [[], [("k", "1")], [("k", "1")]] * 2,
+    }
+
+
+def test_columns_without_rows() -> None:
+    """A range from which every message is left out gives the columns and no rows."""
+    empty = block([PLAIN])._replace(wanted=block([PLAIN]).wanted._replace(start=5))
+    assert ColumnDecoder(tuple(COLUMNS)).decode([empty]).batch.num_rows == 0
