@@ -24,10 +24,18 @@ from ..planning.ranges import PlanSettings
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import PullSettings, Subscription
 from .given import Given
-from .reader_options import ClientName, CommitSettings, HelperOptions, LocalSettings, ReaderOptions, Selection
+from .reader_options import (
+    ClientName,
+    CommitSettings,
+    HelperOptions,
+    LocalSettings,
+    LockSettings,
+    ReaderOptions,
+    Selection,
+)
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
 
-__all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits"]
+__all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits", "locks"]
 
 _LONGEST_PAUSE_S = 30.0
 _UNPACKED_FRAMES = 4
@@ -51,6 +59,7 @@ def build_reader(given: Given) -> ReaderOptions:
         content=_build_content(given),
         commit=_build_commit(given),
         local=_build_local(given),
+        locks=_build_locks(given),
         client=ClientName(given.maybe(connection.INSTANCE_NAME), given.maybe(connection.UNIT_NAME) or ""),
     )
 
@@ -252,3 +261,14 @@ def _build_local(given: Given) -> LocalSettings | None:
     if directory is None or group is None:
         return None
     return LocalSettings(directory, group, publishes=given.use != "B" and commits(given))
+
+
+def locks(given: Given) -> bool:
+    """Whether queues are read under their brokers' locks."""
+    return given.maybe(groups.LOCK_QUEUES) is True
+
+
+def _build_locks(given: Given) -> LockSettings | None:
+    if given.use == "B" or not locks(given):
+        return None
+    return LockSettings(given.get(groups.LOCK_INTERVAL), given.get(groups.LOCK_LIFETIME))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..cluster.names import READER_GROUP
 from ..offsets.wish import Keyword, QueueTree
-from .build import broadcasts, chosen_columns, commits
+from .build import broadcasts, chosen_columns, commits, locks
 from .given import Given
 from .option import Option
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
@@ -129,13 +129,30 @@ def _commits_nowhere(given: Given) -> bool:
     return given.maybe(groups.COMMIT_OFFSETS) is True and broadcasts(given) and not given.gave(groups.LOCAL_STORE)
 
 
+def _locks_out_of_order(given: Given) -> bool:
+    return given.maybe(groups.LOCK_QUEUES) is True and not _is_orderly(given)
+
+
+def _locks_as_nobody(given: Given) -> bool:
+    return given.maybe(groups.LOCK_QUEUES) is True and not given.gave(groups.CONSUMER_GROUP)
+
+
+def _locks_as_tool(given: Given) -> bool:
+    return given.maybe(groups.LOCK_QUEUES) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
+
+
+def _renews_too_late(given: Given) -> bool:
+    said = given.gave(groups.LOCK_INTERVAL) or given.gave(groups.LOCK_LIFETIME)
+    return said and given.get(groups.LOCK_INTERVAL) >= given.get(groups.LOCK_LIFETIME)
+
+
 def _names_no_client(option: Option[str]) -> Rule:
     """A read that bears no client id; writes are another matter, so nothing is said before the use is known."""
     what = "has no effect: nothing of this read bears a client id"
-    advice = f"set messageModel=BROADCASTING, or drop {option.name}"
+    advice = f"set lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
     return Rule(
         option,
-        lambda given: given.use in ("S", "B") and given.gave(option) and not broadcasts(given),
+        lambda given: given.use in ("S", "B") and given.gave(option) and not (broadcasts(given) or locks(given)),
         what,
         advice,
     )
@@ -288,6 +305,38 @@ RULES: tuple[Rule, ...] = (
         lambda given: broadcasts(given) and given.maybe(selection.READ_RETRY_TOPIC) is True,
         "not together with readRetryTopic: nothing is sent back where every member reads everything",
         "drop one of the two",
+    ),
+    Rule(
+        groups.MESSAGE_MODEL,
+        lambda given: broadcasts(given) and given.maybe(groups.LOCK_QUEUES) is True,
+        "not together with lockQueues: every member reads every queue",
+        "drop one of the two",
+    ),
+    Rule(
+        groups.LOCK_QUEUES,
+        _locks_out_of_order,
+        "has no effect without ordering=queue",
+        "set ordering=queue, or drop lockQueues",
+    ),
+    Rule(
+        groups.LOCK_QUEUES,
+        _locks_as_nobody,
+        "has no effect without consumerGroup, which locks are taken for",
+        "give consumerGroup, or drop lockQueues",
+    ),
+    Rule(
+        groups.CONSUMER_GROUP,
+        _locks_as_tool,
+        "not together with lockQueues: everybody is of the tools group",
+        "give a group of its own, or drop lockQueues",
+    ),
+    _only_if(groups.LOCK_INTERVAL, locks, "lockQueues=true"),
+    _only_if(groups.LOCK_LIFETIME, locks, "lockQueues=true"),
+    Rule(
+        groups.LOCK_INTERVAL,
+        _renews_too_late,
+        "not below lockMaxLiveTime",
+        "lower lockInterval or raise lockMaxLiveTime",
     ),
     _names_no_client(connection.INSTANCE_NAME),
     _names_no_client(connection.UNIT_NAME),

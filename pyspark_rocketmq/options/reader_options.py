@@ -22,7 +22,15 @@ from ..planning.assignment import Assignment
 from ..planning.ranges import PlanSettings
 from ..pull.settings import PullSettings
 
-__all__ = ["ClientName", "CommitSettings", "HelperOptions", "LocalSettings", "ReaderOptions", "Selection"]
+__all__ = [
+    "ClientName",
+    "CommitSettings",
+    "HelperOptions",
+    "LocalSettings",
+    "LockSettings",
+    "ReaderOptions",
+    "Selection",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,15 @@ class LocalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LockSettings:
+    """How the brokers' locks of the queues that are read are kept."""
+
+    interval_s: float = 20.0
+    max_live_s: float = 30.0
+    """A lock that was not renewed for so long is not trusted."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderOptions:
     """Everything about one reader."""
 
@@ -103,6 +120,7 @@ class ReaderOptions:
     content: Content = field(default_factory=Content)
     commit: CommitSettings = field(default_factory=CommitSettings)
     local: LocalSettings | None = None
+    locks: LockSettings | None = None
     client: ClientName = field(default_factory=ClientName)
 
     @property

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from ..client.membership import make_client_id
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError
 from ..model import MessageQueue
@@ -29,6 +30,7 @@ from .filters import require_filter
 from .local_positions import LocalPositions, make_view
 from .losses import LossJournal
 from .partition import RangePartition
+from .queue_locks import open_locks
 
 __all__ = ["Planner"]
 
@@ -52,6 +54,7 @@ class Planner:
             self._open_committer(group)
         elif options.local and options.local.publishes:
             self._open_local_committer(options.local)
+        self._locks = open_locks(options, make_client_id(options.client.instance_name, options.client.unit_name))
         self._pinned: Positions | None = None
         self._target: Positions | None = None
         self._admitted_at = clock()
@@ -76,7 +79,7 @@ class Planner:
             self.acknowledge(start)
         bounds = self._view.fetch_bounds(queues)
         starts = self._resolve(bounds) if start is None else self._go_on(start, bounds)
-        ends = _ends(bounds)
+        ends = self._readable_ends(bounds)
         if self._target is not None:
             ends = clip_to_target(ends, self._target)
             starts = {queue: offset for queue, offset in starts.items() if self._may_start(queue, start)}
@@ -99,6 +102,8 @@ class Planner:
         if self.committer:
             self.committer.flush(timeout_s)
             self.committer.close()
+        if self._locks:
+            self._locks.close()
 
     # --- ranges ------------------------------------------------------------------------------------------------------
 
@@ -106,8 +111,11 @@ class Planner:
         """The tasks of the batch between two offsets."""
         if not self._has_begun:
             self._begin(end, self._catalog.queues(_topics(end.next)))
+        ranges = batch_ranges(start, end)
+        if self._locks:
+            self._locks.require([each.queue for each in ranges])
         settings = self._catalog.plan_settings(list(end.next))
-        return [RangePartition(task) for task in plan_tasks(batch_ranges(start, end), settings)]
+        return [RangePartition(task) for task in plan_tasks(ranges, settings)]
 
     # --- where a batch starts ----------------------------------------------------------------------------------------
 
@@ -182,6 +190,14 @@ class Planner:
             _log.warning("%d queues of the checkpoint are not to be read any more: %s ...", len(dropped), dropped[0])
 
     # --- how far it goes ---------------------------------------------------------------------------------------------
+
+    def _readable_ends(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+        """How far each queue goes that may be read now."""
+        ends = _ends(bounds)
+        if self._locks is None:
+            return ends
+        held = self._locks.hold(ends)
+        return {queue: end for queue, end in ends.items() if queue in held}
 
     def _limits(self, without_caps: bool) -> Limits:
         if without_caps:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ..errors import OptionError
 from ..offsets.position import SENTINEL, Position, parse_position, position_json
 from ..options.reader_options import ReaderOptions
 from .partition import RangePartition, read_partition
@@ -33,7 +34,7 @@ except ImportError:  # PySpark 4.1 has no admission control.
 else:
     HAS_ADMISSION = True
 
-__all__ = ["HAS_ADMISSION", "PlainStreamReader", "StreamReader", "make_stream_reader"]
+__all__ = ["HAS_ADMISSION", "PlainStreamReader", "StreamReader", "make_stream_reader", "require_plain"]
 
 _FLUSH_S = 1.0
 _log = logging.getLogger(__name__)
@@ -148,4 +149,14 @@ class PlainStreamReader(StreamReader):
 
 def make_stream_reader(options: ReaderOptions, nullable: Collection[str] = ()) -> StreamReader:
     """The reader for this PySpark."""
-    return AdmittingStreamReader(options, nullable) if HAS_ADMISSION else PlainStreamReader(options, nullable)
+    if HAS_ADMISSION:
+        return AdmittingStreamReader(options, nullable)
+    require_plain(options)
+    return PlainStreamReader(options, nullable)
+
+
+def require_plain(options: ReaderOptions) -> None:
+    """Refuse what needs to know where a query stands whenever it plans."""
+    if options.locks:
+        advice = "update PySpark, or drop lockQueues"
+        raise OptionError("lockQueues", "true", "needs PySpark 4.2", advice=advice, code="OPTION_CONFLICT")

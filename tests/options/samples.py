@@ -13,6 +13,9 @@ NOW_S = 1_800_000_000.0
 LEAST = {"nameServer": "ns:9876", "subscribe": "orders"}
 """The least that a read needs."""
 
+ORDERLY = {"ordering": "queue", "consumerGroup": "spark-orders"}
+LOCKING = {"lockQueues": "true", **ORDERLY}
+
 SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "nameServer": ("other:9876", {}),
     "brokerAddressMap": ('{"10.0.0.1:10911": "localhost:10911"}', {}),
@@ -92,6 +95,9 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "instanceName": ("one", {"messageModel": "BROADCASTING"}),
     "unitName": ("unit", {"messageModel": "BROADCASTING"}),
     "groupMembership": ("None", {}),
+    "lockQueues": ("true", ORDERLY),
+    "lockInterval": ("10s", LOCKING),
+    "lockMaxLiveTime": ("60s", LOCKING),
     "strictOptions": ("warn", {}),
 }
 """Main name → a value unlike the default, and the options without which it means nothing. `credentialsFile` needs a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.options.conflicts import RULES
-from tests.options.samples import LEAST, error_of, read
+from tests.options.samples import LEAST, LOCKING, error_of, read
 
 CONFIG = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": '[{"orders": "*"}]'}
 TLS = {"useTLS": "true"}
@@ -54,6 +54,14 @@ STREAM: list[tuple[str, dict[str, str], str]] = [
     ("startingOffsets", {"startingOffsets": "group", **GROUP, **BROADCASTING}, "localOffsetStoreDir"),
     ("commitOffsets", {"commitOffsets": "batch", **GROUP, **BROADCASTING}, "localOffsetStoreDir"),
     ("persistConsumerOffsetInterval", {"persistConsumerOffsetInterval": "1s", **GROUP, **BROADCASTING}, "commitOff"),
+    ("messageModel", {**LOCKING, **BROADCASTING}, "lockQueues"),
+    ("lockQueues", {"lockQueues": "true", **GROUP}, "ordering=queue"),
+    ("lockQueues", {"lockQueues": "true", "ordering": "queue"}, "consumerGroup"),
+    ("consumerGroup", {**LOCKING, "consumerGroup": "TOOLS_CONSUMER"}, "lockQueues"),
+    ("lockInterval", {"lockInterval": "5s"}, "lockQueues"),
+    ("lockMaxLiveTime", {"lockMaxLiveTime": "5s", "lockQueues": "false"}, "lockQueues"),
+    ("lockInterval", {**LOCKING, "lockInterval": "30s"}, "lockMaxLiveTime"),
+    ("lockInterval", {**LOCKING, "lockMaxLiveTime": "20s"}, "lockMaxLiveTime"),
     ("messageModel", {"readRetryTopic": "true", **GROUP, **BROADCASTING}, "readRetryTopic"),
     ("pollTimeoutMs", {"pollTimeoutMs": "9s"}, "pullTimeoutMs"),
     ("pollTimeoutMs", {"pullTimeoutMs": "120s"}, "pullTimeoutMs"),

@@ -89,7 +89,7 @@ def test_helpers_take_a_readers_options() -> None:
 
 def test_helpers_refuse_what_readers_refuse() -> None:
     """Unknown, refused and planned names are no better there."""
-    for name, code in [("nameServr", "UNKNOWN"), ("numTasks", "REFUSED"), ("lockQueues", "REFUSED")]:
+    for name, code in [("nameServr", "UNKNOWN"), ("numTasks", "REFUSED"), ("endpoints", "REFUSED")]:
         with pytest.raises(OptionError, match=f"OPTION_{code}"):
             parse_helper_options(LEAST | {name: "1"}, env={})
     with pytest.raises(OptionError, match="OPTION_MISSING"):

@@ -78,28 +78,26 @@ LOCK_QUEUES = Option(
     "T2",
     BOOLEAN,
     otherwise="true with `shared` + `ordering=queue`, else false",
-    planned=True,
-    meaning="Hold broker locks on the queues that are read.",
+    meaning="Read a queue only while the broker lends it to this query, as it lends queues to orderly consumers. Keeps "
+    "out other queries that lock and orderly consumers of the group.",
 )
 LOCK_INTERVAL = Option(
     "lockInterval",
     "S",
     "T2",
-    to_come("duration 1000..30000 ms"),
+    duration(1000, 30_000),
     "20000",
     aliases=("rocketmq.client.rebalance.lockInterval",),
-    planned=True,
     meaning="How often locks are renewed.",
 )
 LOCK_LIFETIME = Option(
     "lockMaxLiveTime",
     "S",
     "T2",
-    to_come("duration 2000..60000 ms"),
+    duration(2000, 60_000),
     "30000",
     aliases=("rocketmq.client.rebalance.lockMaxLiveTime",),
-    planned=True,
-    meaning="A lock not renewed for so long counts as lost.",
+    meaning="A lock not renewed for so long counts as lost; the broker's own lease is 60 s.",
 )
 MAX_RECONSUME_TIMES = Option(
     "maxReconsumeTimes",

@@ -1,0 +1,144 @@
+"""Which queues may be read in order, because their broker lends them to nobody else?
+
+The broker's lock of a queue is what orderly consumers of RocketMQ take: it keeps out other queries that lock, and
+orderly consumers of the group, but no concurrent ones. The planner asks for the locks of the queues it may read and
+renews them in a thread of its own as long as the query lives, so also while a batch runs. A lock that could not be
+renewed is trusted for a while that ends before the broker's own lease does.
+
+A queue without a live lock is not read on: in a new batch it keeps its place, and a batch that was planned waits for
+it, but not for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable
+
+from ..client.assignment import Assigned, AssignmentTable
+from ..client.clock import Clock, SystemClock
+from ..client.locks import QueueLocks
+from ..client.loop import Loop
+from ..cluster.cluster import Cluster, open_shared_cluster
+from ..errors import LockRefused
+from ..model import MessageQueue, sort_queues
+from ..net.deadline import Deadline
+from ..options.reader_options import LockSettings, ReaderOptions
+
+__all__ = ["LockKeeper", "open_locks"]
+
+ASK_AGAIN_S = 1.0
+"""From one attempt to get locks that others hold to the next."""
+PATIENCE_S = 60.0
+"""How long a planned batch waits for its locks: as long as a lock outlives whoever held it."""
+TELL_AGAIN_S = 30.0
+_CLOSING_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class LockKeeper:
+    """Holds the locks of one query. For the planning thread; renewal has a thread of its own."""
+
+    def __init__(
+        self, cluster: Cluster, group: str, client_id: str, settings: LockSettings, clock: Clock | None = None
+    ) -> None:
+        self.client_id = client_id
+        self._cluster = cluster
+        self._group = group
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._table = AssignmentTable()
+        self._locks = QueueLocks(cluster.groups, group, client_id, self._table, self._clock)
+        self._asking = threading.Lock()
+        """Renewals and releases take turns, so that nothing is locked again that was just given back."""
+        self._ask_again_s = self._tell_again_s = float("-inf")
+        self._loop = Loop(f"locks {group}", self._clock)
+        self._loop.repeat(settings.interval_s, settings.interval_s, self._renew)
+        self._loop.start()
+
+    def __repr__(self) -> str:
+        return f"<LockKeeper {self.client_id}, {len(self._live())} of {len(self._table)} queues>"
+
+    def hold(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """The queues among these whose locks are alive; those of all others are given back."""
+        self._give_back(assigned for assigned in self._table.all() if assigned.queue not in queues)
+        self._ask(queues)
+        held = self._live().intersection(queues)
+        self._tell([queue for queue in queues if queue not in held])
+        return held
+
+    def require(self, queues: Collection[MessageQueue]) -> None:
+        """Wait until all these locks are alive; raises `LockRefused` when that takes too long."""
+        deadline = Deadline.after(PATIENCE_S)
+        self._ask(queues)
+        while missing := sort_queues(set(queues) - self._live()):
+            if deadline.expired:
+                raise self._refused(missing)
+            self._tell(missing)
+            time.sleep(min(ASK_AGAIN_S, deadline.remaining()))
+            self._ask(queues)
+
+    def close(self) -> None:
+        """Let others have the queues."""
+        self._loop.stop(_CLOSING_S)
+        self._give_back(self._table.all())
+        self._cluster.close()
+
+    # --- asking brokers ----------------------------------------------------------------------------------------------
+
+    def _ask(self, queues: Collection[MessageQueue]) -> None:
+        """For locks that were never asked for, and again after a while for those that somebody else has."""
+        known, live = set(self._table.queues()), self._live()
+        news = [queue for queue in queues if queue not in known]
+        for queue in news:
+            self._table.add(Assigned(queue, 0, orderly=True, clock=self._clock.now_s))
+        if news or (not live.issuperset(queues) and self._clock.now_s() >= self._ask_again_s):
+            self._renew()
+            self._ask_again_s = self._clock.now_s() + ASK_AGAIN_S
+
+    def _renew(self) -> None:
+        with self._asking:
+            self._locks.renew_all()
+
+    def _give_back(self, held: Iterable[Assigned]) -> None:
+        given_up = list(held)
+        if not given_up:
+            return
+        with self._asking:
+            for assigned in given_up:
+                self._table.remove(assigned)
+            self._locks.give_back(assigned.queue for assigned in given_up if assigned.process_queue.locked)
+
+    def _live(self) -> set[MessageQueue]:
+        return {assigned.queue for assigned in self._table.all() if self._is_live(assigned)}
+
+    def _is_live(self, assigned: Assigned) -> bool:
+        lock = assigned.process_queue
+        return lock.locked and not lock.is_lock_expired(self._settings.max_live_s)
+
+    # --- telling users -----------------------------------------------------------------------------------------------
+
+    def _tell(self, missing: Collection[MessageQueue]) -> None:
+        if missing and self._clock.now_s() >= self._tell_again_s:
+            self._tell_again_s = self._clock.now_s() + TELL_AGAIN_S
+            text = "%d queues wait for their locks, which others of group %s hold: %s ..."
+            _log.warning(text, len(missing), self._group, next(iter(missing)))
+
+    def _refused(self, missing: list[MessageQueue]) -> LockRefused:
+        first = missing[0]
+        return LockRefused(
+            f"somebody else of the group has held the locks of {len(missing)} queues of the batch for {PATIENCE_S:g} s",
+            advice="end the other query or orderly consumer, take a group of its own, or set lockQueues=false",
+            group=self._group,
+            topic=first.topic,
+            broker=first.broker_name,
+            queue_id=first.queue_id,
+        )
+
+
+def open_locks(options: ReaderOptions, client_id: str) -> LockKeeper | None:
+    """The locks of a query that wants them, over connections of their own."""
+    if options.locks is None:
+        return None
+    return LockKeeper(open_shared_cluster(options.cluster), options.pull.group, client_id, options.locks)

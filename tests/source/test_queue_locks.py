@@ -1,0 +1,165 @@
+"""Queries that read in order under the brokers' locks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from broker_stub import StubBroker
+from broker_stub.state import Settings
+from pyspark_rocketmq.client.membership import make_client_id
+from pyspark_rocketmq.errors import LockRefused, OptionError
+from pyspark_rocketmq.source import queue_locks
+from pyspark_rocketmq.source.stream import require_plain
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, admin_of, options_for, queue_of, wait_for
+
+LOCKING = {"ordering": "queue", "lockQueues": "true", "consumerGroup": GROUP}
+QUICK = {**LOCKING, "lockInterval": "1s", "lockMaxLiveTime": "2s"}
+LEASE_MS = 3000
+OTHER = "10.0.0.9@other"
+FIRST, SECOND = queue_of(0), queue_of(1)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of two queues, and a message in each; its locks live for three seconds."""
+    with StubBroker({TOPIC: 2}, settings=Settings(lock_lease_ms=LEASE_MS)) as broker:
+        fill(broker)
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others hold is asked for again soon."""
+    monkeypatch.setattr(queue_locks, "ASK_AGAIN_S", 0.05)
+
+
+def fill(stub: StubBroker) -> None:
+    """One more message in each queue."""
+    for number in range(2):
+        stub.put(TOPIC, b"x", queue_id=number)
+
+
+def take(stub: StubBroker, *numbers: int) -> bool:
+    """Another client locks queues; whether it got all of them."""
+    queues = {queue_of(number) for number in numbers}
+    return admin_of(stub).groups.lock(GROUP, OTHER, queues).granted == queues
+
+
+def give_back(stub: StubBroker, client_id: str, *numbers: int) -> None:
+    """A client's locks end."""
+    admin_of(stub).groups.unlock(GROUP, client_id, [queue_of(number) for number in numbers])
+
+
+def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubBroker) -> None:
+    """By one client id, that of the query."""
+    with Run(options_for(stub, **LOCKING, instanceName="one")) as run:
+        assert len(run.trigger() or ()) == 2
+        assert stub.locks(GROUP) == dict.fromkeys((FIRST, SECOND), make_client_id("one"))
+    wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
+
+
+def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are read; it follows when it is free."""
+    assert take(stub, 1)
+    with Run(options_for(stub, **LOCKING)) as run:
+        assert [row.queue for row in run.trigger() or ()] == [FIRST]
+        fill(stub)
+        assert [row.queue for row in run.read_until(1)] == [FIRST]
+        assert run.checkpoint.last["next"][TOPIC]["broker-a"] == {"0": 2, "1": 0}
+        give_back(stub, OTHER, 1)
+        assert [(row.queue, row.offset) for row in run.read_until(2)] == [(SECOND, 0), (SECOND, 1)]
+    assert caplog.text.count("1 queues wait for their locks") == 1
+
+
+def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
+    """A batch may run for longer than a broker's lease."""
+    with Run(options_for(stub, **QUICK)) as run:
+        run.plan()
+        after_the_lease = time.monotonic() + 1.2 * LEASE_MS / 1000
+        wait_for(lambda: take(stub, 0) or time.monotonic() > after_the_lease, "the lease is over")
+        assert not take(stub, 0) and not take(stub, 1)
+
+
+def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """The broker gave it to somebody else; the next renewal tells."""
+    with Run(options_for(stub, **QUICK, instanceName="one")) as run:
+        run.trigger()
+        give_back(stub, make_client_id("one"), 0)
+        assert take(stub, 0)
+        wait_for(lambda: "somebody else's now" in caplog.text, "the loss is noticed")
+        fill(stub)
+        assert [row.queue for row in run.read_until(1)] == [SECOND]
+
+
+def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> None:
+    """The broker is away for longer than `lockMaxLiveTime`; its queues wait until they are locked again."""
+    options = options_for(stub, **QUICK)
+    with Run(options) as run:
+        run.trigger()
+        keeper = run.reader.planner._locks
+        stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
+        wait_for(lambda: keeper.hold([FIRST, SECOND]) == set(), "no lock is trusted")
+        fill(stub)
+        assert run.trigger() is None
+        stub.faults.clear()
+        assert len(run.read_until(2)) == 2
+
+
+def test_a_planned_batch_waits_for_its_locks(stub: StubBroker) -> None:
+    """Those of a query that was killed end with their lease."""
+    options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.plan()
+    wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
+    assert take(stub, 0, 1)
+    with Run(options, checkpoint) as run:
+        assert len(run.trigger() or ()) == 2
+
+
+def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the queue and what to do."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
+    options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.plan()
+    wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
+    assert take(stub, 1)
+    with Run(options, checkpoint) as run, pytest.raises(LockRefused, match=r"LOCK_REFUSED.*lockQueues=false"):
+        run.trigger()
+
+
+def test_a_stable_instance_takes_its_own_locks_back(stub: StubBroker) -> None:
+    """At once after a crash, which leaves them where they are."""
+    admin_of(stub).groups.lock(GROUP, make_client_id("one"), [FIRST, SECOND])
+    with Run(options_for(stub, **LOCKING, instanceName="one")) as run:
+        assert len(run.trigger() or ()) == 2
+
+
+def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
+    """The second one reads when the first has ended."""
+    with Run(options_for(stub, **LOCKING)) as first, Run(options_for(stub, **LOCKING)) as second:
+        assert len(first.trigger() or ()) == 2
+        assert second.trigger() == []
+        first.reader.stop()
+        assert len(second.read_until(2)) == 2
+
+
+def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
+    """Their locks are for others then."""
+    with Run(options_for(stub, **LOCKING)) as run:
+        run.trigger()
+        assert run.reader.planner._locks.hold([FIRST]) == {FIRST}
+        wait_for(lambda: take(stub, 1), "the other queue is free")
+        assert not take(stub, 0)
+
+
+def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
+    """Before it Spark does not say where a query stands."""
+    with pytest.raises(OptionError, match=r"OPTION_CONFLICT.*needs PySpark 4\.2"):
+        require_plain(options_for(stub, **LOCKING))
