@@ -1,6 +1,6 @@
 """What do the JSON bodies of requests and answers say?
 
-One frozen dataclass per body, named as RocketMQ names it. `decode_body` reads one and `encode_body` writes one;
+One frozen class per body, named as RocketMQ names it. `decode_body` reads one and `encode_body` writes one;
 both are compiled from the annotations once per class. Members a class does not know are ignored, members that
 are None are not written. Names on the wire are the attribute names in camelCase; exceptions stand in `wire_names`.
 """
@@ -8,7 +8,7 @@ are None are not written. Names on the wire are the attribute names in camelCase
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from types import UnionType
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
@@ -17,6 +17,7 @@ from ..errors import LocalProtocolError, MalformedFrame
 from ..model import MessageQueue
 from . import fastjson
 from .java import java_hash
+from .members import Members, members
 from .naming import wire_name
 
 B = TypeVar("B", bound="Body")
@@ -24,11 +25,11 @@ B = TypeVar("B", bound="Body")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def body(cls: type[B]) -> type[B]:
-    """Make a class a body: a frozen, slotted dataclass built by keywords."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    """Make a class a body: frozen, slotted, built by keywords."""
+    return members(cls)
 
 
-class Body:
+class Body(Members):
     """Base of all bodies and of the objects inside them."""
 
     __slots__ = ()

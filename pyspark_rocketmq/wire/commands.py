@@ -1,6 +1,6 @@
 """Which header fields does each request carry, and which does its answer?
 
-One frozen dataclass per header, named as RocketMQ names it. A request class knows its code (`code`) and the
+One frozen class per header, named as RocketMQ names it. A request class knows its code (`code`) and the
 header of its answer (`response`, None if the answer has no header of its own). On the wire a header is a map of
 text: `to_fields` writes it, `from_fields` reads it. Wire names are the attribute names in camelCase; the few
 exceptions stand in `wire_names`. Fields without a default are required.
@@ -9,11 +9,12 @@ exceptions stand in `wire_names`. Fields without a default are required.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_args, get_type_hints
 
 from ..errors import MalformedFrame
 from .codes import RequestCode
+from .members import Members, members
 from .naming import wire_name
 
 H = TypeVar("H", bound="Header")
@@ -25,8 +26,8 @@ REQUEST_HEADERS: dict[RequestCode, type[RequestHeader]] = {}
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def header(cls: type[H]) -> type[H]:
-    """Make a class a header: a frozen, slotted dataclass built by keywords."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    """Make a class a header: frozen, slotted, built by keywords."""
+    return members(cls)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -42,7 +43,7 @@ def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> 
     return make
 
 
-class Header:
+class Header(Members):
     """Base of all headers."""
 
     __slots__ = ()

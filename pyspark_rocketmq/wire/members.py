@@ -1,0 +1,68 @@
+"""How are a hundred and fifty small classes made without making every process wait for them?
+
+A frozen dataclass compiles half a dozen methods of its own, which takes most of a millisecond; Spark starts processes
+for every query, and each imports all headers and bodies. `Members` has these methods once, for all classes: frozen
+values built by keywords, equal when their members are. What builds a value is compiled at the first one, since few
+classes are used in any one process. All are dataclasses in what `fields` and `replace` ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass, field, fields, make_dataclass
+from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
+
+__all__ = ["Members", "members"]
+
+M = TypeVar("M", bound="Members")
+
+
+class Members:
+    """Base of the classes that `members` completes."""
+
+    __slots__ = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._names)
+        return f"{type(self).__name__}({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Members) and type(other) is type(self):
+            return _values(self) == _values(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def members(cls: type[M]) -> type[M]:
+    """Complete a class: a slot for each annotated member."""
+    made = cast(Any, dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls))
+    made._names = tuple(member.name for member in fields(made))
+    made.__init__ = _init_first
+    return cast(type[M], made)
+
+
+def _init_first(self: Any, **given: Any) -> None:
+    """Build the first value of a class."""
+    _compile_init(type(self))(self, **given)
+
+
+def _compile_init(cls: Any) -> Callable[..., None]:
+    """Leave the class what builds all further values, as a frozen dataclass of the same members has it."""
+    same = [(each.name, Any, field(default=each.default, default_factory=each.default_factory)) for each in fields(cls)]
+    init: Callable[..., None] = make_dataclass(cls.__name__, same, frozen=True, kw_only=True, repr=False).__init__
+    cls.__init__ = init
+    return init
+
+
+def _values(whole: Members) -> tuple[Any, ...]:
+    return tuple(getattr(whole, name) for name in whole._names)

@@ -1,0 +1,95 @@
+"""Headers and bodies are frozen values, and cost a process next to nothing before they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, field, fields, replace
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.wire.members import Members, members
+
+IMPORT_COUNTING = """
+import builtins
+import dataclasses  # Compiles nothing by itself.
+
+run, compiled = exec, []
+
+def count(code, *places, **names):
+    compiled.extend([code] if isinstance(code, str) else [])
+    run(code, *places, **names)
+
+builtins.exec = count
+import pyspark_rocketmq.wire.naming, pyspark_rocketmq.wire.fastjson
+before = len(compiled)
+import pyspark_rocketmq.wire.bodies, pyspark_rocketmq.wire.commands
+print(len(compiled) - before)
+"""
+
+
+@members
+class Point(Members):
+    """A value, one of its members with a default."""
+
+    x: int
+    y: int = 0
+
+
+@members
+class Place(Point):
+    """A value with members of its base."""
+
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+def test_values_are_equal_when_their_members_are() -> None:
+    """And only then; a value of another class is another value."""
+    point = Point(x=1)
+    assert point == Point(x=1, y=0) != Point(x=2)
+    assert point != Place(x=1) and repr(point) == "Point(x=1, y=0)"
+
+
+def test_values_are_frozen() -> None:
+    """Neither a member nor anything else can be set or removed."""
+    point = Point(x=1)
+    for name in ("x", "z"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(point, name, 2)
+    with pytest.raises(FrozenInstanceError):
+        del point.x
+
+
+def test_values_can_be_keys() -> None:
+    """Equal ones are one key."""
+    assert len({Point(x=1), Point(x=1, y=0), Point(x=2)}) == 2
+
+
+def test_each_value_has_its_own_mutable_default() -> None:
+    """Not one for the class."""
+    assert Place(x=1).tags is not Place(x=1).tags
+
+
+@pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}])
+def test_wrong_members_are_refused(given: dict[str, Any]) -> None:
+    """What is required is given, and nothing that there is not; also once the class has been used."""
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"'[xz]'"):
+            Point(**given)
+
+
+def test_members_of_a_base_come_first() -> None:
+    """Whichever of the two classes was used first."""
+    assert Point(x=1).y == 0
+    place = replace(Place(x=1, tags={"a": "b"}), y=5)
+    assert [each.name for each in fields(place)] == ["x", "y", "tags"]
+    assert place == Place(x=1, y=5, tags={"a": "b"})
+
+
+def test_importing_headers_and_bodies_compiles_no_methods() -> None:
+    """Every process of a query imports all of them and uses a few."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_COUNTING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) == 0
