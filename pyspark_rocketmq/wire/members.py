@@ -59,7 +59,8 @@ def _init_first(self: Any, **given: Any) -> None:
 def _compile_init(cls: Any) -> Callable[..., None]:
     """Leave the class what builds all further values, as a frozen dataclass of the same members has it."""
     same = [(each.name, Any, field(default=each.default, default_factory=each.default_factory)) for each in fields(cls)]
-    init: Callable[..., None] = make_dataclass(cls.__name__, same, frozen=True, kw_only=True, repr=False).__init__
+    twin: Any = make_dataclass(cls.__name__, same, frozen=True, kw_only=True, repr=False)
+    init: Callable[..., None] = twin.__init__
     cls.__init__ = init
     return init
 
