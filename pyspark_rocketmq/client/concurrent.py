@@ -133,7 +133,7 @@ class ConcurrentService:
 
     def _keep(self, assigned: Assigned, batch: MessageBatch, kept: Messages) -> None:
         """Have what is left of a batch consumed again after a while."""
-        rest = batch.only(kept.__contains__)
+        rest = MessageBatch.of(kept)
         assigned.process_queue.shrink(batch, rest)
         self._parts.timer.call_later(self._parts.settings.rhythm.resubmit_s, lambda: self._hand_out(assigned, rest))
 

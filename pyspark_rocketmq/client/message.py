@@ -2,7 +2,7 @@
 
 A `ReceivedMessage` is a view of one record inside a pull's answer; its fields are decoded when they are asked for. A
 `MessageBatch` stands for messages of one answer that are consumed together, and it is the entry that a process queue
-holds. Of an answer only places, offsets and sizes are read when it arrives; the message objects are made when somebody
+holds. When an answer arrives it is only walked to see where its records begin; message objects are made when somebody
 looks into their batch.
 """
 
@@ -18,21 +18,12 @@ from ..wire.record import Record, decode_record, encode_record, unwrap_inner_bat
 from ..wire.scan import scan
 from ..wire.sys_flag import SysFlag
 
-__all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_messages", "view_record"]
+__all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_batch", "read_messages", "view_record"]
 
-_SYS_FLAG_AT = 36
-_BODY_LENGTH_AT = 84
-_IPV6_EXTRA = 12
-_INT = struct.Struct(">i")
-_FLAG_AND_LENGTH = struct.Struct(">i44xi")
-"""sysFlag and, behind two IPv4 hosts, the body's length."""
-_IPV6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
-_INNER_BATCH = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
-_ODD = int(_IPV6 | _INNER_BATCH)
-"""Flags of records whose body's length stands elsewhere, or that hold several messages."""
-
-_Found = tuple[int, int, int]
-"""A record's place in the answer, its offset, and the size of its body."""
+_QUEUE_OFFSET = struct.Struct(">20xq")
+_FLAGS_AT = 39
+"""The byte of sysFlag that tells of inner batches."""
+_INNER_BATCH = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 class Pulled(NamedTuple):
@@ -49,10 +40,8 @@ class Pulled(NamedTuple):
 class ReceivedMessage:
     """One message as a member received it."""
 
-    def __init__(self, pulled: Pulled, start: int, offset: int, body_bytes: int) -> None:
-        self.offset = offset
-        self.body_bytes = body_bytes
-        """Size of the body as it is stored."""
+    def __init__(self, pulled: Pulled, start: int) -> None:
+        self.offset = _offset_at(pulled.data, start)
         self.failed_here = 0
         """How often it failed in this client without its broker learning of it."""
         self.is_sent_back = False
@@ -61,7 +50,7 @@ class ReceivedMessage:
         self._start = start
 
     def __repr__(self) -> str:
-        return f"<ReceivedMessage {self.queue}@{self.offset}, {self.body_bytes} bytes>"
+        return f"<ReceivedMessage {self.queue}@{self.offset}>"
 
     @property
     def queue(self) -> MessageQueue:
@@ -76,6 +65,11 @@ class ReceivedMessage:
         ):
             return self._pulled.unwrap(origin)
         return self.queue.topic
+
+    @property
+    def body_bytes(self) -> int:
+        """Size of the body as it is stored."""
+        return len(self.record.body)
 
     @cached_property
     def body(self) -> bytes:
@@ -133,31 +127,50 @@ class ReceivedMessage:
         return decode_record(self._pulled.data, self._start)[0]
 
 
+class _Records(NamedTuple):
+    """Where records of one answer begin, one at least, and where the last of them ends."""
+
+    pulled: Pulled
+    starts: Sequence[int]
+    end: int
+
+    def part(self, first: int, after: int) -> _Records:
+        """Some of them, by number."""
+        end = self.starts[after] if after < len(self.starts) else self.end
+        return _Records(self.pulled, self.starts[first:after], end)
+
+
 class MessageBatch(Sequence[ReceivedMessage]):
-    """Messages of one answer that are consumed, and done, together."""
+    """Messages of one queue, one at least, that are consumed and done together."""
 
-    __slots__ = ("_found", "_messages", "_pulled", "body_bytes")
+    __slots__ = ("_messages", "_records", "body_bytes", "last_offset", "message_count", "offset")
 
-    def __init__(
-        self, pulled: Pulled, found: Sequence[_Found], messages: Sequence[ReceivedMessage] | None = None
-    ) -> None:
-        self._pulled = pulled
-        self._found = found
-        self._messages = messages
-        self.body_bytes = sum([size for _, _, size in found])
-        """Size of all bodies as they are stored."""
+    def __init__(self, records: _Records) -> None:
+        self._records: _Records | None = records
+        self._messages: Sequence[ReceivedMessage] | None = None
+        data, starts = records.pulled.data, records.starts
+        self.message_count = len(starts)
+        self.offset = _offset_at(data, starts[0])
+        self.last_offset = _offset_at(data, starts[-1])
+        self.body_bytes = records.end - starts[0]
+        """Size of the stored records, a little more than that of the bodies."""
 
     @classmethod
-    def of(cls, pulled: Pulled, messages: Iterable[ReceivedMessage]) -> Self:
+    def of(cls, messages: Sequence[ReceivedMessage]) -> Self:
         """A batch of messages that exist already."""
-        given = list(messages)
-        return cls(pulled, [(message._start, message.offset, message.body_bytes) for message in given], given)
+        made = cls.__new__(cls)
+        made._records = None
+        made._messages = messages
+        made.message_count = len(messages)
+        made.offset, made.last_offset = messages[0].offset, messages[-1].offset
+        made.body_bytes = sum(message.body_bytes for message in messages)
+        return made
 
     def __repr__(self) -> str:
-        return f"<MessageBatch {len(self)} messages of {self._pulled.queue}, {self.body_bytes} bytes>"
+        return f"<MessageBatch {self.message_count} messages of {self[0].queue} from {self.offset} on>"
 
     def __len__(self) -> int:
-        return len(self._found)
+        return self.message_count
 
     @overload
     def __getitem__(self, index: int) -> ReceivedMessage: ...
@@ -173,75 +186,53 @@ class MessageBatch(Sequence[ReceivedMessage]):
     def messages(self) -> Sequence[ReceivedMessage]:
         """The messages, made when they are first looked at."""
         if self._messages is None:
-            pulled = self._pulled
-            self._messages = [ReceivedMessage(pulled, *found) for found in self._found]
+            assert self._records is not None, "a batch without records has its messages"
+            pulled, starts, _ = self._records
+            self._messages = [ReceivedMessage(pulled, start) for start in starts]
         return self._messages
-
-    @property
-    def offset(self) -> int:
-        """Offset of the first message."""
-        return self._found[0][1]
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last message."""
-        return self._found[-1][1]
-
-    @property
-    def message_count(self) -> int:
-        """How many messages there are."""
-        return len(self._found)
 
     def pieces(self, size: int) -> list[MessageBatch]:
         """Batches of so many messages, the last of what is left."""
-        if len(self) <= size:
-            return [self] if self else []
-        pulled, found, messages = self._pulled, self._found, self._messages
-        return [
-            MessageBatch(pulled, found[at : at + size], messages and messages[at : at + size])
-            for at in range(0, len(found), size)
-        ]
+        if self.message_count <= size:
+            return [self]
+        return [self._piece(at, at + size) for at in range(0, self.message_count, size)]
 
-    def only(self, is_wanted: Callable[[ReceivedMessage], bool]) -> MessageBatch:
-        """A batch of those messages that are wanted."""
-        return MessageBatch.of(self._pulled, filter(is_wanted, self.messages))
+    def _piece(self, first: int, after: int) -> MessageBatch:
+        if self._records is None or self._messages is not None:
+            return MessageBatch.of(self.messages[first:after])
+        return MessageBatch(self._records.part(first, after))
 
 
-def read_messages(pulled: Pulled, asked_offset: int) -> MessageBatch:
+def read_messages(pulled: Pulled, asked_offset: int) -> Sequence[ReceivedMessage]:
     """The messages of an answer; those of an inner batch singly, without such as lie before what was asked for."""
-    data, read = pulled.data, _FLAG_AND_LENGTH.unpack_from
-    starts, offsets, _ = scan(data)
-    heads = [read(data, start + _SYS_FLAG_AT) for start in starts]
-    if any(flags & _ODD for flags, _ in heads):
-        return MessageBatch.of(pulled, _read_odd(pulled, asked_offset))
-    sizes = [size for _, size in heads]
-    return MessageBatch(pulled, list(zip(starts, offsets, sizes, strict=True)))
+    batch = read_batch(pulled, asked_offset)
+    return batch.messages if batch else ()
 
 
-def _read_odd(pulled: Pulled, asked_offset: int) -> Iterator[ReceivedMessage]:
+def read_batch(pulled: Pulled, asked_offset: int) -> MessageBatch | None:
+    """The same messages, not made before somebody looks at them; none if there is none."""
     data = pulled.data
-    found = scan(data)
-    for start, offset in zip(found.starts, found.queue_offsets, strict=True):
-        flags, size = _FLAG_AND_LENGTH.unpack_from(data, start + _SYS_FLAG_AT)
-        if flags & _INNER_BATCH == _INNER_BATCH:
-            yield from (each for each in _unwrapped(pulled, start) if each.offset >= asked_offset)
+    starts = scan(data).starts
+    if any(data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH for start in starts):
+        messages = [each for each in _read_singly(pulled, starts) if each.offset >= asked_offset]
+        return MessageBatch.of(messages) if messages else None
+    return MessageBatch(_Records(pulled, starts, len(data))) if starts else None
+
+
+def _read_singly(pulled: Pulled, starts: Iterable[int]) -> Iterator[ReceivedMessage]:
+    for start in starts:
+        if pulled.data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH:
+            for record in unwrap_inner_batch(decode_record(pulled.data, start)[0]):
+                yield view_record(pulled, record)
         else:
-            longer = flags & _IPV6
-            yield ReceivedMessage(pulled, start, offset, _length_behind_ipv6(data, start, flags) if longer else size)
-
-
-def _length_behind_ipv6(data: memoryview, start: int, flags: int) -> int:
-    longer_hosts = bool(flags & SysFlag.BORN_HOST_V6) + bool(flags & SysFlag.STORE_HOST_V6)
-    (size,) = _INT.unpack_from(data, start + _BODY_LENGTH_AT + _IPV6_EXTRA * longer_hosts)
-    return int(size)
-
-
-def _unwrapped(pulled: Pulled, start: int) -> Iterator[ReceivedMessage]:
-    for record in unwrap_inner_batch(decode_record(pulled.data, start)[0]):
-        yield view_record(pulled, record)
+            yield ReceivedMessage(pulled, start)
 
 
 def view_record(pulled: Pulled, record: Record) -> ReceivedMessage:
     """A message that is no part of an answer's bytes."""
-    own = pulled._replace(data=memoryview(encode_record(record)))
-    return ReceivedMessage(own, 0, record.queue_offset, len(record.body))
+    return ReceivedMessage(pulled._replace(data=memoryview(encode_record(record))), 0)
+
+
+def _offset_at(data: memoryview, start: int) -> int:
+    offset: int = _QUEUE_OFFSET.unpack_from(data, start)[0]
+    return offset

@@ -36,7 +36,7 @@ from .assignment import Assigned
 from .clock import Clock
 from .loop import Loop
 from .membership import Membership
-from .message import MessageBatch, Pulled, read_messages
+from .message import MessageBatch, Pulled, read_batch
 from .pull_request import PullRequests
 from .settings import MemberSettings
 from .starting import Starting
@@ -197,14 +197,14 @@ class PullService:
             _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, asked)
             self._parts.correct(assigned, outcome.next_offset)
             return 0
-        messages = self._read(assigned, asked, outcome) if outcome.status is PullStatus.FOUND else ()
+        batch = self._read(assigned, asked, outcome) if outcome.status is PullStatus.FOUND else None
         assigned.next_offset = outcome.next_offset
-        if messages:
-            batches = self._parts.cut(messages)
+        if batch:
+            batches = self._parts.cut(batch)
             starts = assigned.process_queue.put(batches, outcome.max_offset)
             self._pull_on(assigned)
             self._parts.consume(assigned, batches, starts)
-            return len(messages)
+            return len(batch)
         if outcome.status is not PullStatus.FOUND and not assigned.process_queue.message_count:
             # With messages still to be done this would commit them unseen, too.
             self._parts.skip(assigned, outcome.next_offset)
@@ -218,12 +218,14 @@ class PullService:
         else:
             self._look(assigned)
 
-    def _read(self, assigned: Assigned, asked: int, outcome: Outcome) -> MessageBatch:
+    def _read(self, assigned: Assigned, asked: int, outcome: Outcome) -> MessageBatch | None:
         unwrap = self._parts.cluster.settings.namespace.unwrap
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, unwrap)
-        messages = read_messages(pulled, asked)
-        tags = self._tags(assigned)
-        return messages.only(lambda message: message.tags in tags) if tags else messages
+        batch, tags = read_batch(pulled, asked), self._tags(assigned)
+        if batch is None or not tags:
+            return batch
+        wanted = [message for message in batch if message.tags in tags]
+        return MessageBatch.of(wanted) if wanted else None
 
     def _tags(self, assigned: Assigned) -> frozenset[str]:
         """The tags to compare again: brokers compare hashes, and "Aa" and "BB" have the same."""

@@ -141,6 +141,25 @@ def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group) -> None
     until(lambda: group.committed().get(0) == 3)
 
 
+def test_the_position_stands_at_the_first_message_that_stays(group: Group) -> None:
+    """Of a batch whose second half fails and cannot be sent back the first half is done, and comes no more."""
+    for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+        group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
+    group.put(*"abcd", queue_id=0)
+    batches: list[list[bytes]] = []
+    gate = threading.Event()
+
+    def answer(batch: Sequence[ReceivedMessage]) -> Consumed:
+        batches.append([message.body for message in batch])
+        return success_of_first(2) if len(batch) == 4 else success_of_first(int(gate.wait(20)))
+
+    group.concurrent(answer, batch_size=4)
+    until(lambda: group.committed().get(0) == 2)
+    gate.set()
+    until(lambda: group.committed().get(0) == 4)
+    assert batches == [[b"a", b"b", b"c", b"d"], [b"c", b"d"], [b"d"]]
+
+
 def test_a_copy_is_sent_where_sending_back_is_refused(group: Group) -> None:
     """The copy goes through the retry topic's schedule like what is sent back."""
     group.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.CONSUMER_SEND_MSG_BACK)
@@ -167,6 +186,27 @@ def test_messages_held_too_long_are_sent_back(group: Group) -> None:
     gate.set()
     consumer.close()
     assert len(group.stub.messages(SCHEDULE)) == 1
+
+
+def test_what_was_not_sent_back_in_one_cleaning_is_in_the_next(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """The broker takes the first message of a batch that was held too long and refuses the second: that alone comes."""
+    clock, gate = ManualClock(), threading.Event()
+    group.put("a", "b", queue_id=0)
+    log = Log(lambda _: gate.wait(20) and RECONSUME_LATER)
+    group.concurrent(log, clock=clock, batch_size=2, rhythm=replace(QUICK, pull_max_idle_s=3600))
+    clock.advance_until(lambda: log.messages)
+    send_back, refused = RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.NO_PERMISSION
+    group.stub.faults.answer(ResponseCode.SUCCESS, on=send_back)
+    group.stub.faults.answer(refused, on=send_back, times=None)
+    group.stub.faults.answer(refused, on=RequestCode.SEND_MESSAGE_V2, times=None)
+
+    clock.advance(15 * 60 + 1)
+    until(lambda: "was not sent back" in caplog.text)
+    group.stub.faults.clear()
+    clock.advance(15 * 60 + 1)
+    clock.advance_until(lambda: group.committed().get(0) == 2)
+    assert [record.body for record in group.stub.messages(SCHEDULE)] == [b"b"]
+    gate.set()
 
 
 def test_closing_waits_for_the_listener_if_asked_to(group: Group) -> None:

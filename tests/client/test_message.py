@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.client.message import Pulled, read_messages, view_record
+from pyspark_rocketmq.client.message import Pulled, ReceivedMessage, read_batch, read_messages, view_record
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
@@ -108,3 +108,48 @@ def test_a_broken_answer_is_an_error() -> None:
     pulled = _pulled(PLAIN)
     with pytest.raises(DecodeError):
         read_messages(pulled._replace(data=pulled.data[:-3]), 7)
+
+
+def test_messages_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch knows its bounds without its messages, and so do its pieces; together these are the batch."""
+    made: list[int] = []
+    monkeypatch.setattr(ReceivedMessage, "__init__", _noting(made))
+    batch = read_batch(_pulled(*(replace(PLAIN, queue_offset=number) for number in range(7, 12))), 7)
+    assert batch is not None
+    pieces = batch.pieces(2)
+
+    assert [(piece.offset, piece.last_offset, len(piece)) for piece in pieces] == [(7, 8, 2), (9, 10, 2), (11, 11, 1)]
+    assert sum(piece.body_bytes for piece in pieces) == batch.body_bytes
+    assert not made
+    assert [message.offset for piece in pieces for message in piece] == made == [7, 8, 9, 10, 11]
+
+
+def _noting(made: list[int]) -> Callable[[ReceivedMessage, Pulled, int], None]:
+    make = ReceivedMessage.__init__
+
+    def note(message: ReceivedMessage, pulled: Pulled, start: int) -> None:
+        make(message, pulled, start)
+        made.append(message.offset)
+
+    return note
+
+
+def test_messages_once_made_stay_the_same() -> None:
+    """What a listener noted on a message is still there in a piece of its batch."""
+    batch = read_batch(_pulled(PLAIN, replace(PLAIN, queue_offset=8)), 7)
+    assert batch is not None
+    batch[1].failed_here += 1
+
+    first, second = batch.pieces(1)
+    assert (first[0].failed_here, second[0].failed_here) == (0, 1)
+    assert second[0] is batch[1]
+
+
+def test_an_answer_without_messages_is_no_batch() -> None:
+    """Nothing at all, and an inner batch that lies wholly before what was asked for."""
+    body = encode_batch([BatchEntry(b"x")])
+    inner = replace(PLAIN, body=body, sys_flag=SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
+
+    assert read_batch(_pulled(), 7) is None
+    assert read_batch(_pulled(inner), 8) is None
+    assert not read_messages(_pulled(inner), 8)
