@@ -12,7 +12,8 @@
     ├─ NoPullApi                       the server speaks gRPC without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
     ├─ DecodeError                     a stored message that cannot be read
-    └─ SendError                       which messages landed, which did not, which are unknown
+    ├─ SendError                       which messages landed, which did not, which are unknown
+    └─ SendBackError                   how many rows brokers did not take back
 
 Only the text of an error is sure to cross from a Spark worker to the driver. So the text is built from
 the fields: it opens with the code, says what happened and where, and ends with what to do. Retry loops
@@ -21,7 +22,7 @@ read the two flags and never list classes. Every error survives pickling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 
@@ -281,3 +282,16 @@ class SendError(RocketMQError):
         counts = f"{len(landed)} landed, {len(failed)} failed, {len(unknown)} unknown"
         super().__init__(f"{what}: {counts}", advice=advice, **where)
         self.landed, self.failed, self.unknown = tuple(landed), tuple(failed), tuple(unknown)
+
+
+class SendBackError(RocketMQError):
+    """Brokers did not take back all rows that were to be delivered again."""
+
+    code = "SEND_BACK"
+
+    def __init__(
+        self, what: str, *, counts: Mapping[str, int] | None = None, advice: str = "", **where: Unpack[Where]
+    ) -> None:
+        super().__init__(what, advice=advice, **where)
+        self.counts = dict(counts or {})
+        """Rows that were not taken back, by broker."""

@@ -119,16 +119,16 @@ class Messages:
         deadline: Deadline | None = None,
     ) -> None:
         """Deliver a message to the group again after a delay: the level's, the broker's choice (0), or never (-1)."""
-        header = ConsumerSendMsgBackRequestHeader(
-            offset=physical_offset,
-            group=group,
+        errand = send_back_errand(
+            group,
+            queue.topic,
+            queue.broker_name,
+            physical_offset,
             delay_level=delay_level,
-            origin_msg_id=origin_message_id,
-            origin_topic=queue.topic,
-            unit_mode=False,
+            origin_message_id=origin_message_id,
             max_reconsume_times=max_reconsume_times,
         )
-        self._ask_once(Errand(queue.topic, queue.broker_name, header), deadline)
+        self._ask_once(errand, deadline)
 
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
@@ -212,6 +212,29 @@ class Messages:
     def _tell_once(self, errand: Errand, deadline: Deadline | None) -> None:
         with self._brokers.watching(errand.topic):
             self._brokers.requests.tell(self._brokers.question(errand, deadline=deadline), deadline)
+
+
+def send_back_errand(
+    group: str,
+    topic: str,
+    broker_name: str,
+    physical_offset: int,
+    *,
+    delay_level: int = 0,
+    origin_message_id: str | None = None,
+    max_reconsume_times: int | None = None,
+) -> Errand:
+    """The request to deliver a message again, for who asks many at once."""
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=physical_offset,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=origin_message_id,
+        origin_topic=topic,
+        unit_mode=False,
+        max_reconsume_times=max_reconsume_times,
+    )
+    return Errand(topic, broker_name, header)
 
 
 def _send_errand(sending: Sending) -> Errand:

@@ -1,0 +1,198 @@
+"""How does a `foreachBatch` give rows back, or run a function over them, on the executors?
+
+Both are done once the function returns: what became of each row is kept (`localCheckpoint`), so that looking at the
+result does not send anything a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from ..cluster.names import READER_GROUP
+from ..errors import OptionError, SendBackError
+from ..options import HelperOptions, parse_helper_options
+from ..source.partition import worker_cluster
+from .listening import Listener, Result
+from .returning import DEAD_LETTER_LEVEL, Outcome, Returned, Returner, ReturnSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from ..decode.columns import RecordBatch
+
+__all__ = ["consume", "send_back"]
+
+_NEEDED = {"topic": "string", "brokerName": "string", "commitLogOffset": "bigint", "msgId": "string"}
+_NEEDED_IN_ORDER = {**_NEEDED, "queueId": "int", "queueOffset": "bigint"}
+_LEVEL = "delayLevel"
+_LEVEL_TYPES = ("tinyint", "smallint", "int", "bigint")
+_PLACE = ("topic", "brokerName", "commitLogOffset")
+_OUTCOMES = "topic string, brokerName string, commitLogOffset bigint, result string, accepted boolean, error string"
+_REPORT = (*_PLACE, "accepted", "error")
+_ATTEMPTS = 16
+"""Of a row after its first delivery, if nothing else is said: as many as RocketMQ's concurrent consumers make."""
+_SHORTEST_SUSPENSION_MS, _LONGEST_SUSPENSION_MS = 10, 30_000
+
+
+def send_back(rows: DataFrame, options: Mapping[str, str], on_error: str = "raise") -> DataFrame:
+    """Have rows delivered to their group again after a delay, or give them up; all are on their way when it returns.
+
+    Args:
+        rows: Rows of the source, with at least `topic`, `brokerName`, `commitLogOffset` and `msgId`; `delayLevel` says
+            for each row how long to wait: a level of the broker's, 0 for longer each time, -1 for a dead letter.
+        options: The options of the reader, and those of section "helper functions".
+        on_error: `raise` if some row is not taken back, or `report`: the frame alone tells.
+
+    Returns:
+        A row for each row: `topic`, `brokerName`, `commitLogOffset`, `accepted`, `error`.
+    """
+    if on_error not in ("raise", "report"):
+        raise OptionError("on_error", on_error, "unknown", advice="give raise or report")
+    settings = parse_helper_options(options)
+    sending = _settings_of(settings)
+    _check(rows, _NEEDED)
+    unanswered = F.lit(None).cast("string").alias("result")
+    report = _report(rows.select(*_NEEDED, unanswered, _level_of(rows, settings)), settings, sending, _REPORT)
+    if on_error == "raise":
+        _raise_refusals(report)
+    return report
+
+
+def consume(
+    batch: DataFrame,
+    fn: Callable[[Any], object],
+    options: Mapping[str, str],
+    model: str = "concurrently",
+    suspendCurrentQueueTimeMillis: int = 1000,
+) -> DataFrame:
+    """Run a function over each row as a RocketMQ consumer would, and send back what it could not cope with.
+
+    Args:
+        batch: Rows of the source, with what `send_back` needs; in order also `queueId` and `queueOffset`.
+        fn: Takes a row and answers `SUCCESS` or `RECONSUME_LATER`, in order also `SUSPEND`; raising is failing.
+        options: The options of the reader, and those of section "helper functions".
+        model: `concurrently`: what fails is sent back. `orderly`: the rows of a queue come in order of their offsets,
+            and one that fails is tried again in place; after `maxReconsumeTimes` it becomes a dead letter.
+        suspendCurrentQueueTimeMillis: How long to wait before a row is tried again in place.
+
+    Returns:
+        The frame of `send_back`, in which rows that succeeded have no `accepted`, and `result`.
+    """
+    settings = parse_helper_options(options)
+    sending = _settings_of(settings)
+    if model == "concurrently":
+        _check(batch, _NEEDED)
+        rows, answer = batch, Listener(fn).concurrently
+    elif model == "orderly":
+        _check(batch, _NEEDED_IN_ORDER)
+        suspend_s = _suspension_s(suspendCurrentQueueTimeMillis)
+        rows, answer = _in_order(batch), Listener(fn, sending.max_reconsume_times, suspend_s).in_order
+    else:
+        raise OptionError("model", model, "unknown", advice="give concurrently or orderly")
+    result = F.udf(answer, "string", useArrow=False).asNondeterministic()(F.struct("*")).alias("result")
+    report = _report(rows.select(*_NEEDED, result, _level_of(rows, settings)), settings, sending, (*_REPORT, "result"))
+    _raise_refusals(report)
+    return report
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def _settings_of(settings: HelperOptions) -> ReturnSettings:
+    if settings.group is None:
+        raise OptionError("consumerGroup", None, "not given", advice="name the reader's group", code="OPTION_MISSING")
+    if settings.group == READER_GROUP:
+        what, advice = "nothing is sent back for the tools group", "give a group of its own"
+        raise OptionError("consumerGroup", settings.group, what, advice=advice, code="OPTION_CONFLICT")
+    most = settings.max_reconsume_times
+    return ReturnSettings(settings.group, _ATTEMPTS if most is None else most)
+
+
+def _check(rows: DataFrame, needed: Mapping[str, str]) -> None:
+    """Refuse rows that do not say which messages they are."""
+    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    if missing := [name for name in needed if name not in types]:
+        advice = "keep them when selecting; all are columns of rowLayout=rocketmq"
+        raise OptionError("rows", None, f"without {', '.join(missing)}", advice=advice, code="OPTION_MISSING")
+    accepted = {name: (kind,) for name, kind in needed.items()} | {_LEVEL: _LEVEL_TYPES}
+    for name, kinds in accepted.items():
+        if types.get(name, kinds[0]) not in kinds:
+            raise OptionError(name, types[name], "another type than needed", advice=f"give {' or '.join(kinds)}")
+
+
+def _level_of(rows: DataFrame, settings: HelperOptions) -> Column:
+    default = F.lit(settings.delay_level).cast("bigint")
+    return (F.coalesce(rows[_LEVEL].cast("bigint"), default) if _LEVEL in rows.columns else default).alias(_LEVEL)
+
+
+def _suspension_s(given_ms: int) -> float:
+    if not _SHORTEST_SUSPENSION_MS <= given_ms <= _LONGEST_SUSPENSION_MS:
+        advice = f"give {_SHORTEST_SUSPENSION_MS}..{_LONGEST_SUSPENSION_MS}"
+        raise OptionError("suspendCurrentQueueTimeMillis", str(given_ms), "out of range", advice=advice)
+    return given_ms / 1000
+
+
+def _in_order(batch: DataFrame) -> DataFrame:
+    """Each queue in one task, in order of its offsets."""
+    queue = ("topic", "brokerName", "queueId")
+    return batch.repartition(*queue).sortWithinPartitions(*queue, "queueOffset")
+
+
+# --- on executors, and what came of it --------------------------------------------------------------------------------
+
+
+def _report(rows: DataFrame, settings: HelperOptions, sending: ReturnSettings, columns: Sequence[str]) -> DataFrame:
+    """Send rows back now; what became of each is kept, never computed again."""
+    cluster = settings.cluster
+
+    def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        return return_rows(batches, Returner(worker_cluster(cluster), sending))
+
+    return rows.mapInArrow(run, _OUTCOMES).select(*columns).localCheckpoint()
+
+
+def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[RecordBatch]:
+    """One task: rows that did not succeed go back; what became of each stands beside it."""
+    from ..decode.outcomes import read_columns, with_outcomes
+
+    for batch in batches:
+        values = enumerate(read_columns(batch, (*_NEEDED, "result", _LEVEL)))
+        outcomes = returner.send_back({number: row for number, each in values if (row := _returned(*each))})
+        told = [_told(number, outcomes) for number in range(batch.num_rows)]
+        yield with_outcomes(batch, (*_PLACE, "result"), told)
+
+
+def _told(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | None, str | None]:
+    """Whether a row was accepted, if it was to be, and why not."""
+    if number not in outcomes:
+        return None, None
+    error = outcomes[number]
+    return error is None, None if error is None else str(error)
+
+
+def _returned(
+    topic: str, broker_name: str, physical_offset: int, message_id: str, result: str | None, delay_level: int
+) -> Returned | None:
+    """The row as it is to go back, unless its function is done with it."""
+    if result == Result.SUCCESS:
+        return None
+    level = DEAD_LETTER_LEVEL if result == Result.SUSPEND else delay_level
+    return Returned(topic, broker_name, physical_offset, message_id, level)
+
+
+def _raise_refusals(report: DataFrame) -> None:
+    """Tell how many rows were not taken back, broker by broker, and for each the first reason."""
+    refused = report.where(~F.col("accepted")).groupBy("brokerName")
+    found = refused.agg(F.count("*").alias("rows"), F.min("error").alias("reason")).collect()
+    if not found:
+        return
+    found.sort(key=lambda row: str(row.brokerName))
+    parts = [f"{row['rows']} of {row.brokerName} ({row.reason})" for row in found]
+    raise SendBackError(
+        f"rows were not taken back: {', '.join(parts)}",
+        counts={str(row.brokerName): int(row["rows"]) for row in found},
+        advice="a replay of the batch sends all its rows back once more; send_back(on_error='report') tells of each",
+    )

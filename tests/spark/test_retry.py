@@ -1,0 +1,153 @@
+"""Rows that failed go back and come again, through Spark itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.errors import OptionError, SendBackError
+from pyspark_rocketmq.retry import RECONSUME_LATER, SUCCESS, SUSPEND, consume, send_back
+from tests.spark.queries import GROUP, TOPIC, batch, given, run_to_end, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of four queues, whose time stands still."""
+    with StubBroker({TOPIC: 4}, frozen_clock=True) as broker:
+        yield broker
+
+
+def put(stub: StubBroker, *bodies: str) -> None:
+    """Messages on the queues in turn."""
+    for body in bodies:
+        stub.put(TOPIC, body.encode())
+
+
+def options(stub: StubBroker, **more: str) -> dict[str, str]:
+    """A reader's options with those of the helpers."""
+    return given(stub, consumerGroup=GROUP, **{"fetchOffset.retryIntervalMs": "1", **more})
+
+
+def bodies(stub: StubBroker, topic: str) -> list[str]:
+    """What a topic holds, sorted."""
+    return sorted(record.body.decode() for record in stub.messages(topic))
+
+
+def test_rows_go_back_once_and_the_frame_tells(spark: SparkSession, stub: StubBroker) -> None:
+    """Looking at the result sends nothing again; a row's own level outranks the option."""
+    put(stub, *"abcd")
+    levels = "CASE body WHEN binary('a') THEN -1 WHEN binary('b') THEN 1 END AS delayLevel"
+    rows = batch(spark, stub).selectExpr("*", levels)
+    report = send_back(rows, options(stub, delayLevelWhenNextConsume="2"))
+    assert report.columns == ["topic", "brokerName", "commitLogOffset", "accepted", "error"]
+    assert report.count() == 4 and report.where("accepted AND error IS NULL").count() == 4
+    assert bodies(stub, DEAD) == ["a"]
+    for ms, come in ((1_000, "b"), (3_999, "b"), (1, "bcd")):
+        stub.clock.advance(ms)
+        assert bodies(stub, RETRY) == list(come)
+
+
+def test_refusals_are_counted_by_broker(spark: SparkSession, stub: StubBroker) -> None:
+    """The error names the first reason at each; what could be taken was, and a report raises nothing."""
+    put(stub, *"abc")
+    moved = "CASE body WHEN binary('c') THEN brokerName ELSE 'broker-z' END AS brokerName"
+    rows = batch(spark, stub).selectExpr("topic", moved, "commitLogOffset", "msgId")
+    with pytest.raises(SendBackError, match=r"2 of broker-z \(\[QUEUE_MOVED\].*replay") as caught:
+        send_back(rows, options(stub))
+    assert caught.value.counts == {"broker-z": 2}
+    report = send_back(rows, options(stub), on_error="report").collect()
+    assert Counter((row.brokerName, row.accepted, bool(row.error)) for row in report) == {
+        ("broker-z", False, True): 2,
+        ("broker-a", True, False): 1,
+    }
+
+
+def test_wrong_requests_are_refused_before_anything_is_sent(spark: SparkSession, stub: StubBroker) -> None:
+    """By name: columns, types, arguments, the group."""
+    rows = batch(spark, stub)
+    typed = rows.withColumn("commitLogOffset", rows.commitLogOffset.cast("string"))
+    wrong: list[tuple[str, Any]] = [
+        ("rows: without brokerName, msgId", lambda: send_back(rows.drop("brokerName", "msgId"), options(stub))),
+        ("commitLogOffset = 'string'", lambda: send_back(typed, options(stub))),
+        ("delayLevel = 'string'.*tinyint", lambda: send_back(rows.selectExpr("*", "'3' AS delayLevel"), options(stub))),
+        ("on_error = 'ignore'", lambda: send_back(rows, options(stub), on_error="ignore")),
+        ("OPTION_MISSING.*consumerGroup", lambda: send_back(rows, given(stub))),
+        ("OPTION_CONFLICT.*tools group", lambda: send_back(rows, given(stub, consumerGroup="TOOLS_CONSUMER"))),
+        ("model = 'ordered'", lambda: consume(rows, print, options(stub), model="ordered")),
+        ("suspendCurrentQueueTimeMillis = '9'", lambda: consume(rows, print, options(stub), "orderly", 9)),
+        ("rows: without queueId", lambda: consume(rows.drop("queueId"), print, options(stub), "orderly")),
+    ]  # fmt: skip
+    for text, call in wrong:
+        with pytest.raises(OptionError, match=text):
+            call()
+
+
+def test_a_function_decides_row_by_row(spark: SparkSession, stub: StubBroker) -> None:
+    """It gets rows as `collect` would; what it cannot cope with goes back, the rest is done."""
+    put(stub, "good", "later", "broken", "nonsense")
+
+    def listen(row: Row) -> object:
+        if row.body == b"broken":
+            raise ValueError("broken")
+        return {b"good": SUCCESS, b"later": RECONSUME_LATER}.get(bytes(row.body), len(row.properties))
+
+    report = consume(batch(spark, stub), listen, options(stub))
+    assert Counter((row.result, row.accepted, row.error) for row in report.collect()) == {
+        ("SUCCESS", None, None): 1,
+        ("RECONSUME_LATER", True, None): 3,
+    }
+    stub.clock.advance(10_000)
+    assert bodies(stub, RETRY) == ["broken", "later", "nonsense"]
+
+
+def test_in_order_a_row_is_tried_again_before_the_next(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """Queue by queue in order of offsets; what never succeeds becomes a dead letter, and its queue goes on."""
+    put(stub, *(f"{queue}{turn}" for turn in "abc" for queue in range(4)))
+    seen = tmp_path / "seen"
+
+    def listen(row: Row) -> object:
+        body = bytes(row.body).decode()
+        with seen.open("a") as file:
+            file.write(f"{body}\n")
+        return SUSPEND if body in ("1b", "3a") else SUCCESS
+
+    given = options(stub, maxReconsumeTimes="2")
+    report = consume(batch(spark, stub).repartition(3), listen, given, "orderly", 10)
+    by_queue = {queue: [line for line in seen.read_text().split() if line[0] == queue] for queue in "0123"}
+    assert by_queue["0"] == ["0a", "0b", "0c"] and by_queue["1"] == ["1a", "1b", "1b", "1b", "1c"]
+    assert by_queue["3"] == ["3a", "3a", "3a", "3b", "3c"]
+    assert bodies(stub, DEAD) == ["1b", "3a"]
+    assert Counter(row.result for row in report.collect()) == {"SUCCESS": 10, "SUSPEND": 2}
+
+
+def test_a_query_reads_what_it_sent_back(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """Run by run, until the row is a dead letter; the group's positions cover its retry topic."""
+    put(stub, "good", "poison")
+    asked = options(stub, maxReconsumeTimes="2")
+    columns = "topic,brokerName,commitLogOffset,msgId,body,reconsumeTimes,originTopic"
+    seen: list[tuple[str, int, str]] = []
+
+    def handle(frame: DataFrame, _: int) -> None:
+        rows = frame.persist()
+        seen.extend((bytes(row.body).decode(), row.reconsumeTimes, row.originTopic) for row in rows.collect())
+        send_back(rows.where("body = binary('poison')"), asked)
+
+    for delay_ms in (10_000, 30_000, 60_000, 0):
+        reader = stream(spark, stub, consumerGroup=GROUP, readRetryTopic="true", columns=columns)
+        run_to_end(reader, handle, tmp_path)  # type: ignore[arg-type]  # any writer of batches will do
+        stub.clock.advance(delay_ms)
+    assert sorted(seen) == [("good", 0, TOPIC), *(("poison", times, TOPIC) for times in range(3))]
+    assert bodies(stub, DEAD) == ["poison"]
+    assert {queue.topic: at for queue, at in stub.offsets(GROUP).items() if queue.topic == RETRY} == {RETRY: 2}
