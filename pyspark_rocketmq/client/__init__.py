@@ -3,6 +3,7 @@
     consumer, lite, producer    the faces: start here        dead_letters   what a group gave up on, read and sent again
 
     settings    what a member is asked to be                 results        what a listener may answer
+    running     what all faces have in common                pull_request   what a pull says
     message     a received message, decoded when asked       clock, loop    time, and the threads that keep it
     membership  how brokers learn of us, who else is there   rebalance      which queues are ours now
     assignment  the table of queues that are ours            starting       where a new queue begins
@@ -11,7 +12,8 @@
     retry       what becomes of failed messages              locks          who may consume a queue in order
     requests, running_info                                   what brokers and administrators ask of us
 
-Threads: one *timer* loop (heartbeats, rounds of rebalancing, commits, everything that is due some time), one *pull*
-loop (all queues; pulls are in flight on shared connections, and their answers come back as commands), and the workers
-that run the listener. The table of queues is changed by the timer loop alone.
+Threads: one *timer* loop (heartbeats, rounds of rebalancing, commits, everything that is due some time); one *pull*
+loop (a queue's first pull, and every other that must wait for something); the readers of the shared connections, which
+take each pull's answer and ask on; and the workers that run the listener. The table of queues is changed by the timer
+loop alone.
 """

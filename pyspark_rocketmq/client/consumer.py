@@ -7,7 +7,6 @@ with PushConsumer.concurrent(cluster_settings, settings, listener):
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from ..cluster.settings import ClusterSettings
@@ -21,12 +20,13 @@ from .orderly import OrderlyParts, OrderlyService
 from .rebalance import QueueListener
 from .results import ConcurrentListener, OrderlyListener
 from .retry import CONCURRENT_RETRIES, ORDERLY_RETRIES, Retries
+from .running import Running
 from .settings import ConsumerSettings
 
 __all__ = ["PushConsumer"]
 
 
-class PushConsumer:
+class PushConsumer(Running):
     """A member whose listener is called with every message. Starts with its `with` block and ends with it."""
 
     def __init__(self, member: Member, queue_listener: QueueListener | None = None) -> None:
@@ -94,15 +94,6 @@ class PushConsumer:
             )
         )
         return cls(member, queue_listener)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Join the group and begin. Raises if no name server answers, or if a filter is refused."""

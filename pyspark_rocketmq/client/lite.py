@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ..cluster.settings import ClusterSettings
 from ..errors import GroupError, LocalProtocolError
@@ -29,6 +29,7 @@ from .engine import Member
 from .membership import PULL
 from .message import MessageBatch, ReceivedMessage
 from .rebalance import QueueListener
+from .running import Running
 from .settings import PullConsumerSettings
 from .stores import LocalStore
 
@@ -40,7 +41,7 @@ class _Batch(NamedTuple):
     messages: MessageBatch
 
 
-class PullConsumer:
+class PullConsumer(Running):
     """A consumer that is asked for messages, by one thread at a time. Starts with its `with` block."""
 
     def __init__(
@@ -60,16 +61,12 @@ class PullConsumer:
     def __repr__(self) -> str:
         return f"<PullConsumer {self._member!r}>"
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
             self._buffer.disown()
-        self.close()
+        super().__exit__(kind, error, trace)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Every message, for ever."""

@@ -17,8 +17,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ..broker_errors import (
     BrokerSystemError,
@@ -48,6 +47,7 @@ from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
 from .message import Pulled, ReceivedMessage, view_record
 from .outgoing import Packing, Payload
+from .running import Running
 from .settings import ProducerSettings
 
 __all__ = ["Checker", "Fate", "Producer", "TransactionReceipt"]
@@ -88,7 +88,7 @@ class TransactionReceipt(NamedTuple):
     fate: Fate
 
 
-class Producer:
+class Producer(Running):
     """Sends messages, from any thread. Starts with its `with` block and ends with it."""
 
     def __init__(
@@ -112,15 +112,6 @@ class Producer:
 
     def __repr__(self) -> str:
         return f"<Producer {self.client_id} of {self._settings.group}>"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Begin to tell brokers that we are there."""

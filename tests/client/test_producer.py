@@ -159,8 +159,7 @@ def test_a_transaction_ends_as_its_sender_says(group: Group, fate: Fate, visible
 
 def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[..., Group]) -> None:
     """Our part failed without an answer; the broker asks, and the checker's answer counts."""
-    settings = Settings(transaction_timeout_ms=100, transaction_check_interval_ms=100, transaction_check_max=1000)
-    group = make_group(settings=settings)
+    group = make_group(frozen_clock=True)
     asked: list[tuple[str, bytes]] = []
 
     def check(message: ReceivedMessage) -> Fate:
@@ -168,7 +167,9 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
         return Fate.COMMIT
 
     sent = group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
-    assert sent.fate is Fate.UNKNOWN
+    assert (sent.fate, asked, _bodies(group)) == (Fate.UNKNOWN, [], [])
 
+    # Asked a second time before our answer, as a broker in a hurry may, it would store the message twice.
+    group.stub.clock.advance(Settings().transaction_check_interval_ms)
     until(lambda: _bodies(group) == [b"x"])
-    assert asked[0] == (TOPIC, b"x")
+    assert asked == [(TOPIC, b"x")]
