@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,8 @@ def test_what_has_no_place_is_refused_by_row(stub: StubBroker) -> None:
     """The others go back all the same."""
     stub.put(TOPIC, b"x")
     [row] = rows_of(stub)
-    odd = [row._replace(**{name: None}) for name in ("topic", "broker_name", "physical_offset")]
+    nothing: Any = None
+    odd = [row._replace(**{name: nothing}) for name in ("topic", "broker_name", "physical_offset")]
     outcomes = Task(stub).send_back(*odd, row._replace(delay_level=19), row._replace(delay_level=-2), row)
     assert [str(error).split(":")[0] for error in outcomes if error] == [
         "[OPTION_VALUE] topic",
