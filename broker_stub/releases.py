@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode
 
+from .codes import AdminCode
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -21,7 +23,7 @@ class Release:
     is_5x: bool
     help_page: str
     """Where the remarks of some refusals send the reader."""
-    unknown_codes: frozenset[RequestCode] = frozenset()
+    unknown_codes: frozenset[RequestCode | AdminCode] = frozenset()
     """Requests this release does not know although the stub does."""
 
 
@@ -44,6 +46,17 @@ RELEASES = {
                     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
                     RequestCode.QUERY_ASSIGNMENT,
                     RequestCode.SET_MESSAGE_REQUEST_MODE,
+                    AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+                    AdminCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+                    AdminCode.GET_ALL_MESSAGE_REQUEST_MODE,
+                    AdminCode.GET_BROKER_HA_STATUS,
+                    AdminCode.RESET_MASTER_FLUSH_OFFSET,
+                    AdminCode.GET_BROKER_EPOCH_CACHE,
+                    AdminCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+                    AdminCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+                    AdminCode.GET_COLD_DATA_FLOW_CTR_INFO,
+                    AdminCode.SET_COMMITLOG_READ_MODE,
+                    AdminCode.POP_ROLLBACK,
                 }
             ),
         ),

@@ -180,6 +180,10 @@ class Broker:
         self.held = HeldPulls(self.clock, self.store.max_offset)
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
+        self.cold_limits: dict[str, int] = {}
+        """How many bytes groups may read from disk; kept, and without meaning here."""
+        self.other_config: dict[str, str] = {}
+        """Settings that were given and mean nothing here."""
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
         self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
         self.locks = LockTable(self.clock, settings.lock_lease_ms)

@@ -161,6 +161,19 @@ _LIMITS = {
 }
 _FIXED = frozenset({"brokerClusterName", "channelExpiredTimeout", "messageDelayLevel"})
 """What is read once, when the broker starts."""
+_FORBIDDEN = frozenset({"brokerConfigPath", "configBlackList"})
+_USUAL = {
+    "brokerRole": "ASYNC_MASTER",
+    "deleteWhen": "04",
+    "diskMaxUsedSpaceRatio": "75",
+    "fileReservedTime": "72",
+    "flushDiskType": "ASYNC_FLUSH",
+    "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+    "traceOn": "true",
+    "traceTopicEnable": "false",
+    "useTLS": "false",
+}
+"""What a real broker has and tools show, but what means nothing here."""
 
 
 @handles(RequestCode.GET_BROKER_CONFIG)
@@ -172,6 +185,9 @@ def get_broker_config(broker: Broker, call: Call) -> Answer:
         "brokerName": broker.name,
         "brokerPermission": broker.permission,
         "listenPort": broker.address.port,
+        **_USUAL,
+        **({} if broker.is_master else {"brokerRole": "SLAVE"}),
+        **broker.other_config,
         **{name: getattr(broker.settings, attribute) for name, attribute in _CONFIGURED.items()},
         **{name: getattr(broker.settings.limits, attribute) for name, attribute in _LIMITS.items()},
     }
@@ -182,28 +198,40 @@ def get_broker_config(broker: Broker, call: Call) -> Answer:
 
 @handles(RequestCode.UPDATE_BROKER_CONFIG)
 def update_broker_config(broker: Broker, call: Call) -> Answer:
-    """Change settings of this broker; those it does not have are accepted and mean nothing."""
-    lines = (line.partition("=") for line in call.body.decode().splitlines() if not line.startswith("#"))
-    for name, _, value in lines:
-        if name.strip() == "brokerPermission":
-            broker.permission = _to_integer(value)
-        elif name.strip() not in _FIXED and (attribute := _CONFIGURED.get(name.strip())):
-            broker.settings = _with_setting(broker.settings, attribute, value.strip())
+    """Change settings of this broker; those it does not have are kept and mean nothing, broken numbers passed over."""
+    lines = (line.partition("=") for line in call.body.decode().splitlines() if "=" in line and line[0] != "#")
+    wishes = {name.strip(): value.strip() for name, _, value in lines}
+    if _FORBIDDEN & wishes.keys():
+        raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    for name, value in wishes.items():
+        _configure(broker, name, value)
     broker.group_configs.auto_create = broker.settings.auto_create_groups
     return answer()
 
 
+def _configure(broker: Broker, name: str, text: str) -> None:
+    attribute = _CONFIGURED.get(name)
+    if name == "brokerPermission":
+        broker.permission = _to_integer(text, broker.permission)
+    elif attribute is None:
+        broker.other_config[name] = text
+    elif name not in _FIXED:
+        broker.settings = _with_setting(broker.settings, attribute, text)
+
+
 def _with_setting(settings: Settings, attribute: str, text: str) -> Settings:
-    is_switch = isinstance(getattr(settings, attribute), bool)
-    change: dict[str, Any] = {attribute: text.lower() == "true" if is_switch else _to_integer(text)}
+    known = getattr(settings, attribute)
+    change: dict[str, Any] = {
+        attribute: text.lower() == "true" if isinstance(known, bool) else _to_integer(text, known)
+    }
     return replace(settings, **change)
 
 
-def _to_integer(text: str) -> int:
+def _to_integer(text: str, known: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{text!r:.40} is no number") from None
+        return known
 
 
 def _as_java(value: object) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import (
+    Body,
     Connection,
     ConsumerConnection,
     ConsumeStats,
@@ -19,6 +20,7 @@ from pyspark_rocketmq.wire.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicList,
+    body,
     decode_body,
     encode_body,
 )
@@ -34,9 +36,18 @@ from pyspark_rocketmq.wire.commands import (
     QueryTopicsByConsumerRequestHeader,
 )
 
+from ..codes import AdminCode
 from ..groups import Member
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import Broker
+
+
+@body
+class SubscriptionGroupList(Body):
+    """Several groups at once."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...]
+
 
 # --- configuration ---------------------------------------------------------------------------------------------------
 
@@ -44,8 +55,33 @@ from ..state import Broker
 @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
 def update_group(broker: Broker, call: Call) -> Answer:
     """Make or change a group; its name is not looked at."""
-    broker.group_configs.update(decode_body(SubscriptionGroupConfig, call.body))
+    _update(broker, decode_body(SubscriptionGroupConfig, call.body))
     return answer()
+
+
+@handles(AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
+def update_groups(broker: Broker, call: Call) -> Answer:
+    """Make or change several groups; one that may not be ends it, and those before it stay."""
+    for config in decode_body(SubscriptionGroupList, call.body).group_config_list:
+        _update(broker, config)
+    return answer()
+
+
+def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
+    if broker.release.is_5x:
+        for change in config.attributes or {}:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, _attribute_fault(broker, config.group_name, change))
+    broker.group_configs.update(config)
+
+
+def _attribute_fault(broker: Broker, group: str, change: str) -> str:
+    """What is wrong with a change of an attribute: 5.3.3 has the mechanism, and no attribute of groups."""
+    sign, name = change[:1], change[1:]
+    if sign == "+":
+        return f"java.lang.RuntimeException: unsupported key: {name}"
+    if group not in broker.group_configs.table:
+        return f"java.lang.RuntimeException: only add attribute is supported while creating topic. key: {name}"
+    return f"java.lang.RuntimeException: attempt to delete a nonexistent key: {name}"
 
 
 @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP)

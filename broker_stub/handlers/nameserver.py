@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark_rocketmq.wire.bodies import (
     BrokerData,
     ClusterInfo,
@@ -31,6 +33,7 @@ from ..registry import Answer, Call, Refusal, answer, handles_as_name_server
 from ..state import Broker, Cluster
 from ..topics import WRITABLE
 
+_FORBIDDEN = frozenset({"configBlackList", "configStorePath", "kvConfigPath"})
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 _FIRST_STANDARD_JSON_VERSION = 401
 
@@ -142,7 +145,10 @@ def get_config(cluster: Cluster, call: Call) -> Answer:
 def update_config(cluster: Cluster, call: Call) -> Answer:
     """Settings are accepted, and remembered."""
     pairs = (line.partition("=") for line in call.body.decode().splitlines() if "=" in line)
-    cluster.config.update({name.strip(): value.strip() for name, _, value in pairs})
+    wishes = {name.strip(): value.strip() for name, _, value in pairs}
+    if _FORBIDDEN & wishes.keys():
+        raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    cluster.config.update(wishes)
     return answer()
 
 
@@ -181,7 +187,16 @@ def put_value(cluster: Cluster, call: Call) -> Answer:
     """Store a value."""
     wish = call.header(PutKVConfigRequestHeader)
     cluster.values.setdefault(wish.namespace, {})[wish.key] = wish.value
+    if wish.namespace == ORDER_NAMESPACE:
+        _mark_ordered(cluster, wish.key)
     return answer()
+
+
+def _mark_ordered(cluster: Cluster, topic: str) -> None:
+    """Brokers learn of an ordered topic when they register next, and never forget it; here at once."""
+    for broker in cluster.masters():
+        if (config := broker.topics.find(topic)) and not config.order:
+            broker.topics.create(replace(config, order=True))
 
 
 @handles_as_name_server(RequestCode.GET_KV_CONFIG)

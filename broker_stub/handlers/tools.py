@@ -101,13 +101,16 @@ def _stats_of_group(broker: Broker, group: str) -> list[dict[str, Any]]:
 
 
 def _progress(broker: Broker, group: str, topic: str) -> dict[MessageQueue, dict[str, int]]:
+    """All queues that are written to: one the group has not begun counts from 0."""
+    config = broker.topics.find(topic)
     return {
         MessageQueue(topic, broker.name, queue_id): {
             "brokerOffset": broker.store.max_offset(topic, queue_id),
             "consumerOffset": offset,
             "lastTimestamp": max(0, broker.store.store_time(topic, queue_id, offset - 1)),
         }
-        for queue_id, offset in broker.offsets.queues(group, topic).items()
+        for queue_id in range(config.write_queue_nums if config else 0)
+        for offset in (broker.offsets.query(group, topic, queue_id) or 0,)
     }
 
 

@@ -349,7 +349,7 @@ def test_delay_offsets_are_told(bench: Bench) -> None:
 
 
 def test_the_configuration_is_shown_and_changed(bench: Bench) -> None:
-    """Under a broker's own names; what the stub does not have is accepted."""
+    """Under a broker's own names; what the stub does not have is kept."""
 
     def shown() -> dict[str, str]:
         answered = bench.ask(GetBrokerConfigRequestHeader())
@@ -361,7 +361,18 @@ def test_the_configuration_is_shown_and_changed(bench: Bench) -> None:
     assert bench.ask(UpdateBrokerConfigRequestHeader(), change).code == ResponseCode.SUCCESS
     assert (shown()["enablePropertyFilter"], shown()["brokerPermission"]) == ("false", "4")
     assert bench.broker.group_configs.find("new") is None
-    assert bench.ask(UpdateBrokerConfigRequestHeader(), b"maxMessageSize=much").code == ResponseCode.SYSTEM_ERROR
+    assert (shown()["fileReservedTime"], shown()["flushDiskType"]) == ("0", "ASYNC_FLUSH")
+
+
+def test_a_broken_number_changes_nothing(bench: Bench) -> None:
+    """And is no error, as at a real broker; a setting that may not be changed is one."""
+    known = bench.broker.settings.max_message_bytes
+
+    broken = bench.ask(UpdateBrokerConfigRequestHeader(), b"maxMessageSize=much\nbrokerPermission=all")
+    forbidden = bench.ask(UpdateBrokerConfigRequestHeader(), b"brokerConfigPath=x\nmaxMessageSize=1")
+
+    assert (broken.code, forbidden.code) == (ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION)
+    assert (bench.broker.settings.max_message_bytes, bench.broker.permission) == (known, 6)
 
 
 def test_runtime_info_names_the_release_and_counts_messages(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker_stub import StubCluster
 from broker_stub.codes import AdminCode
 from broker_stub.dispatch import Desk
 from broker_stub.faults import Script
@@ -102,6 +103,44 @@ def test_every_groups_progress_is_told(bench: Bench) -> None:
     assert (progress["brokerOffset"], progress["consumerOffset"], told["totalDiff"]) == (5, 3, 2)
 
 
+def test_queues_a_group_has_not_begun_count(bench: Bench) -> None:
+    """From their beginning, in every topic the group has an offset in."""
+    bench.broker.topics.create_plain("T", 2)
+    bench.broker.group_configs.find("g")
+    bench.broker.offsets.commit("g", "T", 1, 0)
+
+    told = fastjson.parse(ask(bench, AdminCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}).body)
+
+    assert told["totalDiff"] == 5
+
+
+def test_several_groups_are_made(bench: Bench) -> None:
+    """Up to the one that may not be; 5.3.3 knows no attribute of groups."""
+    named = {"groupConfigList": [{"groupName": "a", "retryMaxTimes": 3}]}
+    odd = {"groupConfigList": [{"groupName": "b"}, {"groupName": "c", "attributes": {"+x": "1"}}, {"groupName": "d"}]}
+    code = AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+
+    assert ask(bench, code, None, json.dumps(named).encode()).code == 0
+    refused = ask(bench, code, None, json.dumps(odd).encode())
+
+    assert (refused.code, refused.remark) == (1, "java.lang.RuntimeException: unsupported key: x")
+    assert bench.broker.group_configs.table["a"].retry_max_times == 3
+    assert bench.broker.group_configs.table.keys() & set("bcd") == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "fault"),
+    [("-x", "attempt to delete a nonexistent key: x"), ("x", "attempt to delete a nonexistent key: ")],
+)
+def test_a_group_has_no_attribute_to_delete(bench: Bench, attribute: str, fault: str) -> None:
+    """Whether the sign is there or forgotten."""
+    bench.broker.group_configs.find("g")
+
+    body = json.dumps({"groupName": "g", "attributes": {attribute: ""}}).encode()
+
+    assert (ask(bench, 200, None, body).remark or "").endswith(fault)
+
+
 def test_members_are_asked_how_far_they_are(bench: Bench) -> None:
     """The answer waits for all of them; one that keeps silent has nothing to show."""
     members = join(bench, "c1"), join(bench, "c2")
@@ -185,6 +224,60 @@ def test_figures_of_a_topic(bench: Bench) -> None:
     assert unknown.code == ResponseCode.SYSTEM_ERROR
 
 
+# --- disks and replicas ----------------------------------------------------------------------------------------------
+
+
+def test_cold_reads_are_limited_by_group(bench: Bench) -> None:
+    """What is no number is passed over."""
+
+    def limits() -> dict[str, int]:
+        limits: dict[str, int] = fastjson.parse(ask(bench, AdminCode.GET_COLD_DATA_FLOW_CTR_INFO).body)["configTable"]
+        return limits
+
+    ask(bench, AdminCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, b"g=1000\nh=many\n")
+    assert limits() == {"g": 1000}
+
+    ask(bench, AdminCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, b"g")
+    assert limits() == {}
+
+
+@pytest.mark.parametrize(("mode", "code"), [("0", 0), ("1", 0), ("7", 29), (None, 1)])
+def test_read_ahead_modes_are_checked(bench: Bench, mode: str | None, code: int) -> None:
+    """There are two."""
+    fields = {} if mode is None else {"READ_AHEAD_MODE": mode}
+
+    assert ask(bench, AdminCode.SET_COMMITLOG_READ_MODE, fields).code == code
+
+
+def test_replication_is_shown() -> None:
+    """A master tells of its slaves, a slave of nobody."""
+    with StubCluster(slaves=1, topics={"T": 1}) as stub:
+        stub.put("T", b"x")
+        master, slave = (
+            fastjson.parse(serve(Desk("", broker, BROKER, broker.settings, Script()), 907, None, b"").body)
+            for broker in stub.state.brokers
+        )
+
+    (connection,) = master["haConnectionInfo"]
+    assert (master["master"], master["inSyncSlaveNums"], connection["diff"]) == (True, 1, 0)
+    assert master["masterCommitLogMaxOffset"] == connection["slaveAckOffset"] > 0
+    assert (slave["master"], slave["haConnectionInfo"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("code", "answered"),
+    [
+        (AdminCode.RESET_MASTER_FLUSH_OFFSET, 0),
+        (AdminCode.POP_ROLLBACK, 0),
+        (AdminCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, 0),
+        (AdminCode.GET_BROKER_EPOCH_CACHE, 1),
+    ],
+)
+def test_what_there_is_nothing_to_do_about(bench: Bench, code: AdminCode, answered: int) -> None:
+    """Is answered as by a broker without slaves, pops, RocksDB and controller."""
+    assert ask(bench, code).code == answered
+
+
 # --- the name server -------------------------------------------------------------------------------------------------
 
 
@@ -228,8 +321,11 @@ def test_a_broker_can_be_shown_as_not_to_be_written_to(bench: Bench) -> None:
 
 
 def test_the_name_servers_settings_are_remembered(bench: Bench) -> None:
-    """As lines of text."""
+    """As lines of text; but where its files are, nobody may change."""
     ask_name_server(bench, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=b\nc = d\n")
+    forbidden = ask_name_server(bench, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"kvConfigPath=x\n")
+
+    assert forbidden.code == ResponseCode.NO_PERMISSION
 
     assert b"a=b\nc=d\n" in ask_name_server(bench, RequestCode.GET_NAMESRV_CONFIG).body
 
@@ -244,6 +340,7 @@ def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
         ask_name_server(bench, RequestCode.PUT_KV_CONFIG, value)
 
         assert json.loads(bytes(route(bench).body)).get("orderTopicConf") == expected
+        assert (config := bench.broker.topics.find("T")) and config.order
 
 
 def test_unknown_clusters_have_no_topics(bench: Bench) -> None:
