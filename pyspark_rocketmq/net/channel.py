@@ -9,7 +9,7 @@ read, and `receive` is the only place where the end of the stream shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..errors import ConnectionLost, MalformedFrame, ProtocolError
 from ..wire.codes import ResponseCode
@@ -38,8 +38,15 @@ class Channel:
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Ask; returns the opaque by which the answer will come."""
+        return self._put(code, lambda: self.session.request(code, fields, body))
+
+    def request_as(self, code: int, write: Callable[[int], bytes]) -> int:
+        """Ask with a frame that `write` makes for an opaque; returns that opaque."""
+        return self._put(code, lambda: self.session.request_as(code, write))
+
+    def _put(self, code: int, ask: Callable[[], tuple[int, bytes]]) -> int:
         try:
-            opaque, frame = self.session.request(code, fields, body)
+            opaque, frame = ask()
         except ProtocolError as error:
             self._locate(error, code)
             raise

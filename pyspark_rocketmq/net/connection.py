@@ -90,6 +90,11 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request(code, fields, body)
 
+    def submit_as(self, code: int, write: Callable[[int], bytes]) -> int:
+        """Gather a request whose frame `write` makes for an opaque; returns that opaque."""
+        self._raise_if_ended((code,))
+        return self._channel.request_as(code, write)
+
     def flush(self, deadline: Deadline | None = None) -> None:
         """Send what is gathered, reading meanwhile."""
         self._drive(lambda: not self._channel.outbox, self.asked, deadline)
@@ -105,7 +110,7 @@ class Connection:
         """The answers that are there, without waiting; when there are none, raises what ended the connection."""
         if not self._ready:
             self._raise_if_ended(self.asked)
-        replies = [Reply(*item) for item in self._ready.items()]
+        replies = list(map(Reply._make, self._ready.items()))
         self._ready.clear()
         return replies
 

@@ -6,9 +6,9 @@ filter skips most), so each queue learns its *stride*, the number of offsets one
 uncovered becomes a *gap* and is asked for again before anything new. Answers come in any order; they are handed out
 in offset order.
 
-Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of what was handed out (`done`), the
+Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of what may be handed out (`done`), the
 answers waiting in the process queue for an earlier one, the requests in flight, the gaps, and what was never asked for
-(`_frontier` on).
+(`_frontier` on). An answer that comes in its turn, as most do, never waits.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Cursor:
     def __init__(self, wanted: QueueRange, batch_size: int, *, orderly: bool = False) -> None:
         self.wanted = wanted
         self.done = wanted.start
-        """Everything before it has been handed out."""
+        """Everything before it has been handed out, or is what `take` hands out next."""
         self.stride = batch_size
         self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
         """Answers that wait for an earlier one."""
+        self._next: list[Block] = []
         self._batch_size = batch_size
         self._frontier = wanted.start
         self._end = wanted.end
@@ -93,7 +94,7 @@ class Cursor:
 
     def _expected(self) -> Expected:
         """What pulls in flight and gaps may still bring."""
-        gaps = [end - start for start, end in self._gaps.items()]
+        gaps = [end - start for start, end in self._gaps.items()] if self._gaps else ()
         return expect(len(self._in_flight), min(self._batch_size, self.stride), gaps)
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class Cursor:
 
     def take(self) -> list[Block]:
         """The blocks that are next in offset order."""
-        blocks = []
+        blocks, self._next = self._next, []
         while (first := self.waiting.first()) and first.offset <= self.done:
             self.waiting.remove((first.offset,))
             self.done = max(self.done, first.last_offset + 1)
@@ -175,4 +176,8 @@ class Cursor:
 
     def _keep(self, start: int, end: int, data: memoryview, starts: Sequence[int]) -> None:
         block = Block(data, starts, QueueRange(self.wanted.queue, start, end))
-        self.waiting.put((Entry(start, end - 1, len(starts), len(data), block),))
+        if start == self.done:
+            self._next.append(block)
+            self.done = end
+        else:
+            self.waiting.put((Entry(start, end - 1, len(starts), len(data), block),))

@@ -7,21 +7,24 @@ about its bounds is never taken for loss, because it may be behind its master.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Protocol
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
 from ..cluster.requests import request_fields
-from ..cluster.routes import MASTER_ID, Place
+from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import sign
 from ..errors import NoBrokerAvailable, QueueMoved, RocketMQError, Where
 from ..model import Block, MessageQueue, QueueRange
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
-from ..wire.header import Command
-from ..wire.scan import Scan, scan
+from ..wire.header import Command, HeaderType, encode_command
+from ..wire.prepared import PreparedRequest
+from ..wire.scan import first_queue_offset, record_starts
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
 from .settings import PullSettings, Subscription
@@ -36,9 +39,7 @@ _HOLE_PATIENCE_S = 3.0
 """How long a hole is doubted. Retention deletes messages first and raises the queue's minimum about a second later; in
 between only a hole tells that messages are gone."""
 _FLOW_CONTROL_PAUSE_S = 0.02
-
-
-NOTHING_FOUND = Scan([], [], [])
+_CHANGING = ("queueOffset", "maxMsgNums")
 
 
 class LossPolicy(Protocol):
@@ -58,14 +59,30 @@ class LossPolicy(Protocol):
 
 
 class PullTemplate:
-    """The fields of a queue's pulls; only offset and count change."""
+    """A queue's pulls; only offset and count change."""
 
     def __init__(self, cluster: ClusterSettings, queue: MessageQueue, settings: PullSettings) -> None:
-        subscription = settings.subscription.for_topic(queue.topic)
+        self._cluster = cluster
+        self._queue = queue
+        self._settings = settings
+
+    def frame(self, offset: int, count: int) -> Callable[[int], bytes]:
+        """What writes one pull, given its opaque."""
+        if prepared := self._prepared:
+            return lambda opaque: prepared.frame(opaque, (offset, count))
+        fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
+        if self._cluster.credentials:
+            fields = sign(self._cluster.credentials, RequestCode.PULL_MESSAGE, fields, b"")
+        header_type = self._cluster.net.header_type
+        return lambda opaque: encode_command(Command(RequestCode.PULL_MESSAGE, opaque, fields, header_type=header_type))
+
+    @cached_property
+    def _fields(self) -> dict[str, str]:
+        subscription = self._settings.subscription.for_topic(self._queue.topic)
         header = PullMessageRequestHeader(
-            consumer_group=settings.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
+            consumer_group=self._settings.group,
+            topic=self._queue.topic,
+            queue_id=self._queue.queue_id,
             queue_offset=0,
             max_msg_nums=0,
             sys_flag=_SUBSCRIPTION_FLAG,
@@ -75,13 +92,15 @@ class PullTemplate:
             sub_version=0,
             expression_type=subscription.expression_type,
         )
-        self._credentials = cluster.credentials
-        self._fields = request_fields(replace(cluster, credentials=None), header, broker_name=queue.broker_name)
+        unsigned = replace(self._cluster, credentials=None)
+        return request_fields(unsigned, header, broker_name=self._queue.broker_name)
 
-    def fields(self, offset: int, count: int) -> dict[str, str]:
-        """The final fields of one pull."""
-        fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
-        return sign(self._credentials, RequestCode.PULL_MESSAGE, fields, b"") if self._credentials else fields
+    @cached_property
+    def _prepared(self) -> PreparedRequest | None:
+        """The pull written but for what changes; a signature or a binary header depends on everything."""
+        if self._cluster.credentials or self._cluster.net.header_type is not HeaderType.JSON:
+            return None
+        return PreparedRequest(RequestCode.PULL_MESSAGE, self._fields, _CHANGING)
 
 
 class QueueReader:
@@ -95,6 +114,8 @@ class QueueReader:
         self._settings = settings
         self._policy = policy
         self._suggested_id = MASTER_ID
+        self._placed: tuple[Route, int, Place] | None = None
+        """The last place, and the route and suggestion it comes from."""
         self._failures = 0
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
         self._hole_since: float | None = None
@@ -109,10 +130,16 @@ class QueueReader:
 
     def place(self) -> Place:
         """Where to pull from now."""
-        broker = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name)
+        route, suggested_id = self._brokers.routes.route(self.queue.topic), self._suggested_id
+        if self._placed is None or self._placed[0] is not route or self._placed[1] != suggested_id:
+            self._placed = route, suggested_id, self._place_by(route, suggested_id)
+        return self._placed[2]
+
+    def _place_by(self, route: Route, suggested_id: int) -> Place:
+        broker = route.broker(self.queue.broker_name)
         if not self._settings.follow_suggestions:
             return Place(MASTER_ID, broker.master())
-        return broker.to_read(self._suggested_id)
+        return broker.to_read(suggested_id)
 
     def may_ask(self, now: float) -> bool:
         """Whether a pull may be sent: not pausing, something left to ask for, and room for what it may bring."""
@@ -126,12 +153,12 @@ class QueueReader:
             return False
         return True
 
-    def next_pull(self) -> tuple[Request, dict[str, str]] | None:
-        """The next request with its fields, now counted as in flight."""
+    def next_pull(self) -> tuple[Request, Callable[[int], bytes]] | None:
+        """The next request and what writes its frame, now counted as in flight."""
         request = self.cursor.next_request()
         if request is None:
             return None
-        return request, self._template.fields(request.start, min(request.offset_count, self._settings.batch_size))
+        return request, self._template.frame(request.start, min(request.offset_count, self._settings.batch_size))
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -150,11 +177,11 @@ class QueueReader:
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
             self._no_progress(request, place, outcome, now)
             return False
-        found = scan(outcome.body) if outcome.status is PullStatus.FOUND else NOTHING_FOUND
-        if place.is_master and self._begins_with_hole(request, outcome, found) and not self._is_lawful_hole(now):
+        starts = record_starts(outcome.body) if outcome.status is PullStatus.FOUND else ()
+        if place.is_master and self._begins_with_hole(request, outcome, starts) and not self._is_lawful_hole(now):
             self._doubt(request, place, outcome, now)
             return False
-        self._progress(request, outcome, found, now)
+        self._progress(request, outcome, starts, now)
         return True
 
     def failed(self, request: Request, error: RocketMQError, now: float) -> None:
@@ -193,9 +220,9 @@ class QueueReader:
         self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
         self.cursor.stop_at(self.cursor.done)
 
-    def _begins_with_hole(self, request: Request, outcome: Outcome, found: Scan) -> bool:
+    def _begins_with_hole(self, request: Request, outcome: Outcome, starts: Sequence[int]) -> bool:
         """Whether messages at the offset asked for were passed over, though no filter was in the way."""
-        first = found.queue_offsets[0] if found.queue_offsets else outcome.next_offset
+        first = first_queue_offset(outcome.body) if starts else outcome.next_offset
         return self._takes_all and first > request.start
 
     def _is_lawful_hole(self, now: float) -> bool:
@@ -212,10 +239,10 @@ class QueueReader:
         self.cursor.failed(request.start)
         self.resume_at = now + _HOLE_PAUSE_S
 
-    def _progress(self, request: Request, outcome: Outcome, found: Scan, now: float) -> None:
-        self.cursor.answered(request.start, outcome.next_offset, outcome.body, found.starts)
+    def _progress(self, request: Request, outcome: Outcome, starts: Sequence[int], now: float) -> None:
+        self.cursor.answered(request.start, outcome.next_offset, outcome.body, starts)
         self._failures = 0
-        if self._settings.interval_s and found.starts:
+        if self._settings.interval_s and starts:
             self.resume_at = now + self._settings.interval_s
 
     def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:

@@ -111,8 +111,8 @@ class Window:
         pull = reader.next_pull()
         if pull is None:
             return False
-        request, fields = pull
-        opaque = lane.connection.submit(RequestCode.PULL_MESSAGE, fields)
+        request, frame = pull
+        opaque = lane.connection.submit_as(RequestCode.PULL_MESSAGE, frame)
         lane.pulls[opaque] = _Pull(reader, request, place, now + self._settings.pull_timeout_s)
         return True
 

@@ -9,15 +9,17 @@ valid for as long as somebody holds it. Memory grows with bytes that arrived, ne
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
-from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame
+from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 PREFIX_BYTES = 4
 MIN_FRAME_BYTES = 8
 MAX_HEADER_BYTES = 2**24 - 1
 MAX_LENGTH = 2**31 - 1
+_LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 1024 * 1024
 """To this size chunks double while the stream keeps filling them, so that few frames straddle two of them."""
@@ -80,28 +82,29 @@ class FrameBuffer:
 
     def frames(self) -> Iterator[memoryview]:
         """Whole frames, in order of arrival."""
-        while (size := self._frame_bytes()) and len(self) >= size:
-            frame = self._chunk[self._start : self._start + size]
-            self._start += size
-            yield frame
+        while self._end - self._start >= PREFIX_BYTES:
+            start, end = self._start, self._start + self._announced_bytes()
+            if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
+                raise self._wrong(end - start)
+            if end > self._end:
+                return
+            self._start = end
+            yield self._chunk[start:end]
 
-    def _frame_bytes(self) -> int:
-        """Size of the next frame, 0 if not known yet."""
-        size = self._announced_bytes()
-        if size > self._max_frame_bytes:
-            raise FrameTooLarge(
-                f"a frame of {size} bytes, the limit is {self._max_frame_bytes}",
-                advice="raise maxFrameSize if the server really sends frames this large",
-            )
-        if 0 < size < MIN_FRAME_BYTES:
-            raise MalformedFrame(f"a frame of {size} bytes, the least is {MIN_FRAME_BYTES}")
-        return size
+    def _wrong(self, size: int) -> RemoteProtocolError:
+        if size < MIN_FRAME_BYTES:
+            return MalformedFrame(f"a frame of {size} bytes, the least is {MIN_FRAME_BYTES}")
+        return FrameTooLarge(
+            f"a frame of {size} bytes, the limit is {self._max_frame_bytes}",
+            advice="raise maxFrameSize if the server really sends frames this large",
+        )
 
     def _announced_bytes(self) -> int:
         """What the next frame's length field claims, true or not; 0 if it is not there yet."""
-        if len(self) < PREFIX_BYTES:
+        if self._end - self._start < PREFIX_BYTES:
             return 0
-        return PREFIX_BYTES + int.from_bytes(self._chunk[self._start : self._start + PREFIX_BYTES], "big")
+        length: int = _LENGTH.unpack_from(self._chunk, self._start)[0]
+        return PREFIX_BYTES + length
 
     def _move_on(self) -> None:
         """Carry what is not handed out into a new chunk of twice its size, or as much as one unfinished frame needs."""

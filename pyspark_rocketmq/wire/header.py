@@ -7,6 +7,7 @@ The JSON form is written as the Java client writes it (compact, keys in alphabet
 from __future__ import annotations
 
 import json
+import re
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -73,7 +74,7 @@ def decode_command(frame: memoryview) -> Command:
     header_type, header, body = split_frame(frame)
     try:
         if header_type == HeaderType.JSON:
-            return _decode_json(header, body)
+            return _maybe_usual_answer(header, body) or _decode_json(header, body)
         if header_type == HeaderType.ROCKETMQ:
             return _decode_binary(header, body)
     except (ValueError, TypeError, RecursionError, struct.error) as cause:
@@ -131,6 +132,36 @@ def _texts(fields: dict[str, Any]) -> dict[str, str]:
 def _text(value: object) -> str:
     """A text; a bare number or boolean is read as one, as the Java side reads it."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- JSON as brokers write it ----------------------------------------------------------------------------------------
+
+_NUMBER = rb"(0|[1-9]\d{0,8})"
+_FIELD = rb'"\w+":"[\w-]*"'
+_USUAL_ANSWER = re.compile(
+    rb'\{"code":%b,"extFields":\{(%b(?:,%b)*)\},"flag":1,"language":"JAVA","opaque":%b,"remark":"(\w+)",'
+    rb'"serializeTypeCurrentRPC":"JSON","version":%b\}' % (_NUMBER, _FIELD, _FIELD, _NUMBER, _NUMBER)
+)
+
+
+def _maybe_usual_answer(header: memoryview, body: memoryview) -> Command | None:
+    """The answer to a pull, written compactly and with nothing to unescape; at half the cost of reading any JSON."""
+    match = _USUAL_ANSWER.fullmatch(header)
+    if match is None:
+        return None
+    code, fields, opaque, remark, version = match.groups()
+    parts = fields.decode().split('"')
+    return Command(
+        int(code),
+        int(opaque),
+        dict(zip(parts[1::4], parts[3::4], strict=True)),
+        body,
+        remark.decode(),
+        RESPONSE_FLAG,
+        LanguageCode.JAVA,
+        int(version),
+        HeaderType.JSON,
+    )
 
 
 # --- the binary form -------------------------------------------------------------------------------------------------

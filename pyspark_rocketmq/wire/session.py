@@ -12,7 +12,7 @@ does every framing error: from then on the session refuses to go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedReply
@@ -61,22 +61,24 @@ class Session:
 
     def request(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[int, bytes]:
         """Ask; returns the opaque by which the answer will come, and the bytes to send."""
+        return self.request_as(code, lambda opaque: self._encode(Command(code, opaque, fields, body)))
+
+    def request_as(self, code: int, write: Callable[[int], bytes]) -> tuple[int, bytes]:
+        """Ask with a frame that `write` makes for an opaque; returns that opaque and the bytes to send."""
         opaque = self._next_opaque()
-        data = self._encode(Command(code, opaque, fields, body, header_type=self.header_type))
+        data = self._sendable(write(opaque))
         self.pending[opaque] = code
         return opaque, data
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Tell without wanting an answer; returns the bytes to send."""
-        return self._encode(
-            Command(code, self._next_opaque(), fields, body, flag=ONEWAY_FLAG, header_type=self.header_type)
-        )
+        return self._sendable(self._encode(Command(code, self._next_opaque(), fields, body, flag=ONEWAY_FLAG)))
 
     def reply(self, request: Command, answer: Command) -> bytes:
         """Answer the peer's request, in the header form the answer names; returns the bytes to send."""
         answer.opaque = request.opaque
         answer.flag |= RESPONSE_FLAG
-        return self._encode(answer)
+        return self._sendable(encode_command(answer))
 
     def forget(self, opaque: int) -> None:
         """Give a request up; its answer, should it come, is dropped and counted."""
@@ -130,9 +132,12 @@ class Session:
         return self.broken
 
     def _encode(self, command: Command) -> bytes:
+        command.header_type = self.header_type
+        return encode_command(command)
+
+    def _sendable(self, data: bytes) -> bytes:
         if self.broken:
             raise LocalProtocolError(f"the session is broken: {self.broken.what}", advice="open a new connection")
-        data = encode_command(command)
         if len(data) > self.max_frame_bytes:
             raise FrameTooLarge(
                 f"a frame of {len(data)} bytes to send, the limit is {self.max_frame_bytes}",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import LocalProtocolError, MalformedFrame
 from pyspark_rocketmq.wire.codes import LanguageCode
@@ -17,12 +18,23 @@ from pyspark_rocketmq.wire.header import Command, HeaderType, decode_command, en
 from .recorded import recorded_commands
 from .strategies import commands
 
+USUAL_ANSWER = (
+    b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"32","maxOffset":"90","minOffset":"0"},'
+    b'"flag":1,"language":"JAVA","opaque":7,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":479}'
+)
 ROUTE_REQUEST = Command(105, 7, {"topic": "TopicTest"})
 
 
 def decode(header: bytes | str, header_type: int = HeaderType.JSON) -> Command:
     data = header.encode() if isinstance(header, str) else header
     return decode_command(memoryview(join_frame(header_type, data, b"")))
+
+
+def outcome(header: bytes) -> Command | type[MalformedFrame]:
+    try:
+        return decode(header)
+    except MalformedFrame:
+        return MalformedFrame
 
 
 def facts_of(command: Command) -> dict[str, Any]:
@@ -62,6 +74,29 @@ def test_recorded_commands_encode_byte_for_byte() -> None:
 def test_decode_undoes_encode(command: Command) -> None:
     """Any command that can be written is read as it was."""
     assert decode_command(memoryview(encode_command(command))) == command
+
+
+_NAMES = st.text(st.sampled_from("abZ_0"), max_size=6)
+_SAID = st.one_of(_NAMES, st.integers(-1, 2**40).map(str), st.sampled_from(['"', "\\", "é", " ", "a:b"]))
+
+
+@given(st.dictionaries(_NAMES, _SAID, max_size=6), _SAID, st.integers(-1, 2**31 - 1), st.integers(0, 10**9))
+def test_answers_of_brokers_are_read_as_any_json(fields: dict[str, str], remark: str, opaque: int, code: int) -> None:
+    """What a shorter way reads, and what only looks like it, is what reading the whole JSON gives."""
+    answer = Command(code, opaque, fields, b"", remark, 1, LanguageCode.JAVA, 479)
+    frame = bytes(encode_command(answer))
+
+    assert decode_command(memoryview(frame)) == decode(frame[8:] + b" ") == answer
+
+
+@given(st.integers(0, 300), st.sampled_from(b'",:{}\\0-9aA \x00\x80'))
+def test_a_header_changed_anywhere_is_no_other_answer(at: int, byte: int) -> None:
+    """Where JSON is read the long way, a blank changes nothing; so both ways agree on any damage."""
+    header = bytearray(USUAL_ANSWER)
+    header[at % len(header)] = byte
+    short, long = (outcome(bytes(header) + blank) for blank in (b"", b" "))
+
+    assert short == long
 
 
 def test_a_binary_header_as_documented() -> None:

@@ -1,0 +1,33 @@
+"""Tests of `wire.prepared`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.errors import LocalProtocolError
+from pyspark_rocketmq.wire.header import Command, encode_command
+from pyspark_rocketmq.wire.prepared import PreparedRequest
+
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+_hostile = st.sampled_from(['"', "%d", "%%", '},"flag":', '"opaque":0,', '"queueOffset":"0"', "\\", "größe"])
+_fields = st.dictionaries(st.one_of(_texts, _hostile), st.one_of(_texts, _hostile), max_size=4)
+_numbers = st.integers(-1, 2**63 - 1)
+
+
+@given(st.integers(0, 400), _fields, st.integers(1, 2**31 - 1), st.dictionaries(_texts, _numbers, max_size=3))
+def test_a_filled_in_request_is_the_one_written_anew(
+    code: int, fields: dict[str, str], opaque: int, changing: dict[str, int]
+) -> None:
+    """Whatever the other fields hold, quotes, percent signs and what looks like other parts of a header included."""
+    prepared = PreparedRequest(code, fields, list(changing))
+    rest = {name: value for name, value in fields.items() if name not in changing}
+    whole = Command(code, opaque, rest | {name: str(value) for name, value in changing.items()})
+    assert prepared.frame(opaque, list(changing.values())) == encode_command(whole)
+
+
+def test_what_cannot_be_written_is_told_when_preparing() -> None:
+    """A text that is no Unicode never becomes a request."""
+    with pytest.raises(LocalProtocolError, match="unwritable header"):
+        PreparedRequest(11, {"topic": "\ud800"}, ["queueOffset"])
