@@ -71,6 +71,6 @@ def test_a_worker_needs_no_more_memory_for_a_larger_backlog(
         first = peak_mib(spark, stub, tmp_path, count // 10)
         stub.fill(TOPIC, count - count // 10, BODY_BYTES)
         last = peak_mib(spark, stub, tmp_path, count)
-    print(f"\npeak of a worker: {first:.0f} MiB after {gigabytes / 10:g} GB, {last:.0f} MiB after {gigabytes:g} GB more")
+    print(f"\npeak of a worker: {first:.0f} MiB after {gigabytes / 10:g} GB, {last:.0f} MiB after {gigabytes:g} GB")
     assert last < LIMIT_MIB
     assert last - first < GROWTH_MIB
