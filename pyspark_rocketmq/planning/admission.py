@@ -8,7 +8,7 @@ which the cap can be exceeded. A floor, `min_per_trigger`, holds a batch back un
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -66,35 +66,42 @@ def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
 
 
 def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQueue, int]:
-    """Divide `cap` in proportion to backlogs; in all exactly `cap`, or one for each queue with data if that is more.
+    """Divide `cap` in proportion to backlogs; in all exactly `cap`, or one for each queue with data if that is more."""
+    if sum(backlogs.values()) <= cap:
+        return dict(backlogs)
+    queues = sorted(backlogs)
+    return dict(zip(queues, _share([backlogs[queue] for queue in queues], cap), strict=True))
 
-    Queues are taken by growing backlog. As long as a queue's proportion of what is left is below one it gets one, and
+
+def _share(backlogs: Sequence[int], cap: int) -> list[int]:
+    """The share of each place.
+
+    Places are taken by growing backlog. As long as a place's proportion of what is left is below one it gets one, and
     cap and total shrink by what it took and had. From the first whose proportion reaches one, all larger ones reach it
     too, and share the rest by largest remainder.
     """
-    if sum(backlogs.values()) <= cap:
-        return dict(backlogs)
-    left, total = cap, sum(backlogs.values())
-    shares = dict.fromkeys(backlogs, 0)
-    growing = sorted(
-        (queue for queue, backlog in backlogs.items() if backlog), key=lambda queue: (backlogs[queue], queue)
-    )
+    left, total = cap, sum(backlogs)
+    shares = [0] * len(backlogs)
+    growing = sorted((place for place, backlog in enumerate(backlogs) if backlog), key=backlogs.__getitem__)
     taken = 0
-    for queue in growing:
-        if left * backlogs[queue] >= total:
+    for place in growing:
+        if left * backlogs[place] >= total:
             break
-        shares[queue] = 1
+        shares[place] = 1
         left -= 1
-        total -= backlogs[queue]
+        total -= backlogs[place]
         taken += 1
-    return shares | _apportion({queue: backlogs[queue] for queue in growing[taken:]}, left)
-
-
-def _apportion(weights: Mapping[MessageQueue, int], seats: int) -> dict[MessageQueue, int]:
-    """Largest remainder; of equal remainders the larger backlog's, then the first queue's, is served."""
-    total = sum(weights.values())
-    shares = {queue: seats * weight // total for queue, weight in weights.items()}
-    by_remainder = sorted(weights, key=lambda queue: (-(seats * weights[queue] % total), -weights[queue], queue))
-    for queue in by_remainder[: seats - sum(shares.values())]:
-        shares[queue] += 1
+    for place, share in _apportion(backlogs, sorted(growing[taken:]), left):
+        shares[place] = share
     return shares
+
+
+def _apportion(weights: Sequence[int], places: Sequence[int], seats: int) -> Iterator[tuple[int, int]]:
+    """Largest remainder; of equal remainders the larger weight's, then the first place's, is served."""
+    total = sum(weights[place] for place in places)
+    quotas = [divmod(seats * weights[place], total) for place in places]
+    spare = seats - sum(share for share, _ in quotas)
+    order = sorted(range(len(places)), key=lambda number: (quotas[number][1], weights[places[number]]), reverse=True)
+    served = set(order[:spare])
+    for number, (place, (share, _)) in enumerate(zip(places, quotas, strict=True)):
+        yield place, share + (number in served)
