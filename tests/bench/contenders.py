@@ -1,0 +1,75 @@
+"""Who drains a topic, and how? The official consumers, bare sockets, our engine, and our source inside Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.bench.partners import Partner, java_partner, python_partner
+from tests.bench.plan import DEPTH, HALF, LARGE, Shape
+from tests.bench.rounds import Contender
+from tests.bench.stage import Stage
+
+if TYPE_CHECKING:
+    from tests.bench.sparks import BenchSpark
+
+JAVA_PUSH, JAVA_LITE, JAVA_PULL = "Java push consumer", "Java lite pull consumer", "Java pull consumer"
+JAVA = (JAVA_PUSH, JAVA_LITE, JAVA_PULL)
+FLOOR = "raw sockets"
+ENGINE = "pull engine"
+ARROW, ARROW_NO_MAP = "pull engine + Arrow", "pull engine + Arrow, no map"
+SPARK, SPARK_NO_MAP = "Spark batch", "Spark batch, no map"
+SPARK_STREAM = "Spark availableNow"
+
+PUSH_BATCH = 32
+MOST_WARMING = 300_000
+"""Compiled code needs no more messages than these to be warm."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The processes that work for contenders: a JVM for each kind of official consumer, one Python."""
+
+    java: dict[str, Partner]
+    python: Partner
+
+    def contender(self, stage: Stage, shape: Shape, name: str) -> Contender:
+        """Somebody outside Spark, by name."""
+        topic, partner = stage.topic(shape), self.java.get(name, self.python)
+        task, wish = TASKS[name](shape)
+        return Contender(
+            name,
+            lambda count: partner.drain(task, topic=topic, count=count, **wish),
+            {**partner.processes, **stage.processes},
+            shape.messages,
+            min(shape.messages, MOST_WARMING // shape.queues * shape.queues),
+        )
+
+
+Task = Callable[[Shape], tuple[str, dict[str, object]]]
+TASKS: dict[str, Task] = {
+    JAVA_PUSH: lambda _: ("push", {"batch": PUSH_BATCH}),
+    JAVA_LITE: lambda _: ("lite", {}),
+    JAVA_PULL: lambda _: ("pull", {}),
+    FLOOR: lambda shape: ("floor", {"depth": DEPTH, "size": shape.size}),
+    ENGINE: lambda _: ("engine", {}),
+    ARROW: lambda _: ("arrow", {"columns": "default"}),
+    ARROW_NO_MAP: lambda _: ("arrow", {"columns": "no map"}),
+}
+"""What to ask a process for, by contender."""
+
+
+@contextmanager
+def open_crew(stage: Stage) -> Iterator[Crew]:
+    """All processes, ended after the block."""
+    with ExitStack() as stack:
+        java = {name: stack.enter_context(java_partner(stage.name_server)) for name in JAVA}
+        yield Crew(java, stack.enter_context(python_partner(stage.name_server)))
+
+
+def spark_contenders(spark: BenchSpark, stage: Stage, shape: Shape) -> list[Contender]:
+    """Our source inside Spark: batches, and with large bodies a stream from its start to its end."""
+    batches = [spark.batch(stage, shape, SPARK, no_map=False), spark.batch(stage, shape, SPARK_NO_MAP, no_map=True)]
+    return [*batches, spark.stream(stage, HALF, SPARK_STREAM)] if shape == LARGE else batches

@@ -1,0 +1,31 @@
+"""Who is fastest where brokers answer as if from disk? Written to docs/benchmarks/disk.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.contenders import FLOOR, TASKS, open_crew
+from tests.bench.floors import DISK
+from tests.bench.plan import QUARTER, ROUNDS
+from tests.bench.report import report_of
+from tests.bench.rounds import interleave
+from tests.bench.stage import Stage
+
+pytestmark = [pytest.mark.bench, pytest.mark.real]
+
+ABOUT = (
+    "The broker takes nothing to be cached (`accessMessageInMemoryMaxRatio=0`), so it answers a pull with 8 messages "
+    "at most. No bare sockets here: they would have to learn that first."
+)
+
+
+def test_disk(stage: Stage) -> None:
+    """Everybody outside Spark but bare sockets, which ask for 32 whatever comes."""
+    names = [name for name in TASKS if name != FLOOR]
+    with (
+        report_of("disk", "Draining answers from disk", ABOUT, RocketMQ=stage.cluster.version) as report,
+        open_crew(stage) as crew,
+    ):
+        contenders = [crew.contender(stage, QUARTER, name) for name in names]
+        with stage.answering_from_disk():
+            report.add_outcomes(DISK, interleave(contenders, ROUNDS))

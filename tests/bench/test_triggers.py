@@ -1,0 +1,78 @@
+"""What does a micro-batch cost that has little to do, and how long is a message on its way?
+
+Written to docs/benchmarks/triggers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import pytest
+
+from tests.bench.plan import IS_QUICK, ROUNDS
+from tests.bench.report import Report, report_of
+from tests.bench.sparks import BenchSpark, open_spark
+from tests.bench.stage import Stage
+from tests.bench.triggers import TICKING, Progress, one_by_one, triggers_of
+
+pytestmark = [pytest.mark.bench, pytest.mark.real]
+
+TRIGGERS = 10 if IS_QUICK else 50
+ABOUT = (
+    "Queries with trigger 0 and two slots. *No task*: our reader over 8 queues, whose offset gets a counter so that "
+    "every trigger has a new offset and no range; everything else is what happens in earnest. *Rate*: Spark's "
+    "`rate-micro-batch` with one row in one partition. *One message*: sent when the one before has been seen; the "
+    "clock runs from the broker's store timestamp until `foreachBatch` has collected it."
+)
+
+
+def test_triggers(stage: Stage) -> None:
+    """Rate, no task and single messages, in rounds."""
+    topic = stage.empty_topic("bench_triggers")
+    with (
+        report_of("triggers", "Small triggers", ABOUT, RocketMQ=stage.cluster.version) as report,
+        open_spark() as spark,
+    ):
+        _round(spark, stage, topic)
+        rounds = [_round(spark, stage, topic) for _ in range(ROUNDS)]
+        _note(report, rounds)
+
+
+class Round:
+    """Medians of one round, in milliseconds."""
+
+    def __init__(
+        self,
+        rate: Sequence[Progress],
+        empty: Sequence[Progress],
+        single: Sequence[Progress],
+        latencies: Sequence[float],
+    ) -> None:
+        self.rate = median(each["triggerExecution"] for each in rate)
+        self.empty = median(each["triggerExecution"] for each in empty)
+        self.latest_offset = median(each["latestOffset"] for each in empty)
+        self.single = median(each["triggerExecution"] for each in single)
+        self.latency = median(latencies)
+
+
+def _round(spark: BenchSpark, stage: Stage, topic: str) -> Round:
+    reading = {"nameServer": stage.name_server, "subscribe": topic, "startingOffsets": "latest"}
+    rate = triggers_of(spark.session, "rate-micro-batch", {"rowsPerBatch": "1", "numPartitions": "1"}, TRIGGERS)
+    empty = triggers_of(spark.session, TICKING, reading, TRIGGERS)
+    single, latencies = one_by_one(spark.session, stage.name_server, topic, TRIGGERS)
+    found = Round(rate, empty, single, latencies)
+    print(f"  rate {found.rate} ms, empty {found.empty} ms, one message {found.latency:.0f} ms", flush=True)
+    return found
+
+
+def _note(report: Report, rounds: Sequence[Round]) -> None:
+    for each in rounds:
+        report.collect("rate-micro-batch, one row", each.rate, "ms")
+        report.collect("no task", each.empty, "ms")
+        report.collect("one message in one queue, whole trigger", each.single, "ms")
+        report.collect("one message, stored until seen, p50", each.latency, "ms")
+        report.collect("latestOffset", each.latest_offset, "ms")
+        report.collect("empty ÷ rate", each.empty / each.rate)
+        report.collect("latency ÷ empty", each.latency / each.empty)
+    report.add_collected(f"Medians of {TRIGGERS} triggers, over {len(rounds)} rounds")

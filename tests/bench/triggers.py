@@ -1,0 +1,155 @@
+"""How is a single trigger looked at? By Spark's own account of queries that run as often as they can."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.settings import ProducerSettings
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.datasource import RocketMQDataSource
+from pyspark_rocketmq.model import Message, parse_addresses
+from pyspark_rocketmq.source.stream import StreamReader
+from tests.bench.sparks import fresh_folder
+
+Progress = Mapping[str, int]
+"""Milliseconds of a trigger by what they were spent on."""
+
+TICKING = "rocketmq-ticking"
+PATIENCE_S = 120
+_KEPT = "spark.sql.streaming.numRecentProgressUpdates"
+_WARMING = 5
+
+
+class TickingReader(DataSourceStreamReader):
+    """Our reader; its offset carries a counter, so that there is always a next batch, mostly of no range."""
+
+    def __init__(self, reader: StreamReader) -> None:
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The reader's, at tick 0."""
+        return {"tick": 0, "at": self._reader.initialOffset()}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]
+        """What the reader says, one tick later."""
+        latest = getattr(self._reader, "latestOffset")  # noqa: B009  # the releases differ in its arguments
+        return {"tick": start["tick"] + 1, "at": latest(start["at"], limit)}
+
+    def getDefaultReadLimit(self) -> Any:
+        """The reader's."""
+        return getattr(self._reader, "getDefaultReadLimit")()  # noqa: B009
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The reader's."""
+        return self._reader.partitions(start["at"], end["at"])
+
+    def read(self, partition: InputPartition) -> Any:
+        """The reader's."""
+        return self._reader.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The reader's."""
+        self._reader.commit(end["at"])
+
+    def stop(self) -> None:
+        """The reader's."""
+        self._reader.stop()
+
+
+class TickingSource(DataSource):
+    """Our source with such a reader."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return TICKING
+
+    def schema(self) -> StructType:
+        """Ours."""
+        return RocketMQDataSource(self.options).schema()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The ticking one."""
+        reader = RocketMQDataSource(self.options).streamReader(schema)
+        assert isinstance(reader, StreamReader)
+        return TickingReader(reader)
+
+
+def triggers_of(session: SparkSession, source: str, options: Mapping[str, str], count: int) -> list[Progress]:
+    """So many triggers of a query, once it is warm."""
+    session.dataSource.register(TickingSource)
+    session.conf.set(_KEPT, str(2 * (count + _WARMING)))
+    with fresh_folder() as checkpoint:
+        frame = session.readStream.format(source).options(**options).load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            _wait(query, lambda: len(_durations(query)) >= count + _WARMING)
+            return _durations(query)[_WARMING : count + _WARMING]
+        finally:
+            query.stop()
+
+
+class Arrivals:
+    """What `foreachBatch` has seen, and when."""
+
+    def __init__(self) -> None:
+        self.latencies: list[float] = []
+        self._seen = threading.Event()
+
+    def __call__(self, frame: DataFrame, _batch_id: int) -> None:
+        """Collect the batch, and look at the clock."""
+        rows = frame.select("storeTimestamp").collect()
+        now = time.time()
+        self.latencies += [(now - row.storeTimestamp.timestamp()) * 1000 for row in rows]
+        if rows:
+            self._seen.set()
+
+    def wait_for_next(self, send: Any) -> None:
+        """Send, and wait until it is here."""
+        self._seen.clear()
+        send()
+        assert self._seen.wait(PATIENCE_S), "a message was not seen"
+
+
+def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) -> tuple[list[Progress], list[float]]:
+    """Triggers of one message in one queue each, and how long each message was on its way."""
+    arrivals = Arrivals()
+    session.conf.set(_KEPT, "1000")
+    settings = ClusterSettings(parse_addresses(name_server))
+    with fresh_folder() as checkpoint, Producer(settings, ProducerSettings(group="bench_one_by_one")) as producer:
+        reading = {"nameServer": name_server, "subscribe": topic, "startingOffsets": "latest"}
+        frame = session.readStream.format("rocketmq").options(**reading).load()
+        writer = frame.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            _wait(query, lambda: bool(query.recentProgress))
+            for _ in range(count + _WARMING):
+                arrivals.wait_for_next(lambda: producer.send(Message(topic, b"x" * 1024)))
+            _wait(query, lambda: len(_durations(query, rows=1)) >= count)
+            return _durations(query, rows=1)[-count:], arrivals.latencies[-count:]
+        finally:
+            query.stop()
+
+
+def _durations(query: StreamingQuery, rows: int | None = None) -> list[Progress]:
+    """Of triggers that ran a batch, of so many rows if that is said."""
+    found = [each for each in query.recentProgress if "addBatch" in each["durationMs"]]
+    return [each["durationMs"] for each in found if rows is None or each["numInputRows"] == rows]
+
+
+def _wait(query: StreamingQuery, condition: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert query.isActive, f"the query ended: {query.exception()}"
+        assert time.monotonic() < deadline, "the query is too slow"
+        time.sleep(0.05)

@@ -1,0 +1,212 @@
+"""What does our client do when the bench asks? Runs as a process of its own: `python -m tests.bench.worker`.
+
+One JSON object a line comes in, one goes out; see `tests.bench.partners`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.results import SUCCESS, Consumed
+from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings
+from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.decode.columns import ColumnDecoder
+from pyspark_rocketmq.decode.layout import Layout, default_columns
+from pyspark_rocketmq.decode.rows import Content
+from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addresses
+from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
+from pyspark_rocketmq.pull.settings import PullSettings, Subscription
+from pyspark_rocketmq.source.losses import LossJournal
+from pyspark_rocketmq.wire.scan import scan
+from tests.bench.floor import drain_raw
+from tests.bench.tally import Tally
+
+Answer = dict[str, Any]
+DEFAULT = default_columns(Layout.ROCKETMQ)
+WITHOUT_MAP = tuple(name for name in DEFAULT if name != "properties")
+COLUMNS = {"default": DEFAULT, "no map": WITHOUT_MAP}
+_stubs: list[StubBroker] = []
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    name_server = sys.argv[1]
+    gc.freeze()
+    for line in sys.stdin:
+        wish = json.loads(line)
+        try:
+            answer = TASKS[wish.pop("task")](name_server, **wish)
+        except Exception as problem:
+            traceback.print_exc()
+            answer = {"error": repr(problem)}
+        print(json.dumps(answer), flush=True)
+
+
+# --- draining ------------------------------------------------------------------------------------------------------
+
+
+def floor(name_server: str, topic: str, count: int, depth: int, size: int) -> Answer:
+    """Bare sockets, nothing decoded."""
+    cluster, queues = _cluster(name_server), _queues(name_server, topic)
+    route = cluster.routes.route(topic)
+    address = route.broker(queues[0].broker_name).master()
+    drained = drain_raw(address, queues, count // len(queues), depth)
+    assert drained.byte_count >= count * size, f"{drained.byte_count} bytes are too few for {count} messages"
+    return _answer(drained.messages, drained.seconds)
+
+
+def engine(name_server: str, topic: str, count: int) -> Answer:
+    """Our pull engine, nothing decoded."""
+    began = time.perf_counter()
+    messages = sum(len(block.starts) for blocks in _read(name_server, topic, count) for block in blocks)
+    return _answer(messages, time.perf_counter() - began)
+
+
+def arrow(name_server: str, topic: str, count: int, columns: str) -> Answer:
+    """Our pull engine and decoding into record batches."""
+    decoder = ColumnDecoder(COLUMNS[columns])
+    began = time.perf_counter()
+    messages = sum(decoder.decode(blocks).batch.num_rows for blocks in _read(name_server, topic, count))
+    return _answer(messages, time.perf_counter() - began)
+
+
+def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
+    """Our push consumer with a listener that does nothing."""
+    tally = Tally(count)
+
+    def listen(messages: Sequence[ReceivedMessage]) -> Consumed:
+        tally.add(len(messages))
+        return SUCCESS
+
+    settings = ConsumerSettings(
+        group=f"bench_{uuid4().hex}",
+        subscriptions={topic: Subscription()},
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        batch_size=batch,
+    )
+    with PushConsumer.concurrent(_settings(name_server), settings, listen):
+        tally.wait()
+    return _answer(tally.messages, tally.seconds)
+
+
+# --- decoding ------------------------------------------------------------------------------------------------------
+
+
+def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
+    """Keep pull answers in a file, each behind its length."""
+    began, messages = time.perf_counter(), 0
+    with Path(file).open("wb") as out:
+        for blocks in _read(name_server, topic, count):
+            for block in blocks:
+                out.write(len(block.data).to_bytes(4, "big") + block.data)
+                messages += len(block.starts)
+    return _answer(messages, time.perf_counter() - began)
+
+
+def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
+    """The decoder alone, over answers from a file; finding where records begin is part of it."""
+    content = Content(system_properties=columns == "all properties")
+    decoder = ColumnDecoder(COLUMNS.get(columns, DEFAULT), content)
+    answers, messages = _load(file), 0
+    began = time.perf_counter()
+    while messages < count:
+        for batch in _in_batches(answers):
+            messages += decoder.decode([_scanned(data) for data in batch]).batch.num_rows
+    return _answer(messages, time.perf_counter() - began)
+
+
+@cache
+def _load(file: str) -> list[memoryview]:
+    data, at, answers = Path(file).read_bytes(), 0, []
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        answers.append(memoryview(data[at + 4 : end]))
+        at = end
+    return answers
+
+
+def _in_batches(answers: list[memoryview]) -> Iterator[list[memoryview]]:
+    """As much at once as the engine hands out."""
+    batch: list[memoryview] = []
+    byte_count = 0
+    for answer in answers:
+        batch.append(answer)
+        byte_count += len(answer)
+        if byte_count >= BatchSize().byte_count:
+            yield batch
+            batch, byte_count = [], 0
+    if batch:
+        yield batch
+
+
+def _scanned(data: memoryview) -> Block:
+    return Block(data, scan(data).starts, QueueRange(MessageQueue("bench", "broker-a", 0), 0, 2**62))
+
+
+# --- the stub ------------------------------------------------------------------------------------------------------
+
+
+def stub(_name_server: str, queues: int, count: int = 0, size: int = 0) -> Answer:
+    """Start a stub in this process in place of the one before, and fill it."""
+    while _stubs:
+        _stubs.pop().close()
+    began = time.perf_counter()
+    broker = StubBroker(topics={"bench": queues})
+    started = time.perf_counter()
+    _stubs.append(broker)
+    if count:
+        broker.fill("bench", count, size)
+    return {"name_server": broker.name_server, "start_s": started - began, "fill_s": time.perf_counter() - started}
+
+
+# --- common --------------------------------------------------------------------------------------------------------
+
+
+def _read(name_server: str, topic: str, count: int) -> Iterator[list[Block]]:
+    queues = _queues(name_server, topic)
+    ranges = [QueueRange(queue, 0, count // len(queues)) for queue in queues]
+    settings = PullSettings().for_queues(len(queues))
+    return read_ranges(
+        ranges, _cluster(name_server).brokers, pool_for(_settings(name_server).net), LossJournal(True), settings
+    )
+
+
+@cache
+def _settings(name_server: str) -> ClusterSettings:
+    return ClusterSettings(parse_addresses(name_server))
+
+
+@cache
+def _cluster(name_server: str) -> Cluster:
+    return open_cluster(_settings(name_server))
+
+
+@cache
+def _queues(name_server: str, topic: str) -> list[MessageQueue]:
+    return list(_cluster(name_server).routes.route(topic).readable)
+
+
+def _answer(messages: int, seconds: float) -> Answer:
+    return {"messages": messages, "seconds": seconds}
+
+
+TASKS: dict[str, Callable[..., Answer]] = {
+    task.__name__: task for task in (floor, engine, arrow, push, dump, decode, stub)
+}
+
+if __name__ == "__main__":
+    main()
