@@ -196,7 +196,7 @@ def make_group(make_stub: Callable[..., StubCluster], tmp_path: Path) -> Iterato
     groups: list[Group] = []
 
     def make(queues: int = 4, brokers: int = 1, **options: Any) -> Group:
-        groups.append(Group(make_stub(brokers, topics={TOPIC: queues}, **options), tmp_path))
+        groups.append(Group(make_stub(brokers, **{"topics": {TOPIC: queues}, **options}), tmp_path))
         return groups[-1]
 
     yield make

@@ -1,0 +1,122 @@
+"""Members and producers who prove who they are, encrypt, or live in a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_stub import TlsFiles
+from pyspark_rocketmq.broker_errors import NoPermission
+from pyspark_rocketmq.client.dead_letters import DeadLetters
+from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, later
+from pyspark_rocketmq.cluster.names import Namespace
+from pyspark_rocketmq.cluster.signing import Credentials
+from pyspark_rocketmq.errors import ConnectError, SendError
+from pyspark_rocketmq.model import Message, retry_topic
+from pyspark_rocketmq.net.settings import TlsSettings
+from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
+
+PKI = Path(__file__).parents[1] / "net" / "pki"
+KEY, SECRET = "rocketmq", "12345678"
+SPACE = Namespace(prefix="SHOP")
+
+
+def guarded(make_group: Callable[..., Group], secret: str = SECRET) -> Group:
+    """A group before a broker that knows one user."""
+    group = make_group(acl={KEY: SECRET})
+    group.cluster_settings = replace(group.cluster_settings, credentials=Credentials(KEY, secret))
+    return group
+
+
+def encrypting(make_group: Callable[..., Group], trusted: str = "ca.pem") -> Group:
+    """A group before servers with a certificate."""
+    group = make_group(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")))
+    net = replace(group.cluster_settings.net, tls=TlsSettings(trust_cert_path=str(PKI / trusted)))
+    group.cluster_settings = replace(group.cluster_settings, net=net)
+    return group
+
+
+@pytest.mark.parametrize("world", [guarded, encrypting])
+def test_everything_a_member_asks_is_signed_or_encrypted(
+    make_group: Callable[..., Group], world: Callable[..., Group]
+) -> None:
+    """Sending, transactions, pulling, locks, commits, and giving messages back work with a key, and over TLS."""
+    group, in_order = world(make_group), Log()
+    producer = group.producer()
+    for body in (b"good", b"bad"):
+        producer.send(Message(TOPIC, body))
+    producer.send_in_transaction(Message(TOPIC, b"in a transaction"), lambda _: Fate.COMMIT)
+    log = Log(lambda batch: RECONSUME_LATER if batch[0].body == b"bad" else SUCCESS)
+    group.concurrent(log)
+    group.orderly(in_order, group="others")
+
+    assert {message.body for message in log.wait_for(3)} == {b"good", b"bad", b"in a transaction"}
+    in_order.wait_for(3)
+    until(lambda: sum(group.committed().values()) == 3)
+    assert [record.body for record in group.stub.messages("SCHEDULE_TOPIC_XXXX")] == [b"bad"]
+
+
+@pytest.mark.parametrize("world", [guarded, encrypting])
+def test_a_pull_consumer_signs_or_encrypts_too(make_group: Callable[..., Group], world: Callable[..., Group]) -> None:
+    """In both modes, and it commits."""
+    group = world(make_group)
+    group.put(*"abcd")
+    member, alone = group.pulling(), group.pulling(group="others", subscriptions={})
+    alone.assign(alone.fetch_queues(TOPIC))
+
+    for consumer in (member, alone):
+        bodies: set[bytes] = set()
+        until(lambda bodies=bodies, consumer=consumer: bodies.update(_polled(consumer)) or len(bodies) == 4)  # type: ignore[misc]
+        consumer.commit()
+    assert sum(group.committed().values()) == 4
+
+
+def test_a_wrong_secret_is_told_and_reads_nothing(
+    make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A send is refused with the broker's words, a member's log says why it is none, and neither shows the secret."""
+    group = guarded(make_group, secret="a wrong secret")
+    group.put("a")
+    log = Log()
+    group.concurrent(log)
+
+    with pytest.raises(SendError) as refused:
+        group.producer().send(Message(TOPIC, b"unwanted"))
+    assert isinstance(refused.value.__cause__, NoPermission)
+    until(lambda: "no heartbeat to broker-a" in caplog.text)
+    assert not log.messages
+    assert "a wrong secret" not in caplog.text + str(refused.value)
+
+
+def test_an_authority_that_is_not_trusted_is_told_at_the_start(make_group: Callable[..., Group]) -> None:
+    """A member whose name server shows another authority's certificate does not start."""
+    with pytest.raises(ConnectError, match="certificate"):
+        encrypting(make_group, trusted="other_ca.pem").concurrent(Log())
+
+
+def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) -> None:
+    """Brokers know the prefixed names, retries and dead letters too; listeners and producers see the plain ones."""
+    group = make_group(topics={"SHOP%orders": 4})
+    group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
+    answers: dict[bytes, Any] = {b"bad": RECONSUME_LATER, b"never": later(DEAD_LETTER)}
+    log = Log(lambda batch: answers.get(batch[0].body, SUCCESS) if batch[0].reconsume_times == 0 else SUCCESS)
+    producer = group.producer()
+    for body in (b"good", b"bad", b"never"):
+        producer.send(Message(TOPIC, body))
+    group.concurrent(log)
+
+    assert {message.topic for message in log.wait_for(3)} == {TOPIC}
+    until(lambda: sum(group.stub.offsets(f"SHOP%{GROUP}").values()) == 3)
+    [waiting] = group.stub.messages("SCHEDULE_TOPIC_XXXX")
+    assert waiting.properties["REAL_TOPIC"] == retry_topic(f"SHOP%{GROUP}")
+    [letter] = DeadLetters(group.cluster(), GROUP).read()
+    assert (letter.body, letter.topic) == (b"never", TOPIC)
+
+
+def _polled(consumer: Any) -> set[bytes]:
+    return {message.body for message in consumer.poll(0.1)}
