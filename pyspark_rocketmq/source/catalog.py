@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ..cluster.cluster import Cluster
 from ..cluster.names import is_system_topic
@@ -37,6 +38,9 @@ class QueueCatalog:
         self._listing_due = float("-inf")
         self._absent_until: dict[str, float] = {}
         """Topics that were not there, and when to look again."""
+        self._routed: list[Sequence[MessageQueue]] = []
+        self._covered: list[MessageQueue] = []
+        """What is covered of the queues that were routed last."""
         self._told: set[MessageQueue] = set()
         """Queues that something was said about already."""
 
@@ -49,11 +53,10 @@ class QueueCatalog:
         So may the retry topic, which is made when a member joins the group or the first row is sent back.
         """
         optional = {*held_topics, self._options.selection.retry_topic}
-        routed = [queue for topic in self._topics() for queue in self._readable(topic, topic in optional)]
-        wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
-        covered = covered_queues(wanted, self._options.allocation)
-        self._tell_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
-        return covered
+        routed = [self._readable(topic, topic in optional) for topic in self._topics()]
+        if routed != self._routed:
+            self._routed, self._covered = routed, self._choose(chain.from_iterable(routed))
+        return list(self._covered)
 
     def covers(self, queue: MessageQueue) -> bool:
         """Whether a queue that is not in the route now belongs to the reader all the same."""
@@ -84,6 +87,12 @@ class QueueCatalog:
         filled = tuple(tuple(slot.select(queues)) for slot in slots)
         self._tell_once(unlisted_queues(queues, filled), "is not in messageQueueList and joins the smallest slot")
         return replace(plan, allocation=replace(plan.allocation, queue_lists=filled))
+
+    def _choose(self, routed: Iterable[MessageQueue]) -> list[MessageQueue]:
+        wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
+        covered = covered_queues(wanted, self._options.allocation)
+        self._tell_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
+        return covered
 
     # --- which topics ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 from ..errors import MalformedFrame
@@ -36,6 +37,7 @@ def parse(data: bytes | memoryview | str) -> Any:
         raise MalformedFrame(f"unreadable JSON: {cause}") from cause
 
 
+@lru_cache(maxsize=2**15)  # A broker names the same queues in every answer.
 def parse_queue(text: str) -> MessageQueue:
     """Read a queue that was the key of a map."""
     return queue_of(parse(text))
