@@ -32,10 +32,11 @@ from .reader_options import (
     LockSettings,
     ReaderOptions,
     Selection,
+    ShareSettings,
 )
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
 
-__all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits", "locks"]
+__all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits", "locks", "shares"]
 
 _LONGEST_PAUSE_S = 30.0
 _UNPACKED_FRAMES = 4
@@ -52,7 +53,7 @@ def build_reader(given: Given) -> ReaderOptions:
         fail_on_data_loss=given.get(offsets.FAIL_ON_DATA_LOSS),
         limits=_build_limits(given),
         plan=_build_plan(given),
-        queue_lists=given.maybe(batches.QUEUE_LISTS) or (),
+        queue_lists=() if shares(given) else given.maybe(batches.QUEUE_LISTS) or (),
         pull=_build_pull(given),
         rows_per_batch=given.get(pulling.ARROW_BATCH_SIZE),
         columns=chosen_columns(given),
@@ -60,6 +61,7 @@ def build_reader(given: Given) -> ReaderOptions:
         commit=_build_commit(given),
         local=_build_local(given),
         locks=_build_locks(given),
+        share=_build_share(given) if shares(given) else None,
         client=ClientName(given.maybe(connection.INSTANCE_NAME), given.maybe(connection.UNIT_NAME) or ""),
     )
 
@@ -131,15 +133,24 @@ def _build_selection(given: Given) -> Selection:
         topics=given.maybe(selection.SUBSCRIBE) or (),
         pattern=given.maybe(selection.SUBSCRIBE_PATTERN),
         assignment=given.maybe(selection.ASSIGN),
-        retry_topic=retry_topic(group) if group and given.maybe(selection.READ_RETRY_TOPIC) else None,
+        retry_topic=retry_topic(group) if group and _reads_retries(given) else None,
     )
+
+
+def _reads_retries(given: Given) -> bool:
+    """What the group sent back reaches its members, so that a member cannot leave it unread."""
+    return shares(given) or given.maybe(selection.READ_RETRY_TOPIC) is True
 
 
 def _build_start(given: Given) -> StartSettings:
     first = Keyword.EARLIEST if given.use == "B" else Keyword.LATEST
+    default = given.maybe(offsets.STARTING_OFFSETS_DEFAULT)
+    if shares(given):
+        first = Keyword.GROUP
+        default = default if given.gave(offsets.STARTING_OFFSETS_DEFAULT) else Keyword.EARLIEST
     return StartSettings(
         offsets=given.maybe(offsets.STARTING_OFFSETS) or first,
-        default=given.maybe(offsets.STARTING_OFFSETS_DEFAULT),
+        default=default,
         time_ms=given.maybe(offsets.STARTING_TIMESTAMP),
         times=given.maybe(offsets.STARTING_TIMES),
         if_too_young=given.get(offsets.STARTING_STRATEGY),
@@ -172,15 +183,19 @@ def _build_limits(given: Given) -> Limits:
     )
 
 
-def _build_plan(given: Given) -> PlanSettings:
-    allocation = AllocationSettings(
+def _build_allocation(given: Given) -> AllocationSettings:
+    return AllocationSettings(
         strategy=given.get(batches.STRATEGY),
         virtual_node_count=given.get(batches.VIRTUAL_NODES),
         machine_rooms=given.maybe(batches.MACHINE_ROOMS) or (),
         broker_rooms=given.maybe(batches.BROKER_ROOMS) or {},
     )
+
+
+def _build_plan(given: Given) -> PlanSettings:
+    """The strategy deals queues to slots, or to the group's members; then slots get theirs in blocks."""
     return PlanSettings(
-        allocation=allocation,
+        allocation=AllocationSettings() if shares(given) else _build_allocation(given),
         min_partitions=given.maybe(batches.MIN_PARTITIONS) or 1,
         max_partitions=given.maybe(batches.MAX_PARTITIONS),
         max_records_per_partition=given.maybe(batches.MAX_RECORDS),
@@ -264,11 +279,27 @@ def _build_local(given: Given) -> LocalSettings | None:
 
 
 def locks(given: Given) -> bool:
-    """Whether queues are read under their brokers' locks."""
-    return given.maybe(groups.LOCK_QUEUES) is True
+    """Whether queues are read under their brokers' locks: as the user says, else where a member reads in order."""
+    wanted = given.maybe(groups.LOCK_QUEUES)
+    return shares(given) and given.get(batches.ORDERING) if wanted is None else wanted
 
 
 def _build_locks(given: Given) -> LockSettings | None:
     if given.use == "B" or not locks(given):
         return None
     return LockSettings(given.get(groups.LOCK_INTERVAL), given.get(groups.LOCK_LIFETIME))
+
+
+def shares(given: Given) -> bool:
+    """Whether the query is one member of its group."""
+    return given.get(groups.GROUP_MEMBERSHIP)
+
+
+def _build_share(given: Given) -> ShareSettings:
+    lists = given.maybe(batches.QUEUE_LISTS)
+    return ShareSettings(
+        allocation=_build_allocation(given),
+        own_list=lists[0] if lists else None,
+        heartbeat_s=given.get(connection.HEARTBEAT_INTERVAL),
+        rebalance_s=given.get(groups.REBALANCE_INTERVAL),
+    )

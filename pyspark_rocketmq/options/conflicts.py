@@ -12,7 +12,7 @@ from typing import Any
 
 from ..cluster.names import READER_GROUP
 from ..offsets.wish import Keyword, QueueTree
-from .build import broadcasts, chosen_columns, commits, locks
+from .build import broadcasts, chosen_columns, commits, locks, shares
 from .given import Given
 from .option import Option
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
@@ -146,13 +146,31 @@ def _renews_too_late(given: Given) -> bool:
     return said and given.get(groups.LOCK_INTERVAL) >= given.get(groups.LOCK_LIFETIME)
 
 
+def _bears_a_name(given: Given) -> bool:
+    return broadcasts(given) or locks(given) or shares(given)
+
+
+def _not_shared(option: Option[Any], is_given: Test, why: str) -> Rule:
+    """What a member of a group cannot have its way in."""
+    what = f"not together with groupMembership=shared: {why}"
+    return Rule(option, lambda given: shares(given) and is_given(given), what, "drop one of the two")
+
+
+def _gave(option: Option[Any]) -> Test:
+    return lambda given: given.gave(option)
+
+
+def _starts_elsewhere(given: Given) -> bool:
+    return given.maybe(offsets.STARTING_OFFSETS) not in (None, Keyword.GROUP)
+
+
 def _names_no_client(option: Option[str]) -> Rule:
     """A read that bears no client id; writes are another matter, so nothing is said before the use is known."""
     what = "has no effect: nothing of this read bears a client id"
-    advice = f"set lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
+    advice = f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
     return Rule(
         option,
-        lambda given: given.use in ("S", "B") and given.gave(option) and not (broadcasts(given) or locks(given)),
+        lambda given: given.use in ("S", "B") and given.gave(option) and not _bears_a_name(given),
         what,
         advice,
     )
@@ -337,6 +355,46 @@ RULES: tuple[Rule, ...] = (
         _renews_too_late,
         "not below lockMaxLiveTime",
         "lower lockInterval or raise lockMaxLiveTime",
+    ),
+    _only_if(groups.REBALANCE_INTERVAL, shares, "groupMembership=shared"),
+    _only_if(connection.HEARTBEAT_INTERVAL, shares, "groupMembership=shared: nothing is registered, no heartbeat sent"),
+    Rule(
+        groups.CONSUMER_GROUP,
+        lambda given: shares(given) and given.maybe(groups.CONSUMER_GROUP) in (None, READER_GROUP),
+        "not given, or the tools group, which has no members, with groupMembership=shared",
+        "give the group to be a member of",
+    ),
+    _not_shared(groups.MESSAGE_MODEL, broadcasts, "every member reads every queue"),
+    _not_shared(selection.ASSIGN, _gave(selection.ASSIGN), "the group decides on queues"),
+    _not_shared(
+        selection.SUBSCRIBE_PATTERN, _gave(selection.SUBSCRIBE_PATTERN), "all members subscribe the same topics"
+    ),
+    _not_shared(
+        groups.COMMIT_OFFSETS,
+        lambda given: given.maybe(groups.COMMIT_OFFSETS) is False,
+        "the next owner of a queue goes on from what was committed",
+    ),
+    _not_shared(
+        selection.READ_RETRY_TOPIC,
+        lambda given: given.maybe(selection.READ_RETRY_TOPIC) is False,
+        "members get what the group sent back, and nobody else would read it",
+    ),
+    _not_shared(offsets.STARTING_OFFSETS, _starts_elsewhere, "a member begins where the group stands"),
+    *(
+        _not_shared(option, _gave(option), "a member begins where the group stands")
+        for option in (offsets.STARTING_TIMESTAMP, offsets.STARTING_TIMES)
+    ),
+    Rule(
+        batches.QUEUE_LISTS,
+        lambda given: shares(given) and len(given.maybe(batches.QUEUE_LISTS) or ()) > 1,
+        "more than one entry with groupMembership=shared, where it is this member's own list",
+        "give one entry",
+    ),
+    Rule(
+        batches.STRATEGY,
+        lambda given: shares(given) and _strategy("MACHINE_ROOM_NEARBY")(given),
+        "not together with groupMembership=shared: it needs consumerRooms, which is planned, not built",
+        "take another strategy",
     ),
     _names_no_client(connection.INSTANCE_NAME),
     _names_no_client(connection.UNIT_NAME),

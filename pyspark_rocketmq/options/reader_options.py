@@ -30,6 +30,7 @@ __all__ = [
     "LockSettings",
     "ReaderOptions",
     "Selection",
+    "ShareSettings",
 ]
 
 
@@ -102,6 +103,18 @@ class LockSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareSettings:
+    """How the query is one member of its group."""
+
+    allocation: AllocationSettings = field(default_factory=AllocationSettings)
+    """How members divide queues."""
+    own_list: Assignment | None = None
+    """What CONFIG gives this member."""
+    heartbeat_s: float = 30.0
+    rebalance_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderOptions:
     """Everything about one reader."""
 
@@ -121,6 +134,7 @@ class ReaderOptions:
     commit: CommitSettings = field(default_factory=CommitSettings)
     local: LocalSettings | None = None
     locks: LockSettings | None = None
+    share: ShareSettings | None = None
     client: ClientName = field(default_factory=ClientName)
 
     @property

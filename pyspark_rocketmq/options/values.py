@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -80,18 +80,16 @@ TEXT: Kind[str] = Kind("text", lambda entry: entry.text)
 PATH: Kind[str] = Kind("path of a file", lambda entry: entry.text)
 
 
-def choice(values: Mapping[str, T], planned: Iterable[str] = ()) -> Kind[T]:
-    """One of some words in any case; planned ones are known, but not built yet."""
+def choice(values: Mapping[str, T]) -> Kind[T]:
+    """One of some words in any case."""
     by_word = {word.lower(): value for word, value in values.items()}
     accepts = ", ".join(f"`{word}`" for word in values)
-    later = {word.lower() for word in planned}
 
     def read(entry: Entry) -> T:
         word = entry.text.lower()
         if word in by_word:
             return by_word[word]
-        what, code = ("planned, not built", "OPTION_REFUSED") if word in later else ("unknown", "OPTION_VALUE")
-        raise OptionError(*_shown(entry), what, advice=f"give {accepts.replace('`', '')}", code=code)
+        raise _refuse(entry, "unknown", accepts)
 
     return Kind(accepts, read)
 

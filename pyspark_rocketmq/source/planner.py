@@ -20,7 +20,7 @@ from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.loss import Bounds, Finding, LossWarning, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
-from ..offsets.resolve import resolve_start
+from ..offsets.resolve import resolve_start, resolve_wish
 from ..options.reader_options import LocalSettings, ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
@@ -31,6 +31,7 @@ from .local_positions import LocalPositions, make_view
 from .losses import LossJournal
 from .partition import RangePartition
 from .queue_locks import open_locks
+from .share import Share
 
 __all__ = ["Planner"]
 
@@ -50,11 +51,10 @@ class Planner:
         self._guard: GroupGuard | None = None
         self.committer: Committer | None = None
         """Publishes what is finished, if that is wanted."""
-        if group := options.commit.group:
-            self._open_committer(group)
-        elif options.local and options.local.publishes:
-            self._open_local_committer(options.local)
-        self._locks = open_locks(options, make_client_id(options.client.instance_name, options.client.unit_name))
+        self._share = Share(options, options.share) if options.share else None
+        if self._share is None:
+            self._open_publishing()
+        self._locks = open_locks(options, self._share.client_id if self._share else _make_client_id(options))
         self._pinned: Positions | None = None
         self._target: Positions | None = None
         self._admitted_at = clock()
@@ -69,17 +69,18 @@ class Planner:
 
     def freeze_target(self) -> None:
         """AvailableNow reads to the ends of now and stops."""
-        self._target = _ends(self._view.fetch_bounds(self._catalog.queues()))
+        queues = self._catalog.queues()
+        if self._share:
+            self._share.join()
+        self._target = _ends(self._view.fetch_bounds(self._ours(queues, None)))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """The end of the next batch; the given start, before which everything `is_done`, if there is nothing new."""
         queues = self._catalog.queues(_topics(start.next) if start else ())
         self._begin(start, queues)
-        if start is not None and is_done:
-            self.acknowledge(start)
-        bounds = self._view.fetch_bounds(queues)
-        starts = self._resolve(bounds) if start is None else self._go_on(start, bounds)
+        bounds = self._view.fetch_bounds(self._ours(queues, start if is_done else None))
         ends = self._readable_ends(bounds)
+        starts = self._starts(start, bounds, ends)
         if self._target is not None:
             ends = clip_to_target(ends, self._target)
             starts = {queue: offset for queue, offset in starts.items() if self._may_start(queue, start)}
@@ -102,6 +103,8 @@ class Planner:
         if self.committer:
             self.committer.flush(timeout_s)
             self.committer.close()
+        if self._share:
+            self._share.finish(timeout_s)
         if self._locks:
             self._locks.close()
 
@@ -118,6 +121,11 @@ class Planner:
         return [RangePartition(task) for task in plan_tasks(ranges, settings)]
 
     # --- where a batch starts ----------------------------------------------------------------------------------------
+
+    def _starts(self, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Positions) -> Positions:
+        if self._share:
+            return self._go_on_as_member(self._share, start, bounds, ready)
+        return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
     def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """The start of a query without checkpoint; the same every time it is asked for."""
@@ -140,6 +148,20 @@ class Planner:
         self._journal.note(self._without_repeats(settled.warnings))
         return {**settled.positions, **_starts_of_new(bounds, known)}
 
+    def _go_on_as_member(
+        self, share: Share, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Positions
+    ) -> Positions:
+        """In the queues that are ours: after the last batch, or where the group stands."""
+        wish = self._options.start.wish
+        known = share.starts(
+            ready,
+            start.next if start else {},
+            lambda queues: resolve_wish(wish, queues, bounds, self._view).positions,
+        )
+        settled = settle_starts(known, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+        self._journal.note(self._without_repeats(settled.warnings))
+        return settled.positions
+
     def _without_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
         """A queue that is missing from the route is told of once, until it is back."""
         missing = {warning.queue for warning in warnings if warning.finding is Finding.NOT_IN_ROUTE}
@@ -151,6 +173,13 @@ class Planner:
         return (self._target is not None and queue in self._target) or (start is not None and queue in start.next)
 
     # --- at the beginning of a run -----------------------------------------------------------------------------------
+
+    def _open_publishing(self) -> None:
+        """At brokers, in a file, or nowhere."""
+        if group := self._options.commit.group:
+            self._open_committer(group)
+        elif (local := self._options.local) and local.publishes:
+            self._open_local_committer(local)
 
     def _open_committer(self, group: str) -> None:
         """With a cluster of its own, which its thread asks."""
@@ -174,6 +203,9 @@ class Planner:
         require_filter(self._cluster, self._options, queues)
         if self._guard:
             self._guard.check(_topics(queues))
+        if self._share:
+            self._catalog.require_known(queues)
+            self._share.join()
         self._has_begun = True
 
     def _recognise(self, position: Position) -> None:
@@ -189,6 +221,17 @@ class Planner:
         if dropped:
             _log.warning("%d queues of the checkpoint are not to be read any more: %s ...", len(dropped), dropped[0])
 
+    # --- which queues it reads ---------------------------------------------------------------------------------------
+
+    def _ours(self, queues: list[MessageQueue], finished: Position | None) -> list[MessageQueue]:
+        """Those that are ours to read; what is finished in them is told to whoever publishes it."""
+        if self._share is None:
+            if finished is not None:
+                self.acknowledge(finished)
+            return queues
+        self._share.look(finished.next if finished else None)
+        return self._share.select(queues)
+
     # --- how far it goes ---------------------------------------------------------------------------------------------
 
     def _readable_ends(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
@@ -203,6 +246,10 @@ class Planner:
         if without_caps:
             return Limits()
         return self._options.limits if self._target is None else self._options.limits.without_floor()
+
+
+def _make_client_id(options: ReaderOptions) -> str:
+    return make_client_id(options.client.instance_name, options.client.unit_name)
 
 
 def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:

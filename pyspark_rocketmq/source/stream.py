@@ -157,6 +157,7 @@ def make_stream_reader(options: ReaderOptions, nullable: Collection[str] = ()) -
 
 def require_plain(options: ReaderOptions) -> None:
     """Refuse what needs to know where a query stands whenever it plans."""
-    if options.locks:
-        advice = "update PySpark, or drop lockQueues"
-        raise OptionError("lockQueues", "true", "needs PySpark 4.2", advice=advice, code="OPTION_CONFLICT")
+    for option, value, wanted in (("groupMembership", "shared", options.share), ("lockQueues", "true", options.locks)):
+        if wanted:
+            advice = f"update PySpark, or drop {option}"
+            raise OptionError(option, value, "needs PySpark 4.2", advice=advice, code="OPTION_CONFLICT")

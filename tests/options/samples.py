@@ -14,6 +14,7 @@ LEAST = {"nameServer": "ns:9876", "subscribe": "orders"}
 """The least that a read needs."""
 
 ORDERLY = {"ordering": "queue", "consumerGroup": "spark-orders"}
+SHARED = {"groupMembership": "shared", "consumerGroup": "spark-orders"}
 LOCKING = {"lockQueues": "true", **ORDERLY}
 
 SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
@@ -94,7 +95,9 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "localOffsetStoreDir": ("offsets", {"messageModel": "BROADCASTING", "consumerGroup": "spark-orders"}),
     "instanceName": ("one", {"messageModel": "BROADCASTING"}),
     "unitName": ("unit", {"messageModel": "BROADCASTING"}),
-    "groupMembership": ("None", {}),
+    "groupMembership": ("Shared", {"consumerGroup": "spark-orders"}),
+    "rebalanceInterval": ("5s", SHARED),
+    "heartbeatBrokerInterval": ("5s", SHARED),
     "lockQueues": ("true", ORDERLY),
     "lockInterval": ("10s", LOCKING),
     "lockMaxLiveTime": ("60s", LOCKING),

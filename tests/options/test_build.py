@@ -6,6 +6,8 @@ import pickle
 
 import pytest
 
+from pyspark_rocketmq.allocation import AllocationSettings
+from pyspark_rocketmq.allocation.choice import StrategyName
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
@@ -16,7 +18,7 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
 from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, StartSettings
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.options.reader_options import CommitSettings, Selection
+from pyspark_rocketmq.options.reader_options import CommitSettings, LockSettings, Selection, ShareSettings
 from pyspark_rocketmq.planning.admission import Limits
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from tests.options.samples import LEAST, NOW_S, read, read_least
@@ -170,3 +172,31 @@ def test_options_travel() -> None:
     options = read_least(tags="a,b", startingOffsets='{"orders": {"b": {"0": 5}}}', namespace="NS")
 
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_a_member_begins_where_its_group_stands() -> None:
+    """And where the group does not, at the beginning, unless the user says otherwise; the retry topic comes along."""
+    options = read_least(consumerGroup="g", groupMembership="shared")
+
+    assert (options.start.offsets, options.start.default) == (Keyword.GROUP, Keyword.EARLIEST)
+    assert options.selection.retry_topic == "%RETRY%g" and options.commit.group == "g"
+    strict = read_least(consumerGroup="g", groupMembership="shared", startingOffsetsDefault="error")
+    assert strict.start.default is None
+
+
+def test_a_members_strategy_divides_queues_among_members() -> None:
+    """What is its own is dealt to slots in blocks."""
+    more = {"allocateMessageQueueStrategy": "AVG_BY_CIRCLE", "consumerGroup": "g", "groupMembership": "shared"}
+    options = read_least(**more, rebalanceInterval="5s", heartbeatBrokerInterval="10s")
+
+    circle = AllocationSettings(strategy=StrategyName("AVG_BY_CIRCLE"))
+    assert options.share == ShareSettings(circle, heartbeat_s=10.0, rebalance_s=5.0)
+    assert options.allocation == AllocationSettings()
+
+
+def test_a_member_that_reads_in_order_locks() -> None:
+    """Unless it is told not to."""
+    more = {"consumerGroup": "g", "groupMembership": "shared", "ordering": "queue"}
+
+    assert read_least(**more).locks == LockSettings(20.0, 30.0)
+    assert read_least(**more, lockQueues="false").locks is None

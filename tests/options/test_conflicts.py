@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.options.conflicts import RULES
-from tests.options.samples import LEAST, LOCKING, error_of, read
+from tests.options.samples import LEAST, LOCKING, SHARED, error_of, read
 
 CONFIG = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": '[{"orders": "*"}]'}
 TLS = {"useTLS": "true"}
@@ -55,6 +55,19 @@ STREAM: list[tuple[str, dict[str, str], str]] = [
     ("commitOffsets", {"commitOffsets": "batch", **GROUP, **BROADCASTING}, "localOffsetStoreDir"),
     ("persistConsumerOffsetInterval", {"persistConsumerOffsetInterval": "1s", **GROUP, **BROADCASTING}, "commitOff"),
     ("messageModel", {**LOCKING, **BROADCASTING}, "lockQueues"),
+    ("messageModel", {**SHARED, **BROADCASTING}, "groupMembership=shared"),
+    ("rebalanceInterval", {"rebalanceInterval": "5s", **GROUP}, "groupMembership=shared"),
+    ("heartbeatBrokerInterval", {"heartbeatBrokerInterval": "5s", **GROUP}, "nothing is registered"),
+    ("consumerGroup", {"groupMembership": "shared"}, "groupMembership=shared"),
+    ("consumerGroup", {**SHARED, "consumerGroup": "TOOLS_CONSUMER"}, "groupMembership=shared"),
+    ("commitOffsets", {**SHARED, "commitOffsets": "none"}, "groupMembership=shared"),
+    ("readRetryTopic", {**SHARED, "readRetryTopic": "false"}, "groupMembership=shared"),
+    ("startingOffsets", {**SHARED, "startingOffsets": "earliest"}, "groupMembership=shared"),
+    ("startingOffsets", {**SHARED, "startingOffsets": '{"orders": {"*": {"*": -3}}}'}, "groupMembership=shared"),
+    ("startingTimestamp", {**SHARED, "startingTimestamp": "-1h"}, "groupMembership=shared"),
+    ("startingOffsetsByTimestamp", {**SHARED, "startingOffsetsByTimestamp": '{"orders": 1}'}, "Membership=shared"),
+    ("messageQueueList", {**SHARED, **CONFIG, "messageQueueList": '[{"a": "*"}, {"b": "*"}]'}, "Membership=shared"),
+    ("allocateMessageQueueStrategy", {**SHARED, "allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY"}, "shared"),
     ("lockQueues", {"lockQueues": "true", **GROUP}, "ordering=queue"),
     ("lockQueues", {"lockQueues": "true", "ordering": "queue"}, "consumerGroup"),
     ("consumerGroup", {**LOCKING, "consumerGroup": "TOOLS_CONSUMER"}, "lockQueues"),
@@ -182,3 +195,17 @@ def test_an_instance_needs_something_that_bears_its_name(stream: bool) -> None:
 
     assert error.code == "OPTION_CONFLICT" and "bears a client id" in str(error)
     assert read(LEAST | {"instanceName": "one"}, stream=None)
+
+
+@pytest.mark.parametrize("which", [{"assign": '{"orders": "*"}'}, {"subscribePattern": "ord.*"}])
+def test_a_member_subscribes_topics_by_name(which: dict[str, str]) -> None:
+    """Queues are for the group to divide, and all members name the same topics."""
+    error = error_of({"nameServer": "a:1", **SHARED, **which})
+
+    assert (error.option, error.code) == (next(iter(which)), "OPTION_CONFLICT")
+    assert "groupMembership=shared" in str(error)
+
+
+def test_a_batch_read_is_no_member() -> None:
+    """A member lives as long as a query."""
+    assert error_of(LEAST | SHARED, stream=False).code == "OPTION_SCOPE"

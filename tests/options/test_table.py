@@ -16,7 +16,7 @@ from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, settings_o
 
 BUILT = [option for option in OPTIONS if not option.planned]
 PLANNED = [option for option in OPTIONS if option.planned and option.name not in ("topic", "ordering")]
-WITHOUT_SETTING = {"nameServer", "groupMembership", "strictOptions"}
+WITHOUT_SETTING = {"nameServer", "strictOptions"}
 NEEDED_BY_COMPANIONS = {"accessKey", "secretKey", "tlsClientCertPath", "tlsClientKeyPath", "messageQueueList"}
 """Their companions would not stand alone."""
 ALIASES = [(alias, option.name) for option in BUILT for alias in option.spellings[1:]]
@@ -64,14 +64,6 @@ def test_planned_options_are_refused(option: Option[Any]) -> None:
 
         assert error.code == "OPTION_REFUSED" and str(error).startswith(f"[OPTION_REFUSED] {option.name} = '")
         assert "planned, not built" in str(error)
-
-
-@pytest.mark.parametrize(("name", "value"), [("groupMembership", "shared")])
-def test_planned_values_are_refused(name: str, value: str) -> None:
-    """An option may be built in part."""
-    error = error_of(LEAST | {name: value})
-
-    assert error.code == "OPTION_REFUSED" and "planned, not built" in str(error)
 
 
 @pytest.mark.parametrize("option", [option for option in BUILT if option.default], ids=lambda option: option.name)

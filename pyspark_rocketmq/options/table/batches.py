@@ -50,7 +50,8 @@ STRATEGY = Option(
     ),
     "AVG",
     native=True,
-    meaning="How queues are dealt to tasks.",
+    meaning="How queues are dealt to tasks, or with `groupMembership=shared` to the members of the group, which must "
+    "all use the same.",
 )
 VIRTUAL_NODES = Option(
     "virtualNodeCnt",

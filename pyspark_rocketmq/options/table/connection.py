@@ -103,11 +103,10 @@ HEARTBEAT_INTERVAL = Option(
     "heartbeatBrokerInterval",
     "S",
     "T2",
-    to_come("duration 1000..60000 ms"),
+    duration(1000, 60_000),
     "30000",
     native=True,
-    planned=True,
-    meaning="Period of a group member's heartbeat.",
+    meaning="Period of a group member's heartbeat; brokers drop a member after 120 s.",
 )
 
 SECTION = section("Connection", globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...client.settings import MessageModel
 from ..option import Option, section
-from ..values import BOOLEAN, DIRECTORY, choice, duration, group_name, integer, optional, to_come, words
+from ..values import BOOLEAN, DIRECTORY, choice, duration, group_name, integer, optional, words
 
 _LARGEST_COUNT = 2**31 - 1
 
@@ -31,19 +31,19 @@ GROUP_MEMBERSHIP = Option(
     "groupMembership",
     "S",
     "T1; shared T2",
-    choice({"none": None}, planned=["shared"]),
+    choice({"none": False, "shared": True}),
     "none",
-    meaning="Spark reads all queues and registers nothing. `shared`, one member among others, is planned.",
+    meaning="`none`: Spark reads all queues and registers nothing. `shared`: the query is one member of its group and "
+    "reads only queues that are its own, as long as they are.",
 )
 REBALANCE_INTERVAL = Option(
     "rebalanceInterval",
     "S",
     "T2",
-    to_come("duration 1000..600000 ms"),
+    duration(1000, 600_000),
     "20000",
     aliases=("rocketmq.client.rebalance.waitInterval",),
-    planned=True,
-    meaning="How often a group member checks which queues are its own.",
+    meaning="How often a group member checks which queues are its own; a broker's notice makes it check at once.",
 )
 COMMIT_OFFSETS = Option(
     "commitOffsets",
@@ -52,7 +52,7 @@ COMMIT_OFFSETS = Option(
     choice({"none": False, "batch": True}),
     otherwise="`batch` if `consumerGroup` is set (BROADCASTING: if also `localOffsetStoreDir`), else `none`",
     meaning="Publish the positions of finished batches to the broker. The checkpoint alone decides where a query "
-    "goes on. Refused for a group with live members.",
+    "goes on. Refused for a group with live members, unless the query is one of them.",
 )
 COMMIT_INTERVAL = Option(
     "persistConsumerOffsetInterval",

@@ -1,0 +1,201 @@
+"""Where does the group stand in the queues that are ours, and who moved it?
+
+For a query that is one member of its group (`groupMembership=shared`). The checkpoint says where the query goes on as
+long as a queue is its own without a break; whoever gains a queue goes on where the group stands. So:
+
+- a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart), and where
+  there is neither, as `startingOffsetsDefault` says;
+- finished work is published only for queues that are ours while it is published;
+- before anything is published, brokers are asked where the group stands. A position that is not the one they were told
+  last was set by somebody else, an administrator as a rule: the query goes there with its next batch.
+
+Asking and publishing are done by the planning thread, one after the other, so that no answer is older than what was
+published meanwhile. Both happen at most once a second. What fails is warned about, and tried again later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ..client.assignment import Assigned
+from ..cluster.offsets import Offsets
+from ..errors import RocketMQError
+from ..model import MessageQueue
+from ..net.backoff import Backoff
+from ..net.deadline import Deadline
+from ..offsets.position import Positions
+
+__all__ = ["GroupPositions"]
+
+LEAST_INTERVAL_S = 1.0
+_PAUSE = Backoff(first_s=1.0, longest_s=30.0)
+_log = logging.getLogger(__name__)
+
+FirstOffsets = Callable[[Collection[MessageQueue]], Positions]
+"""Where queues begin in which neither the group nor the query stands anywhere."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """One queue while it is ours."""
+
+    tenure: Assigned
+    published: int | None
+    """What brokers said, or were told, last."""
+    tried: int | None = None
+    """What brokers were told without an answer, or with one."""
+    start: int = 0
+    """Where the query went on when it was asked last."""
+    done: int | None = None
+    """Everything before it is finished."""
+    moved_to: int | None = None
+    """Where somebody wants us to go with the next batch."""
+
+    def publishable(self) -> int | None:
+        """What brokers are to be told now; nothing while the position is about to move."""
+        if self.moved_to is not None or self.done is None:
+            return None
+        return self.done if self.published is None or self.done > self.published else None
+
+
+class GroupPositions:
+    """The group's positions in our queues. For the planning thread."""
+
+    def __init__(
+        self,
+        offsets: Offsets,
+        group: str,
+        *,
+        min_interval_s: float,
+        now_s: Callable[[], float],
+        note_progress: Callable[[MessageQueue, int], object],
+    ) -> None:
+        self._offsets = offsets
+        self._group = group
+        self._interval_s = max(LEAST_INTERVAL_S, min_interval_s)
+        self._now_s = now_s
+        self._note_progress = note_progress
+        self._held: dict[MessageQueue, _Held] = {}
+        self._resets: dict[MessageQueue, int] = {}
+        self._due_s = float("-inf")
+        self._failures_in_a_row = 0
+        self.failure_count = 0
+        """How many times a broker was not told where the group stands."""
+
+    def __repr__(self) -> str:
+        return f"<GroupPositions of {self._group} in {len(self._held)} queues, {self.failure_count} failures>"
+
+    # --- queues come and go ------------------------------------------------------------------------------------------
+
+    def keep(self, owned: Mapping[MessageQueue, Assigned]) -> None:
+        """Forget the queues that are not ours any more, or were not for a while."""
+        self._held = {queue: held for queue, held in self._held.items() if owned.get(queue) is held.tenure}
+
+    def starts(
+        self,
+        owned: Mapping[MessageQueue, Assigned],
+        ready: Collection[MessageQueue],
+        known: Positions,
+        first: FirstOffsets,
+    ) -> dict[MessageQueue, int]:
+        """Where the next batch starts in each queue that is ours; a gained one joins when it is `ready`."""
+        self.keep(owned)
+        starts = {queue: self._go_on(held, known.get(queue)) for queue, held in self._held.items()}
+        gained = [queue for queue in owned if queue not in self._held and queue in ready]
+        return {**starts, **self._gain(gained, owned, known, first)} if gained else starts
+
+    def _go_on(self, held: _Held, known: int | None) -> int:
+        if held.moved_to is not None:
+            held.start, held.moved_to = held.moved_to, None
+        elif known is not None:
+            held.start = known
+        return held.start
+
+    def _gain(
+        self,
+        gained: Collection[MessageQueue],
+        owned: Mapping[MessageQueue, Assigned],
+        known: Positions,
+        first: FirstOffsets,
+    ) -> dict[MessageQueue, int]:
+        committed = self._offsets.fetch_committed(self._group, gained)
+        stood = {queue: max(committed.get(queue, -1), known.get(queue, -1)) for queue in gained}
+        unknown = [queue for queue, offset in stood.items() if offset < 0]
+        starts = {**stood, **(first(unknown) if unknown else {})}
+        for queue, start in starts.items():
+            self._held[queue] = _Held(owned[queue], committed.get(queue), start=start)
+        return starts
+
+    # --- publishing --------------------------------------------------------------------------------------------------
+
+    def note_done(self, positions: Positions) -> None:
+        """Everything before these positions is finished; those of queues that are not ours are nobody's business."""
+        for queue, held in self._held.items():
+            if queue in positions and held.moved_to is None:
+                held.done = positions[queue]
+
+    def note_resets(self, offsets: Positions) -> None:
+        """An administrator told this member where to go."""
+        self._resets |= {queue: offset for queue, offset in offsets.items() if queue in self._held}
+
+    def exchange(self, *, at_once: bool = False, deadline: Deadline | None = None) -> None:
+        """Ask brokers where the group stands and tell them what is finished, if it is time to."""
+        if not at_once and self._now_s() < self._due_s:
+            return
+        failures = [error for part in _by_broker(self._held) if (error := self._try_exchange(part, deadline))]
+        self._failures_in_a_row = self._failures_in_a_row + 1 if failures else 0
+        pause_s = _PAUSE.delay_s(self._failures_in_a_row - 1) if failures else 0.0
+        self._due_s = self._now_s() + max(self._interval_s, pause_s)
+
+    def _try_exchange(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> RocketMQError | None:
+        """With one broker, whose failure holds up nothing elsewhere."""
+        try:
+            self._obey(queues, deadline)
+            stored = self._offsets.fetch_committed(self._group, queues, deadline=deadline)
+            for queue, offset in stored.items():
+                self._compare(queue, self._held[queue], offset)
+            self._publish(queues, deadline)
+        except RocketMQError as error:
+            self.failure_count += 1
+            _log.warning("positions were not published and will be later: %s", error)
+            return error
+        return None
+
+    def _compare(self, queue: MessageQueue, held: _Held, stored: int) -> None:
+        if stored not in (held.published, held.tried):
+            text = "%s: group %s was moved from %s to %d by somebody else; the next batch starts there"
+            _log.warning(text, queue, self._group, held.published, stored)
+            held.moved_to, held.done = stored, None
+        held.published = stored
+
+    def _publish(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
+        news = {queue: offset for queue in queues if (offset := self._held[queue].publishable()) is not None}
+        self._tell(news, deadline)
+
+    def _obey(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
+        """Write an administrator's wish down where the group's positions are, and go there."""
+        resets = {queue: self._resets[queue] for queue in queues if queue in self._resets}
+        self._tell(resets, deadline)
+        for queue, offset in resets.items():
+            del self._resets[queue]
+            self._held[queue].moved_to, self._held[queue].done = offset, None
+
+    def _tell(self, offsets: Positions, deadline: Deadline | None) -> None:
+        if not offsets:
+            return
+        for queue, offset in offsets.items():
+            self._held[queue].tried = offset
+        self._offsets.commit(self._group, offsets, deadline)
+        for queue, offset in offsets.items():
+            self._held[queue].published = offset
+            self._note_progress(queue, offset)
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> Iterable[list[MessageQueue]]:
+    parts: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        parts[queue.broker_name].append(queue)
+    return parts.values()

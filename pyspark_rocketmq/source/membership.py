@@ -1,0 +1,232 @@
+"""Which queues are this query's own, as one member of its group among others?
+
+The planner is a member as RocketMQ's consumers are: it sends heartbeats, looks at the list of members again and again
+and whenever a broker says that it has changed, and divides each topic's queues as every other member does. It pulls
+nothing here, and writes nothing down: what is read, from where on, and what is published, is decided by the planner
+whenever Spark asks.
+
+Rounds take place in a thread of their own; the planning thread looks at their outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..allocation.choice import build_strategy
+from ..allocation.strategy import AllocateStrategy, Members, Queues
+from ..client.assignment import Assigned, AssignmentTable
+from ..client.clock import Clock, SystemClock
+from ..client.loop import Loop
+from ..client.membership import PUSH, Membership, member_id
+from ..client.message import ReceivedMessage
+from ..client.rebalance import Rounds, divide
+from ..client.requests import MemberRequests
+from ..client.running_info import RunningInfo
+from ..client.settings import ConsumeFrom, MemberSettings, Rhythm
+from ..client.statistics import Statistics
+from ..client.stores import RemoteStore
+from ..cluster.cluster import open_shared_cluster
+from ..errors import GroupError, LocalProtocolError, RocketMQError
+from ..model import Address, MessageQueue
+from ..offsets.wish import Keyword
+from ..options.reader_options import ReaderOptions, ShareSettings
+from ..planning.assignment import Assignment
+from ..wire.header import Command
+
+__all__ = ["QueryMember"]
+
+JOIN_PATIENCE_S = 30.0
+"""How long a query waits to hear who else is in the group."""
+SETTLE_S = 0.5
+"""A gained queue is read so long after it was gained: by then its last owner has written down where it stood."""
+_CLOSING_S = 1.0
+_LEAST_ROUTE_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class QueryMember:
+    """A query's membership. Its face is for the planning thread, and for brokers."""
+
+    def __init__(self, options: ReaderOptions, share: ShareSettings, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._settings = _member_settings(options, share)
+        self.client_id = member_id(self._settings)
+        self.cluster = open_shared_cluster(options.cluster, self._serve)
+        self._membership = Membership(self.cluster, self._settings, self.client_id, self._clock, consume_type=PUSH)
+        self._strategy = _make_strategy(share)
+        self._table = AssignmentTable()
+        self._since_s: dict[MessageQueue, float] = {}
+        self._undecided = set(options.selection.topics)
+        """Topics of which it is not known yet which queues are ours."""
+        self._is_decided = threading.Event()
+        self._reset_lock = threading.Lock()
+        self._resets: dict[MessageQueue, int] = {}
+        self._timer = Loop(f"member {self._settings.group}", self._clock)
+        self._rounds = Rounds(self._run_round, self._timer, self._clock, self._settings.rhythm)
+        self._store = RemoteStore(self.cluster.offsets, self._settings.group)
+        self.running_info = self._make_info()
+        """What administrators see."""
+        self._requests = MemberRequests(self, options.cluster.namespace, self._clock)
+        self._is_joined = False
+
+    def __repr__(self) -> str:
+        return f"<QueryMember {self.client_id} of {self._settings.group}, {len(self._table)} queues>"
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Become a member; does not wait."""
+        self._is_joined = True
+        rhythm = self._settings.rhythm
+        self._timer.repeat(0.0, rhythm.route_s, self._membership.refresh_routes)
+        self._timer.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
+        self._timer.start()
+        self._rounds.wake()
+
+    def wait(self) -> None:
+        """Until it is known which queues are ours to read; raises `GroupError` when nobody says so."""
+        if not self._is_decided.wait(JOIN_PATIENCE_S):
+            raise GroupError(
+                f"no broker said within {JOIN_PATIENCE_S:g} s who is in the group",
+                advice="look at the warnings before this: brokers must be reachable and allow the group",
+                group=self._settings.group,
+            )
+        time.sleep(SETTLE_S)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._timer.stop(_CLOSING_S)
+        if self._is_joined:
+            self._membership.leave()
+        self.cluster.close()
+
+    # --- what the planner asks ---------------------------------------------------------------------------------------
+
+    def owned(self) -> dict[MessageQueue, Assigned]:
+        """The queues that have been ours for long enough, each with the tenure that makes it ours."""
+        before_s = self._clock.now_s() - SETTLE_S
+        since_s = self._since_s
+        return {each.queue: each for each in self._table.all() if since_s.get(each.queue, before_s + 1) <= before_s}
+
+    def take_resets(self) -> dict[MessageQueue, int]:
+        """Where an administrator wants us to go by way of this member (brokers that do not move groups themselves)."""
+        with self._reset_lock:
+            resets, self._resets = self._resets, {}
+            return resets
+
+    def note_progress(self, queue: MessageQueue, offset: int) -> None:
+        """Have administrators see where the group stands in a queue of ours."""
+        self._store.progress.update(queue, offset, only_forward=False)
+
+    # --- what brokers and administrators ask -------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """The group may have changed."""
+        self._rounds.wake()
+
+    def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move to these offsets with the next batch."""
+        _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
+        with self._reset_lock:
+            self._resets |= offsets
+
+    def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
+        """There is no listener."""
+        raise LocalProtocolError("a Spark query has no listener", advice="ask a push consumer of the group")
+
+    def _serve(self, address: Address, request: Command) -> Command | None:
+        return self._requests.serve(address, request)
+
+    # --- rounds, on the timer's thread -------------------------------------------------------------------------------
+
+    def _run_round(self) -> bool:
+        outcomes = [self._settle(topic) for topic in self._membership.subscriptions]
+        if self._undecided:
+            self._membership.heartbeat()  # Perhaps the first one did not arrive.
+        return all(outcomes)
+
+    def _settle(self, topic: str) -> bool:
+        """Look at one topic; whether there is no need to look again soon. Whoever cannot look changes nothing."""
+        try:
+            division = divide(topic, self._membership, self._strategy)
+        except RocketMQError as error:
+            _log.warning("%s is not divided in this round: %s", topic, error)
+            return False
+        if division is None:
+            return topic not in self._undecided
+        if self._change(topic, set(division.share)):
+            self._membership.touch(topic)
+            self._membership.heartbeat()
+        self._undecided.discard(topic)
+        if not self._undecided:
+            self._is_decided.set()
+        return True
+
+    def _change(self, topic: str, share: set[MessageQueue]) -> bool:
+        """Make the table our share; whether that changed it."""
+        held = {assigned.queue: assigned for assigned in self._table.all(topic)}
+        lost, gained = held.keys() - share, share - held.keys()
+        for queue in lost:
+            held[queue].process_queue.dropped = True
+            self._table.remove(held[queue])
+            self._store.progress.forget(queue)
+        for queue in gained:
+            self._since_s[queue] = self._clock.now_s()
+            self._table.add(Assigned(queue, 0, orderly=False, clock=self._clock.now_s))
+        if lost or gained:
+            _log.info("%s: %d queues lost, %d gained, %d are ours", topic, len(lost), len(gained), len(share))
+        return bool(lost or gained)
+
+    def _make_info(self) -> RunningInfo:
+        return RunningInfo(
+            cluster=self.cluster.settings,
+            membership=self._membership,
+            table=self._table,
+            store=self._store,
+            statistics=Statistics(self._clock.now_s),
+            clock=self._clock,
+            consume_type=PUSH,
+            orderly=False,
+            thread_count=1,
+            started_ms=self._clock.wall_ms(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnList:
+    """CONFIG, whose list follows the route."""
+
+    listed: Assignment
+    name: str = "CONFIG"
+
+    def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
+        """What is listed, whoever else is there."""
+        return self.listed.select(queues)
+
+    def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
+        """The same for everybody: others' lists are not known here."""
+        return [self.listed.select(queues) for _ in members]
+
+
+def _make_strategy(share: ShareSettings) -> AllocateStrategy:
+    return _OwnList(share.own_list) if share.own_list else build_strategy(share.allocation)
+
+
+def _member_settings(options: ReaderOptions, share: ShareSettings) -> MemberSettings:
+    begins_last = options.start.default is Keyword.LATEST
+    return MemberSettings(
+        group=options.pull.group,
+        subscriptions=dict.fromkeys(options.selection.topics, options.pull.subscription),
+        consume_from=ConsumeFrom.LAST_OFFSET if begins_last else ConsumeFrom.FIRST_OFFSET,
+        instance_name=options.client.instance_name,
+        unit_name=options.client.unit_name,
+        rhythm=Rhythm(
+            heartbeat_s=share.heartbeat_s,
+            rebalance_s=share.rebalance_s,
+            route_s=max(_LEAST_ROUTE_S, options.cluster.route_max_age_s),
+        ),
+    )

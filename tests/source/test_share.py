@@ -1,0 +1,359 @@
+"""Queries that are members of their group: what is theirs, where they go on, and what they publish."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.membership import make_client_id
+from pyspark_rocketmq.client.results import SUCCESS
+from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, Rhythm
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import GroupError, LockRefused, OptionError
+from pyspark_rocketmq.model import MessageQueue, parse_addresses, retry_topic
+from pyspark_rocketmq.offsets.position import Positions
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.source import group_positions, membership, queue_locks, view
+from pyspark_rocketmq.source.stream import require_plain
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from tests.source.driving import (
+    GROUP,
+    TOPIC,
+    Checkpoint,
+    Run,
+    admin_of,
+    options_for,
+    queue_of,
+    store_offsets,
+    wait_for,
+)
+
+QUICK = Rhythm(heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.1, first_persist_s=0.1, persist_s=0.1)
+ALL = [queue_of(number) for number in range(4)]
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of four queues, and a message in each."""
+    with StubBroker({TOPIC: 4}) as broker:
+        fill(broker)
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes its time takes little."""
+    monkeypatch.setattr(membership, "SETTLE_S", 0.1)
+    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(queue_locks, "ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
+
+
+def fill(stub: StubBroker, count: int = 1) -> None:
+    """So many more messages in each queue."""
+    stub.fill(TOPIC, 4 * count, 4)
+
+
+def shared(stub: StubBroker, **given: str) -> ReaderOptions:
+    """Options of a query that shares its group."""
+    raw = {"consumerGroup": GROUP, "groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
+    return options_for(stub, **{**raw, **given})
+
+
+def consumer(stub: StubBroker) -> PushConsumer:
+    """An ordinary consumer of the same group."""
+    settings = ConsumerSettings(
+        group=GROUP, subscriptions={TOPIC: Subscription()}, consume_from=ConsumeFrom.FIRST_OFFSET, rhythm=QUICK
+    )
+    return PushConsumer.concurrent(ClusterSettings(parse_addresses(stub.name_server)), settings, lambda _: SUCCESS)
+
+
+def held(other: PushConsumer) -> set[MessageQueue]:
+    """The queues of the topic that a consumer holds."""
+    return {queue for queue in other.queues if queue.topic == TOPIC}
+
+
+def mine(run: Run) -> set[MessageQueue]:
+    """The queues of the query's last offset."""
+    ids = run.checkpoint.last["next"].get(TOPIC, {}).get("broker-a", {})
+    return {queue_of(int(number)) for number in ids}
+
+
+def settle(*runs: Run) -> None:
+    """Trigger queries that have nothing to read until each holds as much as the others."""
+
+    def is_settled() -> bool:
+        return not any([run.trigger() for run in runs]) and {len(mine(run)) for run in runs} == {4 // len(runs)}
+
+    wait_for(is_settled, "all have their share")
+
+
+def standing(stub: StubBroker) -> dict[int, int]:
+    """Where the group stands, by queue."""
+    return {queue.queue_id: offset for queue, offset in stub.offsets(GROUP).items() if queue.topic == TOPIC}
+
+
+def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) -> None:
+    """As a member that brokers know, with the group's retry topic."""
+    with Run(shared(stub, instanceName="one")) as run:
+        assert len(run.read_until(4)) == 4
+        assert stub.groups()[GROUP] == (make_client_id("one"),)
+        run.trigger()
+        assert standing(stub) == dict.fromkeys(range(4), 1)
+        assert retry_topic(GROUP) in run.checkpoint.last["next"]
+    wait_for(lambda: GROUP not in stub.groups(), "the query has left")
+
+
+# --- shares ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
+    """Each reads its half; together they read everything, and when one leaves the other inherits."""
+    with Run(shared(stub)) as first:
+        first.read_until(4)
+        with Run(shared(stub)) as second:
+            settle(first, second)
+            assert mine(first) | mine(second) == set(ALL)
+        settle(first)
+
+
+def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBroker) -> None:
+    """What the first owner has published, the second one begins behind."""
+    with Run(shared(stub)) as first:
+        first.read_until(4)
+        with Run(shared(stub)) as second:
+            settle(first, second)
+            fill(stub, 5)
+            rows = [*first.read_until(10), *second.read_until(10)]
+            assert {(row.queue, row.offset) for row in rows} == {(queue, at) for queue in ALL for at in range(1, 6)}
+            settle(first, second)
+            assert standing(stub) == dict.fromkeys(range(4), 6)
+
+
+def test_a_query_and_a_consumer_share(stub: StubBroker) -> None:
+    """Neither knows what the other is."""
+    with consumer(stub) as other, Run(shared(stub)) as run:
+        wait_for(lambda: not run.trigger() and len(mine(run)) == 2, "half is the query's")
+        wait_for(lambda: held(other) == set(ALL) - mine(run), "the rest is the consumer's")
+
+
+def test_a_query_without_a_share_reads_nothing(stub: StubBroker) -> None:
+    """More members than queues leave some without; that is no error."""
+    with consumer(stub), consumer(stub), consumer(stub), consumer(stub):
+        wait_for(lambda: len(stub.groups().get(GROUP, ())) == 4, "four members")
+        with Run(shared(stub, instanceName="~ comes last")) as run:
+            assert run.trigger() == [] and mine(run) == set()
+
+
+def test_config_gives_the_query_its_own_list(stub: StubBroker) -> None:
+    """Whoever else is in the group."""
+    lists = '[{"orders": {"broker-a": [1, 3]}}]'
+    with Run(shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)) as run:
+        assert {row.queue for row in run.read_until(2)} == {queue_of(1), queue_of(3)}
+
+
+def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
+    """The retry topic is shared like any other."""
+    with Run(shared(stub)) as run:
+        run.read_until(4)
+        stub.put(retry_topic(GROUP), b"again")
+        assert [row.body for row in run.read_until(1)] == [b"again"]
+
+
+# --- where a gained queue begins -------------------------------------------------------------------------------------
+
+
+def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
+    """Pinned in the offset's `begin`."""
+    fill(stub, 9)
+    store_offsets(stub, {queue: 7 for queue in ALL})
+    with Run(shared(stub)) as run:
+        assert sorted(row.offset for row in run.read_until(12)) == sorted([7, 8, 9] * 4)
+    assert '"begin"' in run.checkpoint.offsets[0]
+
+
+def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> None:
+    """The checkpoint's where the last batch was not published, the group's where others went on meanwhile."""
+    options, checkpoint = shared(stub), Checkpoint()
+    with Run(options, checkpoint, once=True) as run:
+        run.trigger()
+    assert standing(stub) == {}
+    fill(stub, 4)
+    store_offsets(stub, {queue_of(0): 3})
+    with Run(options, checkpoint) as run:
+        rows = run.read_until(4 * 3 + 2)
+    assert min(row.offset for row in rows if row.queue == queue_of(0)) == 3
+    assert min(row.offset for row in rows if row.queue == queue_of(1)) == 1
+
+
+@pytest.mark.parametrize(("word", "offsets"), [("latest", []), ("earliest", [0])])
+def test_queues_without_a_position_follow_the_default(stub: StubBroker, word: str, offsets: list[int]) -> None:
+    """As for every query that begins where its group stands."""
+    with Run(shared(stub, startingOffsetsDefault=word), available_now=True) as run:
+        assert sorted({row.offset for row in run.drain()}) == offsets
+
+
+def test_queues_without_a_position_may_be_an_error(stub: StubBroker) -> None:
+    """If the user says so."""
+    with Run(shared(stub, startingOffsetsDefault="error")) as run, pytest.raises(OptionError, match="committed"):
+        run.plan()
+
+
+def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroker) -> None:
+    """Spark's log says what the batch is."""
+    options, checkpoint = shared(stub), Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.plan()
+    lists = '[{"orders": {"broker-a": [1]}}]'
+    moved = shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)
+    with Run(moved, checkpoint) as run:
+        assert {row.queue for row in run.trigger() or ()} == set(ALL)
+        wait_for(lambda: run.trigger() is None and mine(run) == {queue_of(1)}, "the others have left")
+
+
+def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) -> None:
+    """A queue that is gained later waits for the next run."""
+    with consumer(stub) as other:
+        wait_for(lambda: held(other) == set(ALL), "all queues are the consumer's")
+        with Run(shared(stub, startingOffsetsDefault="earliest"), available_now=True) as run:
+            fill(stub)
+            run.trigger()
+            before = mine(run)
+            other.close()
+            wait_for(lambda: len(owned(run)) == 4, "all queues are the query's")
+            run.drain()
+            assert {queue for queue, offset in positions(run).items() if offset > 0} <= before
+
+
+def owned(run: Run) -> set[MessageQueue]:
+    """The queues of the topic that are the query's now, whether it has planned since or not."""
+    return {queue for queue in run.reader.planner._share._member.owned() if queue.topic == TOPIC}
+
+
+def positions(run: Run) -> Positions:
+    """The last offset of a query."""
+    found = run.checkpoint.last["next"][TOPIC]["broker-a"]
+    return {queue_of(int(number)): offset for number, offset in found.items()}
+
+
+# --- publishing ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_lost_is_not_published(stub: StubBroker) -> None:
+    """The batch ends as it was planned; the new owner, who has finished nothing yet, reads those rows again."""
+    with Run(shared(stub)) as run, Run(shared(stub)) as heir:
+        run.plan()
+        heir.plan()
+        wait_for(lambda: len(owned(run)) == 2, "two queues are gone")
+        kept = owned(run)
+        assert {row.queue for row in run.trigger() or ()} == set(ALL)
+        wait_for(lambda: not run.trigger() and mine(run) == kept, "the query goes on without them")
+        assert standing(stub) == {queue.queue_id: 1 for queue in kept}
+        wait_for(lambda: len(owned(heir)) == 2, "they are the heir's")
+        assert {row.queue for row in heir.read_until(2)} == set(ALL) - kept
+
+
+def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """It is warned about, and fails nothing."""
+    with Run(shared(stub)) as run:
+        run.read_until(4)
+        stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
+        run.trigger()
+        assert "were not published and will be later" in caplog.text
+        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 1), "they are published")
+
+
+def test_the_end_publishes_what_is_finished(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever waits for its time."""
+    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 60.0)
+    with Run(shared(stub)) as run:
+        run.read_until(4)
+        run.trigger()
+    assert standing(stub) == dict.fromkeys(range(4), 1)
+
+
+# --- resets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [2, 8])
+def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogCaptureFixture, target: int) -> None:
+    """Back or forth, through the next offset's `begin`; the others go on."""
+    fill(stub, 5)
+    with Run(shared(stub)) as run:
+        run.read_until(24)
+        run.trigger()
+        stub.faults.reset_offset(GROUP, queue_of(0), target)
+        fill(stub, 4)
+        rows = run.read_until(3 * 4 + 10 - target)
+        assert [row.offset for row in rows if row.queue == queue_of(0)] == list(range(target, 10))
+        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 10), "all is published")
+    assert "was moved from 6 to" in caplog.text
+
+
+def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> None:
+    """As brokers before 5.2 send it; the group's position is moved, too."""
+    fill(stub, 5)
+    with Run(shared(stub)) as run:
+        run.read_until(24)
+        run.trigger()
+        run.reader.planner._share._member.reset(TOPIC, {queue_of(0): 4})
+        assert [(row.queue, row.offset) for row in run.read_until(2)] == [(queue_of(0), 4), (queue_of(0), 5)]
+
+
+def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is an answer that was lost on its way."""
+    with caplog.at_level(logging.WARNING), Run(shared(stub, mqClientApiTimeout="200")) as run:
+        run.read_until(4)
+        stub.faults.drop_reply(on=RequestCode.UPDATE_CONSUMER_OFFSET)
+        for _ in range(3):
+            fill(stub)
+            run.read_until(4)
+    assert "was moved" not in caplog.text
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> None:
+    """A queue whose lock somebody else holds is not taken yet."""
+    admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
+    with Run(shared(stub, ordering="queue", instanceName="one")) as run:
+        run.read_until(3)
+        assert mine(run) == set(ALL) - {queue_of(3)}
+        assert stub.locks(GROUP)[queue_of(0)] == make_client_id("one")
+        admin_of(stub).groups.unlock(GROUP, "10.0.0.9@other", [queue_of(3)])
+        assert [row.queue for row in run.read_until(1)] == [queue_of(3)]
+
+
+def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new owner of a queue may be at work in it."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
+    options, checkpoint = shared(stub, ordering="queue"), Checkpoint()
+    with Run(options, checkpoint) as run:
+        run.plan()
+    wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
+    admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
+    with Run(options, checkpoint) as run, pytest.raises(LockRefused):
+        run.trigger()
+
+
+# --- what does not work ----------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_hears_nothing_gives_up(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the group."""
+    monkeypatch.setattr(membership, "JOIN_PATIENCE_S", 0.5)
+    stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
+    with Run(shared(stub)) as run, pytest.raises(GroupError, match=GROUP):
+        run.plan()
+
+
+def test_sharing_needs_pyspark_4_2(stub: StubBroker) -> None:
+    """Before it Spark does not say where a query stands."""
+    with pytest.raises(OptionError, match=r"groupMembership = 'shared': needs PySpark 4\.2"):
+        require_plain(shared(stub))
