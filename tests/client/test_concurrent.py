@@ -16,6 +16,12 @@ from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, 
 
 RETRY, DEAD = retry_topic(GROUP), dead_letter_topic(GROUP)
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+SECONDS_MS, MINUTES_MS = 1_000, 60_000
+DELAYS_MS = [
+    *(number * SECONDS_MS for number in (1, 5, 10, 30)),
+    *(number * MINUTES_MS for number in (*range(1, 11), 20, 30, 60, 120)),
+]
+"""What the levels from 1 to 18 mean to a broker that is not told otherwise."""
 
 
 def test_every_message_is_consumed_and_committed(group: Group) -> None:
@@ -237,3 +243,21 @@ def test_closing_does_not_wait_for_a_listener_that_blocks(group: Group) -> None:
     log = Log()
     group.concurrent(log)
     log.wait_for(1)
+
+
+def test_every_failure_waits_longer_until_the_message_is_given_up(make_group: Callable[..., Group]) -> None:
+    """The k-th failure waits as level 2 + k says, and no moment less; the seventeenth ends among the dead letters."""
+    group = make_group(frozen_clock=True)
+    group.put("a", queue_id=0)
+    log = Log(lambda _: RECONSUME_LATER)
+    group.concurrent(log)
+
+    for times, wait_ms in enumerate(DELAYS_MS[2:]):
+        until(lambda times=times: len(group.stub.messages(SCHEDULE)) == times + 1)  # type: ignore[misc]
+        assert group.stub.messages(SCHEDULE)[-1].properties["DELAY"] == str(3 + times)
+        group.stub.clock.advance(wait_ms - 1)
+        assert len(group.stub.messages(RETRY)) == times
+        group.stub.clock.advance(1)
+        assert len(group.stub.messages(RETRY)) == times + 1
+    until(lambda: group.stub.messages(DEAD))
+    assert [message.reconsume_times for message in log.messages] == list(range(17))

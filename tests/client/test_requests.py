@@ -8,9 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from broker_stub import Settings
+from broker_stub.codes import AdminCode
 from pyspark_rocketmq.client.results import COMMIT, RECONSUME_LATER, ROLLBACK, SUCCESS, SUSPEND
-from pyspark_rocketmq.model import retry_topic
+from pyspark_rocketmq.model import parse_address, retry_topic
+from pyspark_rocketmq.wire import fastjson
 from tests.client.fixtures import BROKER, GROUP, TOPIC, Group, Log, queue, until
+from tests.real.probe import ask
 
 
 def test_a_member_describes_itself(group: Group) -> None:
@@ -94,3 +97,15 @@ def test_an_older_brokers_reset_is_obeyed(make_group: Callable[..., Group]) -> N
     log.wait_for(6)
     assert sorted(log.bodies[3:]) == [b"a", b"b", b"c"]
     until(lambda: group.committed().get(0) == 3)
+
+
+def test_a_member_says_where_it_stands(group: Group) -> None:
+    """An administrator who asks the broker gets each member's positions in the queues of a topic."""
+    group.put("a", "b", queue_id=1)
+    consumer = group.concurrent(Log())
+    until(lambda: group.committed().get(1) == 2)
+    wish = {"topic": TOPIC, "group": GROUP}
+    told = ask(parse_address(group.stub.broker_address()), AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, wish)
+
+    table = fastjson.parse(told.body)["consumerTable"][consumer.client_id]
+    assert {fastjson.parse_queue(key): offset for key, offset in table.items()}[queue(1)] == 2
