@@ -36,7 +36,7 @@ _Command = message_class("TelemetryCommand")
 
 MAX_CALLS = 512
 """How many calls may be open at a time, waiting ones and streams included."""
-_TIME_TO_ANSWER_S = 0.2
+_TIME_TO_ANSWER_S = 0.5
 """So long before the caller's deadline a wait ends."""
 _STOP_TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 130 * 1024 * 1024

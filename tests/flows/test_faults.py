@@ -32,7 +32,7 @@ from .world import patient_settings, sending
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 ASKED = RequestCode.GET_MAX_OFFSET
-BRIEF = NetSettings(connect_timeout_s=5, request_timeout_s=0.5)
+BRIEF = NetSettings(connect_timeout_s=5, request_timeout_s=1.0)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 def impatient(name_server: str, retries: int = 0) -> ClusterSettings:
-    """Settings that give up within a second."""
+    """Settings that give up after a second."""
     return replace(patient_settings(name_server), net=BRIEF, retries=retries)
 
 
@@ -120,7 +120,7 @@ def test_an_answer_that_comes_too_late_is_dropped(stub: StubBroker) -> None:
 
     with pytest.raises(RequestTimeout, match=rf"address {stub.broker_address()}.*GET_MAX_OFFSET"):
         ask(cluster)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
     stub.clock.advance(60_000)
     stub.put("T", b"x")
@@ -195,7 +195,7 @@ def test_silence_ends_in_time(start_peer: StartPeer) -> None:
     with pytest.raises(RequestTimeout, match=rf"address {address}"):
         open_cluster(impatient(str(address))).routes.route("T")
 
-    assert 0.4 < time.monotonic() - started < 5
+    assert 0.9 < time.monotonic() - started < 20
 
 
 def test_no_name_server_at_all() -> None:

@@ -205,7 +205,7 @@ def test_a_loss_is_told_once_and_whole(stub: StubBroker) -> None:
 def test_answers_that_waited_for_expired_messages_come_out(stub: StubBroker) -> None:
     """The first pull of a queue is lost, and what it was to bring expires: the rest is handed out all the same."""
     stub.faults.drop_reply(on=PULL)
-    settings = PullSettings(batch_size=10, depth=20, pull_timeout_s=0.5, stall_timeout_s=3)
+    settings = PullSettings(batch_size=10, depth=20, pull_timeout_s=2, stall_timeout_s=20)
     reading = read_all(client(stub), [whole(queue, 100) for queue in QUEUES], settings, rows=10)
     batches = iter(reading)
     first = next(batches)

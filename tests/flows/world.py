@@ -35,7 +35,7 @@ from pyspark_rocketmq.wire.record import Record, decode_records
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
+PATIENCE_S = 50.0
 WAIT_FLAG, SUBSCRIPTION_FLAG = 2, 4
 PULL_CODES = frozenset(int(status) for status in PullStatus)
 

@@ -19,7 +19,7 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.header import Command, HeaderType
 from pyspark_rocketmq.wire.session import Reply, Session
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 class Asker:

@@ -13,7 +13,7 @@ import grpc
 from pyspark_rocketmq.grpc_v2.metadata import CLIENT_ID, LANGUAGE
 from pyspark_rocketmq.grpc_v2.methods import METHODS
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 IDENTITY = {CLIENT_ID: "tester", LANGUAGE: "PYTHON"}
 
 

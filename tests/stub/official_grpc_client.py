@@ -15,7 +15,7 @@ from typing import Any
 
 client: Any = importlib.import_module("rocketmq")
 TOPIC, GROUP = "T", "g"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0
 
 
 def make_configuration(endpoints: str, access_key: str = "", secret: str = "") -> Any:
