@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +16,7 @@ import pytest
 from broker_stub import StubBroker
 from pyspark_rocketmq.errors import OptionError, SendBackError
 from pyspark_rocketmq.retry import RECONSUME_LATER, SUCCESS, SUSPEND, consume, send_back
+from tests.spark.fixtures import ROOT, spark_environment
 from tests.spark.queries import GROUP, TOPIC, batch, given, run_to_end, stream
 
 if TYPE_CHECKING:
@@ -151,3 +156,15 @@ def test_a_query_reads_what_it_sent_back(spark: SparkSession, stub: StubBroker, 
     assert sorted(seen) == [("good", 0, TOPIC), *(("poison", times, TOPIC) for times in range(3))]
     assert bodies(stub, DEAD) == ["poison"]
     assert {queue.topic: at for queue, at in stub.offsets(GROUP).items() if queue.topic == RETRY} == {RETRY: 2}
+
+
+def test_it_works_over_connect(stub: StubBroker) -> None:
+    """In a process of its own: a session is either classic or a client."""
+    put(stub, *"abc")
+    command = [sys.executable, "-m", "tests.spark.connect_retry", stub.name_server]
+    environment = {**os.environ, **spark_environment()}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=300, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    results, accepted, counts = json.loads(ended.stdout.splitlines()[-1])
+    assert results == ["RECONSUME_LATER", "RECONSUME_LATER", "SUCCESS"]
+    assert accepted == ["True"] * 3 and counts == {"broker-z": 3}

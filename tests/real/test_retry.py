@@ -1,0 +1,147 @@
+"""Does what a query sends back look to everybody like what an official Java consumer sends back?
+
+Each scenario runs against a real broker and against the stub; every delay level of both is one second. The query is
+driven as Spark drives it, without Spark, but for one that shows the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from pyspark_rocketmq.client.dead_letters import DeadLetters
+from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.model import dead_letter_topic, retry_topic
+from pyspark_rocketmq.retry import RECONSUME_LATER, SUSPEND, send_back
+from pyspark_rocketmq.retry.frames import return_rows
+from pyspark_rocketmq.retry.returning import Returner, ReturnSettings
+from tests.real.java_clients import JavaClients, message
+from tests.real.java_fixtures import ScenarioServer
+from tests.source.driving import Run, options_for, wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.real
+
+JAVA_LATER, JAVA_SUSPEND = {"status": "RECONSUME_LATER"}, {"status": "SUSPEND_CURRENT_QUEUE_A_MOMENT", "suspendMs": 100}
+JAVA_DEAD = {"status": "RECONSUME_LATER", "delayLevel": -1}
+
+
+class Kept(NamedTuple):
+    """A message of a retry or dead-letter topic, but for where it lies there and whose it is."""
+
+    times: int
+    message: tuple[Any, ...]
+    properties: frozenset[tuple[str, str]]
+
+
+class Query:
+    """A query of a group of its own beside a Java consumer's group."""
+
+    def __init__(self, server: ScenarioServer, topic: str, unique: str) -> None:
+        self.server = server
+        self.ours, self.java = f"{unique}_ours", f"{unique}_java"
+        self.options = options_for(server, subscribe=topic, consumerGroup=self.ours, readRetryTopic="true")
+        self.times: list[int] = []
+        """How often each row that came had been delivered before."""
+
+    def run(self, most: int, result: str | None, level: int = 0) -> None:
+        """Send back whatever comes, until both groups have given up."""
+        returner = Returner(open_cluster(self.options.cluster), ReturnSettings(self.ours, most))
+        with Run(self.options) as run:
+
+            def is_over() -> bool:
+                if run.plan():
+                    batches = (batch for task in run.partitions() for batch in run.reader.read(task))
+                    list(return_rows(self._answered(batches, result, level), returner))
+                    run.checkpoint.finished += 1
+                return all(self.holds(dead_letter_topic(group)) for group in (self.ours, self.java))
+
+            wait_for(is_over, "both gave up")
+
+    def _answered(self, batches: Iterator[Any], result: str | None, level: int) -> Iterator[Any]:
+        for batch in batches:
+            self.times += batch.column("reconsumeTimes").to_pylist()
+            columns = {name: batch.column(name) for name in ("topic", "brokerName", "commitLogOffset", "msgId")}
+            answers = pa.array([result] * batch.num_rows, pa.string())
+            levels = pa.array([level] * batch.num_rows, pa.int64())
+            yield pa.RecordBatch.from_pydict({**columns, "result": answers, "delayLevel": levels})
+
+    def holds(self, topic: str) -> list[Kept]:
+        """What a topic holds."""
+        letters = DeadLetters(open_cluster(self.options.cluster), self.ours)
+        letters.topic = topic
+        return sorted((self._kept(letter) for letter in letters.read()), key=lambda kept: kept.times)
+
+    def _kept(self, letter: ReceivedMessage) -> Kept:
+        record = letter.record
+        message = (letter.body, letter.topic, record.flag, record.sys_flag, record.born_timestamp)
+        own = {(name, text.replace(self.ours, "G").replace(self.java, "G")) for name, text in letter.properties.items()}
+        return Kept(letter.reconsume_times, message, frozenset(own))
+
+
+@pytest.fixture
+def query(java_server: ScenarioServer, topic: str, unique: str) -> Query:
+    """A query beside a Java consumer."""
+    return Query(java_server, topic, unique)
+
+
+def send_poison(clients: JavaClients, topic: str) -> None:
+    """A message with everything a user can give it."""
+    given = message(topic, "poison", TAGS="tag", KEYS="key", colour="red")
+    clients.producer("senders").call("send", given)
+
+
+def test_retries_and_dead_letters_are_the_same(clients: JavaClients, query: Query, topic: str) -> None:
+    """As many deliveries, the same retries, the same dead letter: fields and properties."""
+    java = clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_LATER]}, maxReconsumeTimes=2)
+    send_poison(clients, topic)
+    query.run(2, RECONSUME_LATER)
+    assert query.times == [delivery["reconsumeTimes"] for delivery in java.deliveries] == [0, 1, 2]
+    for place, count in ((retry_topic, 2), (dead_letter_topic, 1)):
+        mine = query.holds(place(query.ours))
+        assert len(mine) == count and mine == query.holds(place(query.java))
+
+
+def test_a_dead_letter_at_once_is_the_same(clients: JavaClients, query: Query, topic: str) -> None:
+    """With the delay level -1."""
+    clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_DEAD]})
+    send_poison(clients, topic)
+    query.run(16, None, -1)
+    [mine], [theirs] = (query.holds(dead_letter_topic(group)) for group in (query.ours, query.java))
+    assert query.times == [0] and mine == theirs
+
+
+def test_what_is_given_up_in_order_is_a_dead_letter(clients: JavaClients, query: Query, topic: str) -> None:
+    """Java's consumer sends a copy with its own count; a query sends the message back, which counts deliveries."""
+    clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_SUSPEND]}, orderly=True, maxReconsumeTimes=2)
+    send_poison(clients, topic)
+    query.run(2, SUSPEND)
+    [mine], [theirs] = (query.holds(dead_letter_topic(group)) for group in (query.ours, query.java))
+    assert (mine.times, theirs.times) == (1, 3)
+    assert mine.message == theirs.message
+    by_the_way = {"DELAY", "MAX_RECONSUME_TIMES", "ORIGIN_MESSAGE_ID", "RECONSUME_TIME", "WAIT"}
+    assert {name for name, _ in mine.properties ^ theirs.properties} == by_the_way
+
+
+@pytest.mark.spark
+def test_a_java_consumer_takes_what_spark_sends_back(
+    spark: SparkSession, clients: JavaClients, query: Query, topic: str
+) -> None:
+    """What is sent back for a group comes to its members, with its count, topic and origin."""
+    send_poison(clients, topic)
+    options = {"nameServer": query.server.name_server, "subscribe": topic, "consumerGroup": query.ours}
+    columns = "topic,brokerName,commitLogOffset,msgId,offsetMsgId"
+    rows = spark.read.format("rocketmq").options(**options, columns=columns).load()
+    [report] = send_back(rows, options).collect()
+    assert report.accepted
+    java = clients.push_consumer(query.ours, {topic: "other"})
+    [delivery] = java.wait_for(1)
+    assert (delivery["body"], delivery["reconsumeTimes"], delivery["topic"]) == ("poison", 1, topic)
+    [origin] = [row.offsetMsgId for row in rows.collect()]
+    assert delivery["properties"]["ORIGIN_MESSAGE_ID"] == origin
