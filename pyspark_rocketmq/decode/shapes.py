@@ -26,6 +26,7 @@ __all__ = ["ShapedEntries", "maybe_shaped"]
 
 _MOST_SHAPES = 16
 """From about so many on splitting the texts is cheaper."""
+_GATHERED_BYTES = 128 * 1024
 _LEAST_IN_VALUES = 3
 """The separators are 1 and 2; a text with a zero byte is left to `entries`."""
 
@@ -67,7 +68,7 @@ def maybe_shaped(data: Bytes, texts: Spans) -> ShapedEntries | None:
         if shape is None or len(groups) == _MOST_SHAPES:
             return None
         fits = sizes[rest] == len(model)
-        fits[fits] = _find_fitting(shape, gather_windows(data, texts.starts[rest[fits]], len(model)))
+        fits[fits] = _find_fitting(shape, data, texts.starts[rest[fits]])
         if not fits[0]:
             return None
         groups.append(_Group(shape, slice(None) if len(groups) == 0 and fits.all() else rest[fits]))
@@ -94,8 +95,15 @@ def _maybe_shape(model: bytes) -> _Shape | None:
     return _Shape(slices, least, spread, model.isascii())
 
 
-def _find_fitting(shape: _Shape, texts: Bytes) -> npt.NDArray[np.bool_]:
-    """Which of the texts, all as long as the model, have its shape and are UTF-8."""
+def _find_fitting(shape: _Shape, data: Bytes, starts: Integers) -> npt.NDArray[np.bool_]:
+    """Which of the texts, all as long as the model, have its shape; some at a time, so that they stay in the cache."""
+    step = max(1, _GATHERED_BYTES // max(1, len(shape.least)))
+    parts = [starts[at : at + step] for at in range(0, len(starts), step)]
+    return np.concatenate([_fit(shape, gather_windows(data, part, len(shape.least))) for part in parts])
+
+
+def _fit(shape: _Shape, texts: Bytes) -> npt.NDArray[np.bool_]:
+    """Which of the texts have bytes in range and are UTF-8."""
     in_range: npt.NDArray[np.bool_] = texts - shape.least <= shape.spread
     fits = np.ones(len(texts), np.bool_) if in_range.all() else np.all(in_range, axis=1)
     # All texts begin with the same byte of a name or separator: no character can reach from one into the next.

@@ -4,12 +4,14 @@
 
 `FrameBuffer` cuts a stream into frames without copying them: the transport receives straight into the
 buffer (`space`, `filled`), and frames come out as views of it. A view keeps its chunk alive, so a frame stays
-valid for as long as somebody holds it. Memory grows with bytes that arrived, never with a length field.
+valid for as long as somebody holds it; a chunk that nobody looks into any more is received into again, because fresh
+memory costs more than the copy out of the kernel. Memory grows with bytes that arrived, never with a length field.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError
@@ -23,6 +25,7 @@ _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 1024 * 1024
 """To this size chunks double while the stream keeps filling them, so that few frames straddle two of them."""
+_MOST_SPARE = 8
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
@@ -55,6 +58,8 @@ class FrameBuffer:
         self._max_frame_bytes = max_frame_bytes
         self._chunk_bytes = chunk_bytes
         self._chunk = memoryview(bytearray(chunk_bytes))
+        self._spare: deque[bytearray] = deque(maxlen=_MOST_SPARE)
+        """Chunks of the largest size that were filled, oldest first; frames of them may still be held."""
         self._start = self._end = 0
 
     def __len__(self) -> int:
@@ -108,11 +113,37 @@ class FrameBuffer:
 
     def _move_on(self) -> None:
         """Carry what is not handed out into a new chunk of twice its size, or as much as one unfinished frame needs."""
-        rest = self._chunk[self._start : self._end]
+        start, end = self._start, self._end
+        rest = self._chunk[start:end]
         wanted, announced = 2 * len(rest), self._announced_bytes()
         if announced > len(rest):
             wanted = min(wanted, announced)
         self._chunk_bytes = max(self._chunk_bytes, min(2 * self._chunk_bytes, LARGEST_CHUNK_BYTES))
-        self._chunk = memoryview(bytearray(max(self._chunk_bytes, wanted)))
-        self._chunk[: len(rest)] = rest
-        self._start, self._end = 0, len(rest)
+        chunk = self._chunk_of(max(self._chunk_bytes, wanted))
+        chunk[: len(rest)] = rest
+        rest.release()
+        self._retire()
+        self._chunk, self._start, self._end = chunk, 0, end - start
+
+    def _chunk_of(self, size: int) -> memoryview:
+        for number, chunk in enumerate(self._spare):
+            if len(chunk) == size and not _is_looked_into(chunk):
+                del self._spare[number]
+                return memoryview(chunk)
+        return memoryview(bytearray(size))
+
+    def _retire(self) -> None:
+        owner = self._chunk.obj
+        self._chunk.release()
+        if isinstance(owner, bytearray) and len(owner) == LARGEST_CHUNK_BYTES:
+            self._spare.append(owner)
+
+
+def _is_looked_into(chunk: bytearray) -> bool:
+    """Whether anybody has a view of it: Python refuses to change the size of what is viewed."""
+    try:
+        last = chunk.pop()
+    except BufferError:
+        return True
+    chunk.append(last)
+    return False
