@@ -98,6 +98,8 @@ def _follow(path: str, root: Any) -> Any:
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
+_write_scalar = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def _write(value: Any, bare: bool) -> str:
     if isinstance(value, MessageQueue):
@@ -106,7 +108,7 @@ def _write(value: Any, bare: bool) -> str:
         return "{" + ",".join(f"{_write_key(key, bare)}:{_write(item, bare)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(_write(item, bare) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if type(value) is int else _write_scalar(value)
 
 
 def _write_key(key: Any, bare: bool) -> str:
