@@ -88,7 +88,8 @@ def settle(*runs: Run) -> None:
     """Trigger queries that have nothing to read until each holds as much as the others."""
 
     def is_settled() -> bool:
-        return not any([run.trigger() for run in runs]) and {len(mine(run)) for run in runs} == {4 // len(runs)}
+        triggered = [run.trigger() for run in runs]
+        return not any(triggered) and {len(mine(run)) for run in runs} == {4 // len(runs)}
 
     wait_for(is_settled, "all have their share")
 
@@ -171,7 +172,7 @@ def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
 def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
     """Pinned in the offset's `begin`."""
     fill(stub, 9)
-    store_offsets(stub, {queue: 7 for queue in ALL})
+    store_offsets(stub, dict.fromkeys(ALL, 7))
     with Run(shared(stub)) as run:
         assert sorted(row.offset for row in run.read_until(12)) == sorted([7, 8, 9] * 4)
     assert '"begin"' in run.checkpoint.offsets[0]
