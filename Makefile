@@ -18,6 +18,9 @@ TESTS ?=
 # Which releases of PySpark `make test-compat` installs, each beside the others, and what it runs on them.
 COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
 COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
+# The parts of `make bench`, each a file of tests/bench; BENCH_MESSAGES and BENCH_ROUNDS scale them.
+BENCH ?= memory single disk decoder push triggers planning stub core
+KAFKA ?=
 # What pip has to take in a virtual environment that is named after such a release.
 PINS := $(wildcard conf/pyspark/$(notdir $(VENV)).txt)
 
@@ -27,7 +30,7 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-compat test-long bench lint docs notebooks
+.PHONY: help demo test test-fast test-real test-compat test-long bench bench-quick bench-kafka lint docs notebooks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,9 +61,16 @@ test-long: $(VENV)/.has-test ## everything but benchmarks, on all real versions,
 	@echo "==> testing everything, on all real versions"
 	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 $(PYTEST) -m "not bench" --hypothesis-profile=long
 
-bench: $(VENV)/.has-test ## measure against a real broker, nothing else running; writes docs/benchmarks
-	@echo "==> measuring against RocketMQ $(REAL)"
-	@REAL="$(REAL)" REQUIRE_REAL=1 $(PYTEST) -m bench -s tests/bench
+bench: $(VENV)/.has-test ## measure on a quiet machine, 40 minutes; BENCH="decoder push" some parts, KAFKA=1 also Kafka
+	@echo "==> measuring against RocketMQ $(REAL): $(BENCH)"
+	@$(SPARK_ENV) REAL="$(REAL)" REQUIRE_REAL=1 $(PYTEST) -m bench -s $(BENCH:%=tests/bench/test_%.py)
+	@if [ -n "$(KAFKA)" ]; then $(MAKE) --no-print-directory bench-kafka KAFKA=; fi
+
+bench-quick: ## the essential of it in 3 minutes; writes build/benchmarks
+	@BENCH_QUICK=1 $(MAKE) --no-print-directory bench BENCH="memory decoder" KAFKA=
+
+bench-kafka: ## our source beside Spark's Kafka source, both on PySpark 4.2
+	@$(MAKE) --no-print-directory bench BENCH=kafka KAFKA= VENV=.cache/compat/4.2
 
 lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated files are up to date
 	@echo "==> ruff";           $(BIN)/ruff check . && $(BIN)/ruff format --check .

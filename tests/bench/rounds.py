@@ -64,7 +64,7 @@ class Spread(NamedTuple):
         return cls(median(found), min(found), max(found))
 
     def __str__(self) -> str:
-        return f"{self.median:,.0f} ({self.least:,.0f}–{self.most:,.0f})"
+        return f"{self.median:,.0f} ({self.least:,.0f}..{self.most:,.0f})"
 
 
 def interleave(contenders: Sequence[Contender], rounds: int) -> list[Outcome]:

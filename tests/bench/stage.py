@@ -14,7 +14,7 @@ from tests.bench.usage import Groups, tree
 from tests.real.servers import RealCluster, Site, wait_until
 
 AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
-"""Undoes what makes the servers of other tests start quickly and run slowly; of repeated switches the last one counts."""
+"""Undoes what makes the servers of other tests start quickly and run slowly: the last of equal switches counts."""
 HEAP_MB = 2048
 BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
 IN_MEMORY, FROM_DISK = 40, 0

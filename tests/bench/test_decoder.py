@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.bench.partners import Partner, java_partner, on_one_core, python_partner
 from tests.bench.plan import MESSAGES, ROUNDS, Shape, share_of
 from tests.bench.report import report_of
-from tests.bench.rounds import Contender, interleave
+from tests.bench.rounds import Contender, Run, interleave
 from tests.bench.stage import Stage
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
@@ -24,7 +25,8 @@ SHAPES = {
 }
 OURS = {"full map": "all properties", "user's properties": "default", "no map": "no map"}
 ABOUT = (
-    "Answers of a real broker were kept in a file; both sides decode the same bytes again and again, warm, on one core. "
+    "Answers of a real broker were kept in a file; both sides decode the same bytes again and again, warm, "
+    "on one core. "
     "Java makes a message object with a map of all properties. Ours makes record batches of the default columns: "
     "with all properties in the map, with those that users set, and without the map; finding where records begin is "
     "part of it. Properties differ in length from message to message, except where all records are alike."
@@ -45,6 +47,10 @@ def test_decoder(stage: Stage, tmp_path: Path) -> None:
                 report.add_outcomes(setting, interleave(contenders, ROUNDS), best_of=[JAVA_DECODER])
 
 
+def _decode(python: Partner, file: str, columns: str, count: int) -> Run:
+    return python.drain("decode", file=file, count=count, columns=columns)
+
+
 def _contenders(java: Partner, python: Partner, file: str) -> list[Contender]:
     """Both sides go over the file until they have decoded so many messages."""
     count = share_of(MESSAGES, 2)
@@ -52,7 +58,7 @@ def _contenders(java: Partner, python: Partner, file: str) -> list[Contender]:
     ours = [
         Contender(
             name,
-            lambda count, columns=columns: python.drain("decode", file=file, count=count, columns=columns),
+            partial(_decode, python, file, columns),
             python.processes,
             count,
             warm_up,

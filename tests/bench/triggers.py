@@ -39,7 +39,7 @@ class TickingReader(DataSourceStreamReader):
         """The reader's, at tick 0."""
         return {"tick": 0, "at": self._reader.initialOffset()}
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """What the reader says, one tick later."""
         latest = getattr(self._reader, "latestOffset")  # noqa: B009  # the releases differ in its arguments
         return {"tick": start["tick"] + 1, "at": latest(start["at"], limit)}
@@ -75,11 +75,11 @@ class TickingSource(DataSource):
 
     def schema(self) -> StructType:
         """Ours."""
-        return RocketMQDataSource(self.options).schema()
+        return RocketMQDataSource(dict(self.options)).schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The ticking one."""
-        reader = RocketMQDataSource(self.options).streamReader(schema)
+        reader = RocketMQDataSource(dict(self.options)).streamReader(schema)
         assert isinstance(reader, StreamReader)
         return TickingReader(reader)
 
