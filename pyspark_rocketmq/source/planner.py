@@ -89,6 +89,11 @@ class Planner:
             self._admitted_at = self._clock()
         return advance(start, starts, admission.ends, self._options.commit.group)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `latest` would answer now as it did the last time, because nothing is asked before bounds are due."""
+        return not (self._share or self._locks or self._view.is_due)
+
     def last_known_ends(self) -> Position:
         """How far the queues went when they were asked last."""
         return Position(_ends(self._view.last_known))

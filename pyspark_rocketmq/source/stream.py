@@ -10,6 +10,7 @@ published if they can be in that moment.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -59,6 +60,7 @@ class StreamReader(DataSourceStreamReader):
 
             self._planner = Planner(open_cluster(self.options.cluster), self.options)
             _end_on_sigterm()
+            gc.freeze()  # What is imported by now stays, and need not be looked at while a query waits.
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
@@ -99,7 +101,15 @@ def _end_on_sigterm() -> None:
 if HAS_ADMISSION:
 
     class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
-        """With admission control, from PySpark 4.2 on."""
+        """With admission control, from PySpark 4.2 on.
+
+        An idle query asks about a hundred times a second where it stands; answers to that are remembered.
+        """
+
+        def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
+            super().__init__(options, nullable)
+            self._idle_at: dict[str, Any] | None = None
+            self._report: dict[str, Any] | None = None
 
         def getDefaultReadLimit(self) -> Any:
             """A finite number whenever some cap is set, so that "all" can only mean a trigger without caps."""
@@ -113,13 +123,18 @@ if HAS_ADMISSION:
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             """The end of the next batch; the start itself if there is none."""
+            if start == self._idle_at and self.planner.is_settled:
+                return start
             position = parse_position(start)
             end = self.planner.latest(position, without_caps=isinstance(limit, ReadAllAvailable))
-            return start if end is position else position_json(end)
+            self._report = None
+            self._idle_at = start if end is position else None
+            return self._idle_at or position_json(end)
 
         def reportLatestOffset(self) -> dict[str, Any] | None:
             """How far the queues went, for the lag in the query's progress."""
-            return position_json(self.planner.last_known_ends())
+            self._report = self._report or position_json(self.planner.last_known_ends())
+            return self._report
 
 
 class PlainStreamReader(StreamReader):

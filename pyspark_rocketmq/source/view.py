@@ -40,9 +40,14 @@ class BrokerView:
         """The bounds that were fetched last."""
         return self._known
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the moment is over for which bounds are remembered."""
+        return self._clock() >= self._due
+
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
         """Smallest and next offset of each queue, as of at most a moment ago."""
-        if self._clock() >= self._due or not self._known.keys() >= set(queues):
+        if self.is_due or not self._known.keys() >= set(queues):
             self._renew(queues)
         return {queue: self._known[queue] for queue in queues}
 

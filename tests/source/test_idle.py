@@ -1,0 +1,72 @@
+"""What a query costs while nothing is new: Spark asks it about a hundred times a second."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.source import view
+from pyspark_rocketmq.source.stream import make_stream_reader
+from tests.source.driving import TOPIC, Run, options_for
+
+QUEUES = 1_000
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are remembered for as long as a test lasts."""
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 60.0)
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """How many functions are called."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
+    """Neither the offset is read again nor the queues are looked through; the answer is the offset that was given."""
+    with StubBroker({TOPIC: QUEUES}) as stub, Run(options_for(stub)) as run:
+        run.trigger()
+        assert run.trigger() is None
+        start, limit = run.checkpoint.last, run.reader.getDefaultReadLimit()
+        run.reader.reportLatestOffset()
+        assert run.reader.latestOffset(start, limit) is start
+        assert count_calls(lambda: (run.reader.latestOffset(start, limit), run.reader.reportLatestOffset())) < 50
+
+
+def test_an_idle_query_goes_on_from_another_offset() -> None:
+    """What was remembered is the answer for one offset and for no other."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.put(TOPIC, b"a", queue_id=0)
+        with Run(options_for(stub)) as run:
+            assert len(run.trigger() or ()) == 1 and run.trigger() is None
+            earlier = {**run.checkpoint.last, "next": {TOPIC: {"broker-a": {"0": 0, "1": 0}}}}
+            assert (
+                run.reader.latestOffset(earlier, run.reader.getDefaultReadLimit())["next"]
+                == run.checkpoint.last["next"]
+            )
+
+
+def test_a_batch_without_offsets_has_no_tasks() -> None:
+    """Spark runs it at the cost of its logs alone: a new queue was pinned, but holds nothing."""
+    with StubBroker({TOPIC: 4}) as stub:
+        reader = make_stream_reader(options_for(stub, minPartitions="4"))
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert end != start and reader.partitions(start, json.loads(json.dumps(end))) == []
+        reader.stop()
