@@ -4,9 +4,9 @@
 clients cannot tell it from a real one. `StubCluster` has several brokers, with slaves. Both break on command
 (`faults`), and their time can be made to pass (`clock.advance`).
 
-Left out on purpose: popping over remoting, static and compaction topics, tiered storage, controllers, the protocols
-between servers (slaves share their master's messages directly), and disk: messages live in memory, or in a directory if
-one is given.
+Left out on purpose: popping over remoting, static and compaction topics, tiered storage, controllers, users and their
+rights, measured rates, the protocols between servers (slaves share their master's messages directly), and disk:
+messages live in memory, or in a directory if one is given.
 """
 
 from .faults import NAME_SERVER, PROXY, FaultNotReached, Faults
