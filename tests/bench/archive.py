@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.bench.plan import RESULTS
@@ -57,17 +58,17 @@ class Result:
         return [parts[1] for parts in names if parts[0] == setting and parts[-1] == "rate"]
 
 
-def keep(result: Result) -> None:
+def keep(result: Result, folder: Path = RESULTS) -> None:
     """Write a part's figures."""
     figures = {name: [*figure.spread, figure.unit] for name, figure in result.figures.items()}
     text = json.dumps({"surroundings": dict(result.surroundings), "figures": figures}, indent=1, ensure_ascii=False)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{result.part}.json").write_text(text + "\n", encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{result.part}.json").write_text(text + "\n", encoding="utf-8")
 
 
-def load_all() -> dict[str, Result]:
+def load_all(folder: Path = RESULTS) -> dict[str, Result]:
     """Every part that has been measured."""
-    return {path.stem: _load(path.stem, json.loads(path.read_text("utf-8"))) for path in sorted(RESULTS.glob("*.json"))}
+    return {path.stem: _load(path.stem, json.loads(path.read_text("utf-8"))) for path in sorted(folder.glob("*.json"))}
 
 
 def _load(part: str, stored: Mapping[str, Any]) -> Result:

@@ -67,11 +67,13 @@ class Spread(NamedTuple):
         return f"{self.median:,.0f} ({self.least:,.0f}..{self.most:,.0f})"
 
 
-def interleave(contenders: Sequence[Contender], rounds: int) -> list[Outcome]:
-    """Warm everybody up, then measure in rounds."""
+def interleave(
+    contenders: Sequence[Contender], rounds: int, settle: Callable[[], object] = wait_quiet
+) -> list[Outcome]:
+    """Warm everybody up, let the machine settle, then measure in rounds."""
     for contender in contenders:
         contender.run(contender.warm_up)
-    wait_quiet()
+    settle()
     return [_measure(contender, number) for number in range(rounds) for contender in _turned(contenders, number)]
 
 

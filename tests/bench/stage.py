@@ -7,10 +7,14 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import to_fields
+from pyspark_rocketmq.wire.scan import scan
 from tests.bench.partners import java_partner
 from tests.bench.plan import Shape
 from tests.bench.usage import Groups, tree
+from tests.flows.world import pull_errand
 from tests.real.servers import RealCluster, Site, wait_until
 
 AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
@@ -58,6 +62,12 @@ class Stage:
         """A topic without messages."""
         self.cluster.create_topic(name, queues=queues)
         return name
+
+    def answer_size(self, shape: Shape) -> int:
+        """How many messages one pull of 32 gets."""
+        queue = MessageQueue(self.topic(shape), self.cluster.broker.broker_name, 0)
+        answer = self.cluster.broker.ask(RequestCode.PULL_MESSAGE, to_fields(pull_errand(queue, 0).header))
+        return len(scan(answer.body).starts)
 
     @contextmanager
     def answering_from_disk(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from tests.bench.stage import Stage
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
+DISK_ANSWER = 8
 ABOUT = (
     "The broker takes nothing to be cached (`accessMessageInMemoryMaxRatio=0`), so it answers a pull with 8 messages "
     "at most. No bare sockets here: they would have to learn that first."
@@ -28,4 +29,5 @@ def test_disk(stage: Stage) -> None:
     ):
         contenders = [crew.contender(stage, QUARTER, name) for name in names]
         with stage.answering_from_disk():
+            assert stage.answer_size(QUARTER) == DISK_ANSWER
             report.add_outcomes(DISK, interleave(contenders, ROUNDS))

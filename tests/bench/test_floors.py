@@ -1,0 +1,50 @@
+"""Are ratios made of the right figures, and kept as they were?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bench.archive import Result, keep, load_all
+from tests.bench.contenders import ENGINE, JAVA_LITE, JAVA_PUSH, TASKS
+from tests.bench.floors import FLOORS, ratio, rows
+from tests.bench.plan import LARGE
+from tests.bench.plots import bar_chart
+from tests.bench.rounds import Spread
+
+ORIGIN = {"commit": "abc", "day": "2026-11-18"}
+
+
+def _result() -> Result:
+    result = Result("memory", ORIGIN)
+    for name, rates in {ENGINE: (400, 500, 600), JAVA_PUSH: (90, 100, 110), JAVA_LITE: (40, 50, 60)}.items():
+        result.add(f"{LARGE}/{name}/rate", rates, "/s")
+    return result
+
+
+def test_the_best_of_the_others_is_what_counts() -> None:
+    """Not the first, and by medians."""
+    assert ratio(LARGE, ENGINE, JAVA_LITE, JAVA_PUSH)(_result()) == 5.0
+    assert ratio(LARGE, "nobody", JAVA_PUSH)(_result()) is None
+
+
+def test_figures_survive_being_kept(tmp_path: Path) -> None:
+    """What one part found is read again for the page of all ratios."""
+    keep(_result(), tmp_path)
+
+    assert load_all(tmp_path) == {"memory": _result()}
+
+
+def test_the_page_of_ratios_says_what_is_reached_and_what_is_missing() -> None:
+    """Every line has a verdict, or says that nothing was measured."""
+    found = rows({"memory": _result()})
+
+    assert len(found) == len(FLOORS)
+    assert found[0][1:] == ("≥ 4", "5.00", "yes", "[memory](memory.md), abc, 2026-11-18")
+    assert {row[2] for row in found if row[4] == "disk"} == {"not measured"}
+
+
+def test_a_plot_has_a_bar_for_each_contender() -> None:
+    """Names are escaped."""
+    chart = bar_chart("t", [(f"{name} & co", Spread(2, 1, 3)) for name in TASKS])
+
+    assert chart.count(" &amp; co</text>") == len(TASKS)
