@@ -5,7 +5,8 @@
     settings    what a member is asked to be                 results        what a listener may answer
     running     what all faces have in common                pull_request   what a pull says
     message     a received message, decoded when asked       clock, loop    time, and the threads that keep it
-    membership  how brokers learn of us, who else is there   rebalance      which queues are ours now
+    membership  how brokers learn of us, who else is there   company        whether the others want the same
+    rebalance   which queues are ours now                    corrections    positions that others move
     assignment  the table of queues that are ours            starting       where a new queue begins
     stores      where we stand: at brokers, or in a file     pull_service   one pull in flight for each queue
     concurrent, orderly                                      how pulled messages reach the listener

@@ -140,7 +140,7 @@ class Member:
             raise
         self._is_joined = True
         rhythm = self.settings.rhythm
-        self.timer.repeat(0.0, rhythm.heartbeat_s, self.membership.heartbeat)
+        self.timer.repeat(0.0, rhythm.heartbeat_s, self._introduce)
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
         self.rounds.wake()
 
@@ -186,6 +186,11 @@ class Member:
     def persist(self) -> None:
         """Write down where we stand."""
         self.store.persist_all(self.table.queues())
+
+    def _introduce(self) -> None:
+        """Look what others have said of the group before saying it ourselves."""
+        self.membership.look_around()
+        self.membership.heartbeat()
 
     def _run_round(self) -> bool:
         return self.state.is_running and not self.state.is_paused and self.rebalancer.run_round()

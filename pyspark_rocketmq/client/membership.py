@@ -25,6 +25,7 @@ from ..net.host import local_host
 from ..pull.settings import Subscription
 from ..wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, build_subscription
 from .clock import Clock
+from .company import Company
 from .settings import MemberSettings
 
 __all__ = ["Membership", "Presence", "make_client_id", "member_id", "producer_heartbeat"]
@@ -97,6 +98,7 @@ class Membership:
         self._settings = settings
         self._clock = clock
         self._consume_type = consume_type
+        self._company = Company(cluster, settings.group, client_id)
         self._lock = threading.Lock()
         self._subscriptions = {each.topic: each for each in self._first_subscriptions()}
 
@@ -124,6 +126,10 @@ class Membership:
     def heartbeat(self) -> int:
         """Tell every broker what we want; how many took note."""
         return self._presence.beat(HeartbeatData(client_id=self.client_id, consumer_data_set=(self._consumer_data(),)))
+
+    def look_around(self) -> None:
+        """See whether the others of the group want what we want, and log it if not."""
+        self._company.look(self._consumer_data())
 
     def touch(self, topic: str) -> None:
         """Make our subscription of a topic newer than what brokers know, so that they take the next heartbeat's."""

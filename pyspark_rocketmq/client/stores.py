@@ -198,8 +198,7 @@ class LocalStore:
         for path in (self._path, self._backup):
             try:
                 text = path.read_text(encoding="utf-8")
-                if text.strip():
-                    return _parse_offsets(text)
+                return _parse_offsets(text)
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, MalformedFrame) as cause:
@@ -208,6 +207,8 @@ class LocalStore:
 
 
 def _parse_offsets(text: str) -> dict[MessageQueue, int]:
+    if not text.strip():
+        raise ValueError("it is empty")
     content = fastjson.parse(text)
     table = content.get("offsetTable") if isinstance(content, dict) else None
     if not isinstance(table, dict):

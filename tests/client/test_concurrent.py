@@ -126,7 +126,7 @@ def test_a_retry_arrives_with_its_origin(make_group: Callable[..., Group]) -> No
     assert second.message_id == first.message_id
 
 
-def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group) -> None:
+def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:
     """With the retry topic out of reach the position waits, and the listener gets the message anew, counted."""
     for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
         group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
@@ -143,6 +143,7 @@ def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group) -> None
 
     assert {0, 1, 2} <= set(counts)
     assert group.committed().get(0, 0) == 0
+    assert "stays here and is tried again" in caplog.text
     group.stub.faults.clear()
     until(lambda: group.committed().get(0) == 3)
 
@@ -179,7 +180,7 @@ def test_a_copy_is_sent_where_sending_back_is_refused(group: Group) -> None:
     assert copy.properties["DELAY"] == "3"
 
 
-def test_messages_held_too_long_are_sent_back(group: Group) -> None:
+def test_messages_held_too_long_are_sent_back(group: Group, caplog: pytest.LogCaptureFixture) -> None:
     """A listener that blocks for 15 minutes loses its message to the schedule; its late answer changes nothing."""
     clock, gate = ManualClock(), threading.Event()
     group.put("a", queue_id=0)
@@ -189,6 +190,7 @@ def test_messages_held_too_long_are_sent_back(group: Group) -> None:
 
     clock.advance(15 * 60 + 1)
     until(lambda: len(group.stub.messages(SCHEDULE)) == 1)
+    until(lambda: "for too long; they were sent back" in caplog.text)
     gate.set()
     consumer.close()
     assert len(group.stub.messages(SCHEDULE)) == 1

@@ -60,29 +60,3 @@ def test_a_filter_that_cannot_be_read_is_told_at_the_start(group: Group) -> None
     with pytest.raises(RocketMQError, match="23"):
         group.concurrent(Log(), subscriptions={TOPIC: Subscription("size >", "SQL92")})
     assert group.stub.groups() == {}
-
-
-def test_two_members_of_one_name_are_listed_twice(group: Group) -> None:
-    """As in RocketMQ, each takes the first place's share: messages come twice or not, and positions stay honest."""
-    logs = [Log(), Log()]
-    for log in logs:
-        group.concurrent(log, instance_name="same")
-    until(lambda: len(group.stub.connections()) >= 2)
-    group.stub.fill(TOPIC, 40, 10)
-    until(lambda: any(log.messages for log in logs))
-
-    for number, offset in group.committed().items():
-        seen = {message.offset for log in logs for message in log.messages if message.queue.queue_id == number}
-        assert seen >= set(range(offset))
-
-
-def test_a_member_of_another_model_is_told_by_no_error(group: Group) -> None:
-    """A broadcasting member beside clustering ones reads all, the others share; nobody's position jumps."""
-    clustering, broadcasting = Log(), Log()
-    first = group.concurrent(clustering)
-    second = group.concurrent(broadcasting, message_model=MessageModel.BROADCASTING)
-    until(lambda: first.queues and len(second.queues) == 4)
-    group.put(*"abcd")
-
-    broadcasting.wait_for(4)
-    assert sum(group.committed().values()) <= 4

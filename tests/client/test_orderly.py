@@ -67,14 +67,26 @@ def test_a_suspended_queue_goes_on_where_it_stopped(group: Group) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "done", RECONSUME_LATER], ids=repr)
-def test_nonsense_suspends(group: Group, answer: object) -> None:
-    """What is no success suspends the queue; nothing is skipped."""
+def test_nonsense_suspends(group: Group, answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    """What is no success suspends the queue; nothing is skipped, and the log tells nonsense from a wish."""
     group.put("a", "b", queue_id=0)
     log = Log(lambda batch: answer if len(log.messages) < 2 else SUCCESS)
     group.orderly(log, suspend_s=0.02)
 
     until(lambda: group.committed().get(0) == 2)
     assert log.bodies == [b"a", b"a", b"b"]
+    assert ("which counts as failure" in caplog.text) == (answer != RECONSUME_LATER)
+
+
+def test_an_exception_suspends(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """A listener that raises gets the same message again after the queue's rest, before any other of the queue."""
+    group.put("a", "b", queue_id=0)
+    log = Log(lambda batch: SUCCESS if len(log.messages) > 2 else 1 / 0)
+    group.orderly(log, suspend_s=0.02)
+
+    until(lambda: group.committed().get(0) == 2)
+    assert log.bodies == [b"a", b"a", b"a", b"b"]
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
@@ -152,6 +164,32 @@ def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[.
 
     group.put("b")
     log.wait_for(2)
+    assert log.bodies == [b"a", b"b"]
+
+
+def test_a_lock_lost_while_the_listener_runs_stops_the_queue_behind_it(
+    make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the listener had in hand counts, the next message waits until the lock is ours again; both are logged."""
+    group, gate = make_group(queues=1), threading.Event()
+    group.put("a", "b")
+    log = Log(lambda batch: SUCCESS if batch[0].body == b"b" or gate.wait(20) else SUSPEND)
+    consumer = group.orderly(log)
+    log.wait_for(1)
+    cluster = group.cluster()
+
+    def steal() -> object:
+        cluster.groups.unlock_oneway(GROUP, consumer.client_id, [queue(0)])
+        return cluster.groups.lock(GROUP, "thief", [queue(0)]).granted
+
+    until(steal)
+    until(lambda: "is somebody else's now" in caplog.text)
+
+    gate.set()
+    until(lambda: group.committed().get(0) == 1)
+    assert log.bodies == [b"a"]
+    cluster.groups.unlock_oneway(GROUP, "thief", [queue(0)])
+    until(lambda: group.committed().get(0) == 2)
     assert log.bodies == [b"a", b"b"]
 
 

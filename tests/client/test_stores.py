@@ -123,8 +123,8 @@ def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"offsetTable":7}', "\x00\x01", '{"offsetTable":{"x":1}}', "[]"])
-def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str) -> None:
-    """The backup holds what was written before."""
+def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The backup holds what was written before, and the log says that it was needed."""
     store = LocalStore(path)
     for offset in (1, 2):
         store.progress.update(queue(0), offset, only_forward=True)
@@ -132,6 +132,7 @@ def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str) -> None
     path.write_text(damage)
 
     assert LocalStore(path).read(queue(0)) == 1
+    assert "offsets.json cannot be read" in caplog.text
 
 
 def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
