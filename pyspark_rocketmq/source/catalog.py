@@ -38,6 +38,8 @@ class QueueCatalog:
         self._listing_due = float("-inf")
         self._absent_until: dict[str, float] = {}
         """Topics that were not there, and when to look again."""
+        self._optional: frozenset[str | None] = frozenset()
+        """Topics that may be absent."""
         self._routed: list[Sequence[MessageQueue]] = []
         self._covered: list[MessageQueue] = []
         """What is covered of the queues that were routed last."""
@@ -52,11 +54,16 @@ class QueueCatalog:
         A topic that the query already has positions in may be absent: brokers that go down take their queues away.
         So may the retry topic, which is made when a member joins the group or the first row is sent back.
         """
-        optional = {*held_topics, self._options.selection.retry_topic}
-        routed = [self._readable(topic, topic in optional) for topic in self._topics()]
+        self._optional = frozenset((*held_topics, self._options.selection.retry_topic))
+        routed = self._route()
         if routed != self._routed:
             self._routed, self._covered = routed, self._choose(chain.from_iterable(routed))
         return list(self._covered)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether there are other queues now than were listed last."""
+        return self._route() != self._routed
 
     def covers(self, queue: MessageQueue) -> bool:
         """Whether a queue that is not in the route now belongs to the reader all the same."""
@@ -87,6 +94,9 @@ class QueueCatalog:
         filled = tuple(tuple(slot.select(queues)) for slot in slots)
         self._tell_once(unlisted_queues(queues, filled), "is not in messageQueueList and joins the smallest slot")
         return replace(plan, allocation=replace(plan.allocation, queue_lists=filled))
+
+    def _route(self) -> list[Sequence[MessageQueue]]:
+        return [self._readable(topic, topic in self._optional) for topic in self._topics()]
 
     def _choose(self, routed: Iterable[MessageQueue]) -> list[MessageQueue]:
         wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))

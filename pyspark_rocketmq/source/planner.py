@@ -91,8 +91,8 @@ class Planner:
 
     @property
     def is_settled(self) -> bool:
-        """Whether `latest` would answer now as it did the last time, because nothing is asked before bounds are due."""
-        return not (self._share or self._locks or self._view.is_due)
+        """Whether `latest` would answer now as it did last: bounds are not due, and the queues are the same."""
+        return not (self._share or self._locks or self._view.is_due or self._catalog.is_old)
 
     def last_known_ends(self) -> Position:
         """How far the queues went when they were asked last."""

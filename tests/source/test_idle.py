@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from broker_stub import StubBroker
+from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source import view
 from pyspark_rocketmq.source.stream import make_stream_reader
-from tests.source.driving import TOPIC, Run, options_for
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from tests.source.driving import TOPIC, Run, admin_of, options_for
 
 QUEUES = 1_000
 
@@ -38,15 +41,30 @@ def count_calls(work: Callable[[], object]) -> int:
     return count
 
 
+def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:
+    """As users have them."""
+    return replace(options, cluster=replace(options.cluster, route_max_age_s=30.0))
+
+
 def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
     """Neither the offset is read again nor the queues are looked through; the answer is the offset that was given."""
-    with StubBroker({TOPIC: QUEUES}) as stub, Run(options_for(stub)) as run:
+    with StubBroker({TOPIC: QUEUES}) as stub, Run(with_lasting_routes(options_for(stub))) as run:
         run.trigger()
         assert run.trigger() is None
         start, limit = run.checkpoint.last, run.reader.getDefaultReadLimit()
         run.reader.reportLatestOffset()
         assert run.reader.latestOffset(start, limit) is start
         assert count_calls(lambda: (run.reader.latestOffset(start, limit), run.reader.reportLatestOffset())) < 50
+
+
+def test_an_idle_query_finds_a_new_queue_at_once() -> None:
+    """As soon as routes tell of it, without waiting until bounds are asked for."""
+    with StubBroker({TOPIC: 2}) as stub, Run(options_for(stub)) as run:
+        run.trigger()
+        assert run.trigger() is None
+        admin_of(stub).admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=3, write_queue_nums=3))
+        stub.put(TOPIC, b"a", queue_id=2)
+        assert len(run.trigger() or ()) == 1
 
 
 def test_an_idle_query_goes_on_from_another_offset() -> None:
