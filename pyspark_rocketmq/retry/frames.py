@@ -43,7 +43,7 @@ def send_back(rows: DataFrame, options: Mapping[str, str], on_error: str = "rais
     Args:
         rows: Rows of the source, with at least `topic`, `brokerName`, `commitLogOffset` and `msgId`; `delayLevel` says
             for each row how long to wait: a level of the broker's, 0 for longer each time, -1 for a dead letter.
-        options: The options of the reader, and those of section "helper functions".
+        options: The options of the reader, and those for helper functions.
         on_error: `raise` if some row is not taken back, or `report`: the frame alone tells.
 
     Returns:
@@ -73,7 +73,7 @@ def consume(
     Args:
         batch: Rows of the source, with what `send_back` needs; in order also `queueId` and `queueOffset`.
         fn: Takes a row and answers `SUCCESS` or `RECONSUME_LATER`, in order also `SUSPEND`; raising is failing.
-        options: The options of the reader, and those of section "helper functions".
+        options: The options of the reader, and those for helper functions.
         model: `concurrently`: what fails is sent back. `orderly`: the rows of a queue come in order of their offsets,
             and one that fails is tried again in place; after `maxReconsumeTimes` it becomes a dead letter.
         suspendCurrentQueueTimeMillis: How long to wait before a row is tried again in place.
@@ -83,15 +83,12 @@ def consume(
     """
     settings = parse_helper_options(options)
     sending = _settings_of(settings)
-    if model == "concurrently":
-        _check(batch, _NEEDED)
-        rows, answer = batch, Listener(fn).concurrently
-    elif model == "orderly":
-        _check(batch, _NEEDED_IN_ORDER)
-        suspend_s = _suspension_s(suspendCurrentQueueTimeMillis)
-        rows, answer = _in_order(batch), Listener(fn, sending.max_reconsume_times, suspend_s).in_order
-    else:
+    if model not in ("concurrently", "orderly"):
         raise OptionError("model", model, "unknown", advice="give concurrently or orderly")
+    is_orderly = model == "orderly"
+    _check(batch, _NEEDED_IN_ORDER if is_orderly else _NEEDED)
+    listener = Listener(fn, sending.max_reconsume_times, _suspension_s(suspendCurrentQueueTimeMillis))
+    rows, answer = (_in_order(batch), listener.in_order) if is_orderly else (batch, listener.concurrently)
     result = F.udf(answer, "string", useArrow=False).asNondeterministic()(F.struct("*")).alias("result")
     report = _report(rows.select(*_NEEDED, result, _level_of(rows, settings)), settings, sending, (*_REPORT, "result"))
     _raise_refusals(report)

@@ -193,3 +193,22 @@ def test_a_broker_that_does_not_answer_is_asked_no_more(stub: StubBroker) -> Non
     errors = task.fail(*rows_of(stub))
     assert len(errors) == BURST + 1 and {error.code for error in errors} == {"REQUEST_TIMEOUT"}
     assert asked.fired <= BURST and time.monotonic() - started < 5
+
+
+def test_a_lost_answer_may_bring_a_row_twice(stub: StubBroker) -> None:
+    """It cannot be told from a lost request; RocketMQ's own consumers take that for the smaller evil, too."""
+    stub.put(TOPIC, b"x")
+    stub.faults.drop_reply(on=SEND_BACK)
+    assert Task(stub, mqClientApiTimeout="300").send_back(*rows_of(stub)) == [None]
+    stub.clock.advance(10_000)
+    assert [record.body for record in stub.messages(RETRY)] == [b"x", b"x"]
+
+
+def test_names_are_those_of_the_namespace() -> None:
+    """Of the topic and of the group."""
+    with StubBroker({"NS%orders": 1}, frozen_clock=True) as stub:
+        stub.put("NS%orders", b"x")
+        [row] = rows_of(stub, "NS%orders")
+        assert Task(stub, namespace="NS").send_back(row._replace(topic=TOPIC)) == [None]
+        stub.clock.advance(10_000)
+        assert [record.body for record in stub.messages(f"%RETRY%NS%{GROUP}")] == [b"x"]

@@ -42,7 +42,7 @@ def put(stub: StubBroker, *bodies: str) -> None:
 
 def options(stub: StubBroker, **more: str) -> dict[str, str]:
     """A reader's options with those of the helpers."""
-    return given(stub, consumerGroup=GROUP, **{"fetchOffset.retryIntervalMs": "1", **more})
+    return given(stub, consumerGroup=GROUP, **more)
 
 
 def bodies(stub: StubBroker, topic: str) -> list[str]:
