@@ -1,9 +1,13 @@
-"""Our clients, as a scenario beside official ones wants them: quick, and ended with it."""
+"""Our clients, as a scenario beside official ones wants them: quick, and ended with it.
+
+`SERVERS` are what such a scenario runs against: a real broker of every version that `REAL` asks for, and the stub.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pyspark_rocketmq.client.consumer import PushConsumer
@@ -20,14 +24,43 @@ from pyspark_rocketmq.client.settings import (
 )
 from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import parse_address, parse_addresses
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.settings import Subscription
+from tests.real.artefacts import DEFAULT_VERSION, chosen_versions
+from tests.real.fixtures import fetch_or_skip
+from tests.real.java_fixtures import ScenarioServer, stub_server
+from tests.real.servers import RealCluster
+
+STUB = "stub"
+SERVERS = (*chosen_versions(os.environ.get("REAL")), STUB)
 
 QUICK = Rhythm(
-    heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.3, first_persist_s=0.3, persist_s=0.3, lock_s=1
+    heartbeat_s=5,
+    route_s=1,
+    rebalance_s=1,
+    rebalance_soonest_s=0.3,
+    first_persist_s=0.3,
+    persist_s=0.3,
+    lock_s=1,
+    reset_pause_s=1,
 )
 Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
+
+
+@contextmanager
+def serve(name: str) -> Iterator[ScenarioServer]:
+    """One of the `SERVERS`, for official clients of 5.3.3 and ours."""
+    fetch_or_skip(DEFAULT_VERSION)
+    with ExitStack() as stack:
+        if name == STUB:
+            yield stub_server(stack)
+        else:
+            fetch_or_skip(name)
+            cluster = stack.enter_context(RealCluster(name))
+            address = parse_address(str(cluster.broker.address))
+            yield ScenarioServer(f"real RocketMQ {name}", cluster.name_server, address)
 
 
 class Log:
@@ -51,10 +84,10 @@ class Log:
 class Ours:
     """Our clients before one server, for one topic."""
 
-    def __init__(self, name_server: str, topic: str) -> None:
+    def __init__(self, name_server: str, topic: str, settings: ClusterSettings | None = None) -> None:
         self.topic = topic
         net = NetSettings(connect_timeout_s=10, request_timeout_s=10)
-        self.settings = ClusterSettings(parse_addresses(name_server), net=net)
+        self.settings = settings or ClusterSettings(parse_addresses(name_server), net=net)
         self._open = ExitStack()
 
     def close(self) -> None:
@@ -90,3 +123,12 @@ class Ours:
         cluster = open_shared_cluster(self.settings)
         self._open.callback(cluster.close)
         return cluster
+
+
+def committed(ours: Ours, cluster: Cluster, group: str) -> int:
+    """How many messages of the topic the group stands behind."""
+    queues = cluster.routes.route(ours.topic).readable
+    try:
+        return sum(cluster.offsets.fetch_committed(group, queues).values())
+    except RocketMQError:
+        return 0

@@ -16,9 +16,16 @@ from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
 from tests.real.java_clients import JavaClients, eventually
 from tests.real.java_fixtures import ScenarioServer
-from tests.real.our_clients import Log, Ours
+from tests.real.our_clients import SERVERS, Log, Ours, serve
 
 pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
+    """A real broker of every version under test, then the stub."""
+    with serve(request.param) as server:
+        yield server
 
 
 @pytest.fixture

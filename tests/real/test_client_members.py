@@ -1,6 +1,6 @@
 """Do our members and the official Java consumers make one group, and is what they leave behind the same?
 
-Every scenario runs against a real broker and against the stub, with official consumers of 5.3.3 beside ours.
+Every scenario runs against real brokers and against the stub, with official consumers of 5.3.3 beside ours.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.results import RECONSUME_LATER, SUCCESS, Consumed, Ordered, suspend
 from pyspark_rocketmq.client.settings import MessageModel
-from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, dead_letter_topic
 from tests.real.java_clients import JavaClients, JavaObject, eventually
 from tests.real.java_fixtures import ScenarioServer
-from tests.real.our_clients import Log, Ours
+from tests.real.our_clients import SERVERS, Log, Ours, committed, serve
 
 pytestmark = pytest.mark.real
 
@@ -39,6 +37,13 @@ consumer = ours.member(sys.argv[3], lambda _: time.sleep(600))
 print(consumer.client_id, flush=True)
 time.sleep(600)
 """
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
+    """A real broker of every version under test, then the stub."""
+    with serve(request.param) as server:
+        yield server
 
 
 @pytest.fixture
@@ -65,15 +70,6 @@ def send(ours: Ours, *bodies: str) -> None:
     producer = ours.producer()
     for number, body in enumerate(bodies):
         producer.send(Message(ours.topic, body.encode()), MessageQueue(ours.topic, "broker-a", number % 4))
-
-
-def committed(ours: Ours, cluster: Cluster, group: str) -> int:
-    """How many messages of the topic the group stands behind."""
-    queues = cluster.routes.route(ours.topic).readable
-    try:
-        return sum(cluster.offsets.fetch_committed(group, queues).values())
-    except RocketMQError:
-        return 0
 
 
 def test_shares_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:

@@ -1,0 +1,71 @@
+"""Does the official command line see where our members stand, as we see it, and do they go where it sends them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from pyspark_rocketmq.model import Message, MessageQueue
+from tests.real.java_clients import eventually
+from tests.real.our_clients import Log, Ours, committed
+from tests.real.servers import RealCluster
+from tests.real.worlds import real_world
+
+pytestmark = pytest.mark.real
+
+QUEUES = 4
+
+
+@pytest.fixture
+def ours(real_cluster: RealCluster, unique: str) -> Iterator[Ours]:
+    """Our clients before a real broker, with eight messages in a topic."""
+    real_cluster.create_topic(unique, queues=QUEUES)
+    ours = Ours(real_cluster.name_server, unique, real_world(real_cluster).settings)
+    producer = ours.producer()
+    for number in range(8):
+        producer.send(Message(unique, b"%d" % number), MessageQueue(unique, "broker-a", number % QUEUES))
+    yield ours
+    ours.close()
+
+
+def told(printed: str, topic: str) -> Mapping[int, tuple[int, int]]:
+    """What `consumerProgress` prints of a topic: by queue, the broker's offset and the group's."""
+    rows = [line.split() for line in printed.splitlines() if line.startswith(topic)]
+    return {int(queue_id): (int(broker), int(group)) for _, _, queue_id, broker, group, *_ in rows}
+
+
+def test_the_progress_of_a_member(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
+    """`consumerProgress -g G` agrees with ours, queue by queue."""
+    log, cluster = Log(), ours.cluster()
+    ours.member(unique, log)
+    eventually(lambda: committed(ours, cluster, unique) == 8, "the group stands behind everything")
+    printed = real_cluster.admin("consumerProgress", "-g", unique)
+
+    assert told(printed, unique) == dict.fromkeys(range(QUEUES), (2, 2))
+    assert "Consume TPS" in printed
+
+
+def test_the_progress_of_a_group_without_members(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
+    """What was committed by somebody who is no member: with `-t TOPIC` on 5.x, by the request itself on 4.9."""
+    cluster = ours.cluster()
+    queues = cluster.routes.route(unique).readable
+    ours.member(unique, Log()).close()
+    cluster.offsets.commit(unique, dict.fromkeys(queues, 1))
+
+    stats = cluster.admin.fetch_consume_stats(unique, unique)
+    assert {queue: at.consumer_offset for queue, at in stats.items()} == dict.fromkeys(queues, 1)
+    if real_cluster.site.release.can_bind:
+        printed = real_cluster.admin("consumerProgress", "-g", unique, "-t", unique)
+        assert told(printed, unique) == dict.fromkeys(range(QUEUES), (2, 1))
+
+
+def test_a_reset_is_obeyed(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
+    """`resetOffsetByTime` to the beginning: everything comes again, and is committed again."""
+    log, cluster = Log(), ours.cluster()
+    ours.member(unique, log)
+    eventually(lambda: committed(ours, cluster, unique) == 8, "the group stands behind everything")
+    real_cluster.admin("resetOffsetByTime", "-g", unique, "-t", unique, "-s", "0")
+
+    eventually(lambda: len(log.bodies) >= 16, "everything came again")
+    eventually(lambda: committed(ours, cluster, unique) == 8, "and is committed again")
