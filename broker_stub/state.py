@@ -97,7 +97,13 @@ class Cluster:
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
         """Key-value configuration by namespace."""
-        self.config = {"orderMessageEnable": str(settings.order_topics).lower()}
+        self.config = {
+            "clusterTest": "false",
+            "deleteTopicWithBrokerRegistration": "false",
+            "orderMessageEnable": str(settings.order_topics).lower(),
+            "productEnvName": "center",
+            "returnOrderTopicConfigToBroker": "true",
+        }
         """The name server's own configuration."""
         self.read_only: set[str] = set()
         """Names of brokers whose topics the route shows as not to be written to."""

@@ -242,8 +242,10 @@ def _as_java(value: object) -> str:
 def get_runtime_info(broker: Broker, call: Call) -> Answer:
     """Figures of the broker, as far as tools ask for them; rates are not measured."""
     messages = str(sum(queue.max_offset for queue in broker.store.queues.values()))
+    average = broker.store.log.end / max(1, int(messages))
     figures = {
         **_IDLE_FIGURES,
+        "bootTimestamp": str(broker.clock.now_ms() - int(broker.clock.elapsed_ms())),
         "brokerActive": "true",
         "brokerVersion": str(broker.release.version),
         "brokerVersionDesc": f"V{broker.release.name.replace('.', '_')}",
@@ -251,6 +253,8 @@ def get_runtime_info(broker: Broker, call: Call) -> Answer:
         "commitLogMinOffset": str(broker.store.log.min_offset),
         "earliestMessageTimeStamp": str(_earliest_time(broker)),
         "msgPutTotalTodayNow": messages,
+        "putMessageAverageSize": str(average),
+        "putMessageSizeTotal": str(broker.store.log.end),
         "putMessageTimesTotal": messages,
         "timerCongestNum": str(len(broker.delays.waiting_timers)),
     }
@@ -271,10 +275,13 @@ _IDLE_FIGURES = {
     **{f"{name}ThreadPoolQueueHeadWaitTimeMills": "0" for name in _QUEUES},
     "EndTransactionQueueSize": "0",
     "EndTransactionThreadPoolQueueCapacity": "100000",
+    "commitLogDirCapacity": "Total : 0 B, Free : 0 B.",
     "commitLogDiskRatio": "0.0",
     "consumeQueueDiskRatio": "0.0",
     "dispatchBehindBytes": "0",
+    "dispatchMaxBuffer": "0",
     "getFoundTps": "0.0 0.0 0.0",
+    "getMessageEntireTimeMax": "0",
     "getMissTps": "0.0 0.0 0.0",
     "getTotalTps": "0.0 0.0 0.0",
     "getTransferedTps": "0.0 0.0 0.0",
@@ -285,6 +292,11 @@ _IDLE_FIGURES = {
     "msgPutTotalTodayMorning": "0",
     "msgPutTotalYesterdayMorning": "0",
     "pageCacheLockTimeMills": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "putMessageDistributeTime": "null",
+    "putMessageEntireTimeMax": "0",
+    "putMessageFailedTimes": "0",
     "putTps": "0.0 0.0 0.0",
     "remainHowManyDataToFlush": "0 B",
     "remainTransientStoreBufferNumbs": "2147483647",

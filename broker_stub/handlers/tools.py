@@ -74,10 +74,18 @@ def query_subscription(broker: Broker, call: Call) -> Answer:
     return answer(body=fastjson.write(told))
 
 
+@header
+class GetConsumeStatsInBrokerHeader(RequestHeader):
+    """How far is every group, in all topics or in ordered ones?"""
+
+    is_order: bool = False
+
+
 @handles(AdminCode.GET_BROKER_CONSUME_STATS)
 def get_all_consume_stats(broker: Broker, call: Call) -> Answer:
     """How far every group is in every topic; rates are not measured."""
-    groups = {group: _stats_of_group(broker, group) for group in broker.group_configs.table}
+    ordered = call.header(GetConsumeStatsInBrokerHeader).is_order
+    groups = {group: _stats_of_group(broker, group, ordered=ordered) for group in broker.group_configs.table}
     lags = [
         row["brokerOffset"] - row["consumerOffset"]
         for stats in groups.values()
@@ -92,11 +100,11 @@ def get_all_consume_stats(broker: Broker, call: Call) -> Answer:
     return answer(body=fastjson.write({**told, "totalInflightDiff": 0} if broker.release.is_5x else told))
 
 
-def _stats_of_group(broker: Broker, group: str) -> list[dict[str, Any]]:
+def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[str, Any]]:
     return [
         {"consumeTps": 0.0, "offsetTable": _progress(broker, group, topic)}
         for topic in sorted(broker.offsets.topics(group))
-        if broker.topics.find(topic)
+        if (config := broker.topics.find(topic)) and (config.order or not ordered)
     ]
 
 

@@ -114,6 +114,16 @@ def test_queues_a_group_has_not_begun_count(bench: Bench) -> None:
     assert told["totalDiff"] == 5
 
 
+def test_progress_in_ordered_topics_only(bench: Bench) -> None:
+    """If so wished."""
+    bench.broker.group_configs.find("g")
+    bench.broker.offsets.commit("g", "T", 0, 3)
+
+    told = fastjson.parse(ask(bench, AdminCode.GET_BROKER_CONSUME_STATS, {"isOrder": "true"}).body)
+
+    assert ({"g": []} in told["consumeStatsList"], told["totalDiff"]) == (True, 0)
+
+
 def test_several_groups_are_made(bench: Bench) -> None:
     """Up to the one that may not be; 5.3.3 knows no attribute of groups."""
     named = {"groupConfigList": [{"groupName": "a", "retryMaxTimes": 3}]}
@@ -327,7 +337,8 @@ def test_the_name_servers_settings_are_remembered(bench: Bench) -> None:
 
     assert forbidden.code == ResponseCode.NO_PERMISSION
 
-    assert b"a=b\nc=d\n" in ask_name_server(bench, RequestCode.GET_NAMESRV_CONFIG).body
+    lines = bytes(ask_name_server(bench, RequestCode.GET_NAMESRV_CONFIG).body).splitlines()
+    assert {b"a=b", b"c=d", b"orderMessageEnable=false"} <= set(lines)
 
 
 def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
