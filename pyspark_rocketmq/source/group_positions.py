@@ -31,6 +31,8 @@ from ..offsets.position import Positions
 __all__ = ["GroupPositions"]
 
 LEAST_INTERVAL_S = 1.0
+SECONDS_PER_QUEUE = 0.01
+"""Every queue is a question of its own, and an idle query must not keep its brokers busy."""
 _PAUSE = Backoff(first_s=1.0, longest_s=30.0)
 _log = logging.getLogger(__name__)
 
@@ -145,10 +147,12 @@ class GroupPositions:
         """Ask brokers where the group stands and tell them what is finished, if it is time to."""
         if not at_once and self._now_s() < self._due_s:
             return
-        failures = [error for part in _by_broker(self._held) if (error := self._try_exchange(part, deadline))]
+        parts = _by_broker(self._held)
+        failures = [error for part in parts if (error := self._try_exchange(part, deadline))]
         self._failures_in_a_row = self._failures_in_a_row + 1 if failures else 0
         pause_s = _PAUSE.delay_s(self._failures_in_a_row - 1) if failures else 0.0
-        self._due_s = self._now_s() + max(self._interval_s, pause_s)
+        asking_s = SECONDS_PER_QUEUE * max(map(len, parts), default=0)
+        self._due_s = self._now_s() + max(self._interval_s, asking_s, pause_s)
 
     def _try_exchange(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> RocketMQError | None:
         """With one broker, whose failure holds up nothing elsewhere."""
@@ -194,7 +198,7 @@ class GroupPositions:
             self._note_progress(queue, offset)
 
 
-def _by_broker(queues: Iterable[MessageQueue]) -> Iterable[list[MessageQueue]]:
+def _by_broker(queues: Iterable[MessageQueue]) -> Collection[list[MessageQueue]]:
     parts: defaultdict[str, list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         parts[queue.broker_name].append(queue)

@@ -51,10 +51,10 @@ class Planner:
         self._guard: GroupGuard | None = None
         self.committer: Committer | None = None
         """Publishes what is finished, if that is wanted."""
-        self._share = Share(options, options.share) if options.share else None
-        if self._share is None:
+        self.share = Share(options, options.share) if options.share else None
+        if self.share is None:
             self._open_publishing()
-        self._locks = open_locks(options, self._share.client_id if self._share else _make_client_id(options))
+        self.locks = open_locks(options, self.share.client_id if self.share else _make_client_id(options))
         self._pinned: Positions | None = None
         self._target: Positions | None = None
         self._admitted_at = clock()
@@ -70,8 +70,8 @@ class Planner:
     def freeze_target(self) -> None:
         """AvailableNow reads to the ends of now and stops."""
         queues = self._catalog.queues()
-        if self._share:
-            self._share.join()
+        if self.share:
+            self.share.join()
         self._target = _ends(self._view.fetch_bounds(self._ours(queues, None)))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
@@ -92,7 +92,7 @@ class Planner:
     @property
     def is_settled(self) -> bool:
         """Whether `latest` would answer now as it did last: bounds are not due, and the queues are the same."""
-        return not (self._share or self._locks or self._view.is_due or self._catalog.is_old)
+        return not (self.share or self.locks or self._view.is_due or self._catalog.is_old)
 
     def last_known_ends(self) -> Position:
         """How far the queues went when they were asked last."""
@@ -108,10 +108,10 @@ class Planner:
         if self.committer:
             self.committer.flush(timeout_s)
             self.committer.close()
-        if self._share:
-            self._share.finish(timeout_s)
-        if self._locks:
-            self._locks.close()
+        if self.share:
+            self.share.finish(timeout_s)
+        if self.locks:
+            self.locks.close()
 
     # --- ranges ------------------------------------------------------------------------------------------------------
 
@@ -120,16 +120,16 @@ class Planner:
         if not self._has_begun:
             self._begin(end, self._catalog.queues(_topics(end.next)))
         ranges = batch_ranges(start, end)
-        if self._locks:
-            self._locks.require([each.queue for each in ranges])
+        if self.locks:
+            self.locks.require([each.queue for each in ranges])
         settings = self._catalog.plan_settings(list(end.next))
         return [RangePartition(task) for task in plan_tasks(ranges, settings)]
 
     # --- where a batch starts ----------------------------------------------------------------------------------------
 
     def _starts(self, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Positions) -> Positions:
-        if self._share:
-            return self._go_on_as_member(self._share, start, bounds, ready)
+        if self.share:
+            return self._go_on_as_member(self.share, start, bounds, ready)
         return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
     def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
@@ -208,9 +208,10 @@ class Planner:
         require_filter(self._cluster, self._options, queues)
         if self._guard:
             self._guard.check(_topics(queues))
-        if self._share:
-            self._catalog.require_known(queues)
-            self._share.join()
+        if self.share:
+            if position is None:
+                self._catalog.require_known(queues)
+            self.share.join()
         self._has_begun = True
 
     def _recognise(self, position: Position) -> None:
@@ -230,21 +231,21 @@ class Planner:
 
     def _ours(self, queues: list[MessageQueue], finished: Position | None) -> list[MessageQueue]:
         """Those that are ours to read; what is finished in them is told to whoever publishes it."""
-        if self._share is None:
+        if self.share is None:
             if finished is not None:
                 self.acknowledge(finished)
             return queues
-        self._share.look(finished.next if finished else None)
-        return self._share.select(queues)
+        self.share.look(finished.next if finished else None)
+        return self.share.select(queues)
 
     # --- how far it goes ---------------------------------------------------------------------------------------------
 
     def _readable_ends(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """How far each queue goes that may be read now."""
         ends = _ends(bounds)
-        if self._locks is None:
+        if self.locks is None:
             return ends
-        held = self._locks.hold(ends)
+        held = self.locks.hold(ends)
         return {queue: end for queue, end in ends.items() if queue in held}
 
     def _limits(self, without_caps: bool) -> Limits:

@@ -24,41 +24,41 @@ class Share:
     """A query's part in its group. For the planning thread."""
 
     def __init__(self, options: ReaderOptions, settings: ShareSettings) -> None:
-        self._member = QueryMember(options, settings)
+        self.member = QueryMember(options, settings)
         self.positions = GroupPositions(
-            self._member.cluster.offsets,
+            self.member.cluster.offsets,
             options.pull.group,
             min_interval_s=options.commit.min_interval_s,
             now_s=time.monotonic,
-            note_progress=self._member.note_progress,
+            note_progress=self.member.note_progress,
         )
         self._owned: dict[MessageQueue, Assigned] = {}
         self._has_joined = self._has_looked = False
 
     def __repr__(self) -> str:
-        return f"<Share {self._member!r}, {self.positions!r}>"
+        return f"<Share {self.member!r}, {self.positions!r}>"
 
     @property
     def client_id(self) -> str:
         """As whom the query is known to brokers."""
-        return self._member.client_id
+        return self.member.client_id
 
     def join(self) -> None:
         """Become a member, once."""
         if not self._has_joined:
             self._has_joined = True
-            self._member.join()
+            self.member.join()
 
     def look(self, finished: Positions | None) -> None:
         """See which queues are ours now, and publish what is finished in them; the first look waits for an answer."""
         if not self._has_looked:
-            self._member.wait()
+            self.member.wait()
             self._has_looked = True
-        self._owned = self._member.owned()
+        self._owned = self.member.owned()
         self.positions.keep(self._owned)
         if finished:
             self.positions.note_done(finished)
-        self.positions.note_resets(self._member.take_resets())
+        self.positions.note_resets(self.member.take_resets())
         self.positions.exchange()
 
     def select(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
@@ -71,6 +71,6 @@ class Share:
 
     def finish(self, timeout_s: float) -> None:
         """Publish what is finished, as far as that is done in time, and leave."""
-        self.positions.keep(self._member.owned())
+        self.positions.keep(self.member.owned())
         self.positions.exchange(at_once=True, deadline=Deadline.after(timeout_s))
-        self._member.close()
+        self.member.close()

@@ -102,7 +102,7 @@ def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> N
     options = options_for(stub, **QUICK)
     with Run(options) as run:
         run.trigger()
-        keeper = run.reader.planner._locks
+        keeper = run.reader.planner.locks
         stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
         wait_for(lambda: keeper.hold([FIRST, SECOND]) == set(), "no lock is trusted")
         fill(stub)
@@ -154,7 +154,7 @@ def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
     """Their locks are for others then."""
     with Run(options_for(stub, **LOCKING)) as run:
         run.trigger()
-        assert run.reader.planner._locks.hold([FIRST]) == {FIRST}
+        assert run.reader.planner.locks.hold([FIRST]) == {FIRST}
         wait_for(lambda: take(stub, 1), "the other queue is free")
         assert not take(stub, 0)
 

@@ -50,6 +50,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes its time takes little."""
     monkeypatch.setattr(membership, "SETTLE_S", 0.1)
     monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(group_positions, "SECONDS_PER_QUEUE", 0.0)
     monkeypatch.setattr(queue_locks, "ASK_AGAIN_S", 0.05)
     monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
 
@@ -233,7 +234,7 @@ def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) ->
 
 def owned(run: Run) -> set[MessageQueue]:
     """The queues of the topic that are the query's now, whether it has planned since or not."""
-    return {queue for queue in run.reader.planner._share._member.owned() if queue.topic == TOPIC}
+    return {queue for queue in run.reader.planner.share.member.owned() if queue.topic == TOPIC}
 
 
 def positions(run: Run) -> Positions:
@@ -302,7 +303,7 @@ def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> 
     with Run(shared(stub)) as run:
         run.read_until(24)
         run.trigger()
-        run.reader.planner._share._member.reset(TOPIC, {queue_of(0): 4})
+        run.reader.planner.share.member.reset(TOPIC, {queue_of(0): 4})
         assert [(row.queue, row.offset) for row in run.read_until(2)] == [(queue_of(0), 4), (queue_of(0), 5)]
 
 
