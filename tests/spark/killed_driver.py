@@ -1,6 +1,6 @@
 """A driver program that kills itself and its JVM, as a power cut would, at one point of its second micro-batch.
 
-    python -m tests.spark.killed_driver POINT NAME_SERVER CHECKPOINT SINK
+    READER_OPTIONS=JSON python -m tests.spark.killed_driver POINT CHECKPOINT SINK
 
 The points, in the order in which a batch passes them: `latestOffset` returned, `offsets` log written, inside `read`,
 inside `foreachBatch` after the sink has the rows, `commits` log written. The sink is a directory with one file for each
@@ -36,7 +36,7 @@ def write_batch(sink: Path, frame: DataFrame, batch_id: int) -> None:
     part.rename(sink / f"{batch_id}.json")
 
 
-def main(point: str, name_server: str, checkpoint: Path, sink: Path) -> None:
+def main(point: str, checkpoint: Path, sink: Path) -> None:
     """Run the query until it is dead."""
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
@@ -92,10 +92,10 @@ def main(point: str, name_server: str, checkpoint: Path, sink: Path) -> None:
 
     spark.dataSource.register(DyingSource)
     options = json.loads(os.environ["READER_OPTIONS"])
-    frame = spark.readStream.format("rocketmq").options(**options, nameServer=name_server).load()
+    frame = spark.readStream.format("rocketmq").options(**options).load()
     writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
     writer.trigger(processingTime="0 seconds").start().awaitTermination()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

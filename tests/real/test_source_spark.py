@@ -1,0 +1,38 @@
+"""Do Spark queries read real brokers of every version as they read the stub, also when brokers and drivers die?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.real.servers import RealCluster
+from tests.real.worlds import real_world
+from tests.spark.killed_driver import POINTS
+from tests.spark.kills import a_killed_driver_loses_and_repeats_nothing
+from tests.spark.test_flows import EVERYWHERE, MASTER_SLAVE, Flow, each_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+
+@each_of(EVERYWHERE)
+def test_one_broker(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, flow: Flow) -> None:
+    """The flows that need nothing else."""
+    flow(spark, real_world(real_cluster), tmp_path)
+
+
+@each_of(MASTER_SLAVE)
+def test_master_and_slave(spark: SparkSession, real_master_slave: RealCluster, tmp_path: Path, flow: Flow) -> None:
+    """The master stops."""
+    flow(spark, real_world(real_master_slave), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_driver(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, point: str) -> None:
+    """It loses and repeats nothing, at any point of a micro-batch."""
+    a_killed_driver_loses_and_repeats_nothing(spark, real_world(real_cluster), tmp_path, point)

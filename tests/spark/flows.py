@@ -1,0 +1,89 @@
+"""What must hold of a Spark query on every cluster, stub or real.
+
+Each public function of a session, a `World` and a folder is a flow; those whose names begin with `master_slave_`
+need a cluster of that kind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chispa import assert_df_equality
+
+from tests.flows.world import World, until
+from tests.spark.queries import Sink, run_to_end, running, wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_SCHEMA = (
+    "topic string NOT NULL, brokerName string NOT NULL, queueId int NOT NULL, queueOffset bigint NOT NULL, "
+    "tags string, keys string, body binary, properties map<string,string>, reconsumeTimes int, flag int"
+)
+
+
+def a_batch_shows_messages_as_they_were_sent(spark: SparkSession, world: World, _: Path) -> None:
+    """Schema, content and order, of all columns that do not depend on time."""
+    queue = world.make_queue()
+    world.send(queue, b"one", TAGS="new", KEYS="k1 k2", vip="yes")
+    world.send(queue, "ü".encode())
+    place = (queue.topic, queue.broker_name, 0)
+    wanted = spark.createDataFrame(
+        [
+            (*place, 0, "new", "k1 k2", bytearray(b"one"), {"vip": "yes"}, 0, 0),
+            (*place, 1, None, None, bytearray("ü".encode()), {}, 0, 0),
+        ],
+        _SCHEMA,
+    )
+    frame = spark.read.format("rocketmq").options(nameServer=world.name_server, subscribe=queue.topic).load()
+    assert_df_equality(frame.select(wanted.columns), wanted)
+
+
+def a_stream_stops_goes_on_and_publishes(spark: SparkSession, world: World, folder: Path) -> None:
+    """In capped batches; each message comes once, and the group ends where the queues do."""
+    queues, group = world.make_topic(2), world.make_group()
+    frame = _stream(spark, world, queues[0].topic, consumerGroup=group, maxOffsetsPerTrigger="30")
+    for queue in queues:
+        world.fill(queue, 50)
+    sink = Sink()
+    run_to_end(frame, sink, folder)
+    world.fill(queues[0], 5)
+    run_to_end(frame, sink, folder)
+    assert [len(rows) for rows in sink.batches.values()] == [30, 30, 30, 10, 5]
+    assert sorted(sink.ids) == sorted(
+        (*queue, at) for queue, end in zip(queues, (55, 50), strict=True) for at in range(end)
+    )
+    wanted = {queues[0]: 55, queues[1]: 50}
+    until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, "positions are published")
+
+
+def master_slave_reads_go_on_at_the_slave(spark: SparkSession, world: World, folder: Path) -> None:
+    """The master stops in the middle of the query; nothing is lost and nothing comes twice."""
+    queue, sink = world.make_queue(), Sink()
+    world.fill(queue, 300)
+    world.servers.replicate([queue])
+    frame = _stream(spark, world, queue.topic, maxOffsetsPerTrigger="20")
+    with running(frame, sink, folder, processingTime="0 seconds") as query:
+        _await_rows(query, sink, 20)
+        world.servers.stop(queue.broker_name)
+        try:
+            read_from_master = len(sink.rows)
+            _await_rows(query, sink, 300)
+        finally:
+            world.servers.start(queue.broker_name)
+    assert read_from_master < 300
+    assert sink.ids == [(*queue, at) for at in range(300)]
+
+
+def _stream(spark: SparkSession, world: World, topic: str, **options: str) -> DataFrame:
+    """A streaming read from the beginning, to which new routes show soon."""
+    reader = spark.readStream.format("rocketmq").options(nameServer=world.name_server, subscribe=topic)
+    return reader.options(startingOffsets="earliest", pollNameServerInterval="1s", **options).load()
+
+
+def _await_rows(query: StreamingQuery, sink: Sink, count: int) -> None:
+    """Until the running query has written so many rows."""
+    wait_for(lambda: len(sink.rows) >= count or not query.isActive, f"{count} rows")
+    assert query.exception() is None
