@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark_rocketmq.client.results import SUCCESS
-from pyspark_rocketmq.client.settings import ConsumeFrom
+from pyspark_rocketmq.client.settings import ConsumeFrom, Rhythm
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, queue, until
+from tests.client.idle import idle_cpu_share
 
 
 def test_a_full_cache_is_not_pulled(make_group: Callable[..., Group]) -> None:
@@ -222,3 +223,11 @@ def test_what_is_pulled_can_be_spaced_out(make_group: Callable[..., Group]) -> N
     group.concurrent(log, pull_interval_s=0.05, pull_batch_size=4)
 
     until(lambda: group.committed().get(0) == 10)
+
+
+def test_an_idle_member_takes_less_than_a_hundredth_of_a_core(group: Group) -> None:
+    """With RocketMQ's own rhythm, and the broker counted in, as it lives in this process, too."""
+    consumer = group.concurrent(Log(), rhythm=Rhythm())
+    until(lambda: len(consumer.queues) == 5)
+
+    assert idle_cpu_share(3.0) < 0.01
