@@ -8,7 +8,8 @@
 
 Objects are the official classes and settings their setters' names; `call` takes any public method by its official
 name, with messages, queues (`queue`), SQL selectors, callbacks (`CALLBACK`, whose outcome `call` returns) and queue
-selectors (`SELECT`). The Java side (`java/`) is compiled once for each release.
+selectors (`SELECT` by index, `BY_HASH`, `BY_CHANCE`). `mqadmin` runs a command of the command line. The Java side
+(`java/`) is compiled once for each release.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -35,13 +37,17 @@ WAIT_SECONDS = 45
 
 CALLBACK = {"callback": True}
 SELECT = {"select": True}
+BY_HASH = {"select": "SelectMessageQueueByHash"}
+BY_CHANCE = {"select": "SelectMessageQueueByRandom"}
 
 _SYSTEM_PROPERTIES = {
     "rocketmq.client.rebalance.waitInterval": "1000",
     "rocketmq.client.rebalance.minInterval": "500",
     "rocketmq.client.logLevel": "WARN",
 }
-_CLIENT_SETTINGS = {"heartbeatBrokerInterval": 5000, "pollNameServerInterval": 1000}
+_CLIENT_SETTINGS = {"heartbeatBrokerInterval": 5000, "pollNameServerInterval": 1000, "mqClientApiTimeout": 20_000}
+_SEND_SETTINGS = {"sendMsgTimeout": 20_000}
+_ADMIN_TIMEOUT_MS = 20_000
 
 
 class JavaError(Exception):
@@ -117,11 +123,11 @@ class JavaClients:
 
     def producer(self, group: str, *args: object, **settings: object) -> JavaObject:
         """A started DefaultMQProducer."""
-        return self.create("client.producer.DefaultMQProducer", group, *args, **settings).start()
+        return self.create("client.producer.DefaultMQProducer", group, *args, **{**_SEND_SETTINGS, **settings}).start()
 
     def transaction_producer(self, group: str, script: Mapping[str, Sequence[Json]]) -> JavaObject:
         """A started TransactionMQProducer; a body's first outcome is the local one, the others answer checks."""
-        producer = self.create("client.producer.TransactionMQProducer", group)
+        producer = self.create("client.producer.TransactionMQProducer", group, **_SEND_SETTINGS)
         producer.listen(script)
         return producer.start()
 
@@ -155,7 +161,11 @@ class JavaClients:
 
     def admin(self) -> JavaObject:
         """A started DefaultMQAdminExt."""
-        return self.create("tools.admin.DefaultMQAdminExt").start()
+        return self.create("tools.admin.DefaultMQAdminExt", _ADMIN_TIMEOUT_MS).start()
+
+    def mqadmin(self, *words: str) -> str:
+        """What a command of the official command line prints."""
+        return str(self.request(op="mqadmin", args=[*words, "-n", self.name_server]))
 
     def create(self, java_class: str, *args: object, **settings: object) -> JavaObject:
         """Any class below org.apache.rocketmq that is configured like a client."""
@@ -278,6 +288,11 @@ class JavaObject:
     def bodies(self) -> list[str]:
         """Bodies delivered so far."""
         return [delivery["body"] for delivery in self.deliveries]
+
+    def wait_for_bodies(self, *bodies: str) -> None:
+        """Wait until each of these was delivered, and as often as it is given; what else comes does no harm."""
+        wanted = Counter(bodies)
+        self.clients.wait(lambda: wanted <= Counter(self.bodies), f"{wanted} to {self.name}: {self.bodies}")
 
     def wait_for(self, count: int) -> list[Json]:
         """Wait until so many messages were delivered, and return them."""

@@ -50,6 +50,15 @@ class ScenarioServer:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         wait_until(lambda: self._routes(topic), f"topic {topic} is routed")
 
+    def committed(self, group: str, topic: str, queues: int = 4) -> int:
+        """How many messages of a topic a group has behind it, as far as the broker knows."""
+        return sum(self._committed(group, topic, queue_id) for queue_id in range(queues))
+
+    def _committed(self, group: str, topic: str, queue_id: int) -> int:
+        fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
+        answer = ask(self.broker, RequestCode.QUERY_CONSUMER_OFFSET, fields)
+        return int((answer.fields or {}).get("offset") or 0)
+
     def _routes(self, topic: str) -> bool:
         name_server = parse_address(self.name_server)
         answer = ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, tls=self.tls)

@@ -21,7 +21,7 @@ def ask(
     body: bytes = b"",
     *,
     tls: ssl.SSLContext | None = None,
-    timeout_s: float = 5,
+    timeout_s: float = 20,
 ) -> Command:
     """Send one request and return its answer; raises `OSError` where there is none."""
     with Caller(address, tls=tls, timeout_s=timeout_s) as caller:
@@ -31,7 +31,7 @@ def ask(
 class Caller:
     """One connection that carries one request at a time."""
 
-    def __init__(self, address: Address, *, tls: ssl.SSLContext | None = None, timeout_s: float = 5) -> None:
+    def __init__(self, address: Address, *, tls: ssl.SSLContext | None = None, timeout_s: float = 20) -> None:
         plain = socket.create_connection(address, timeout_s)
         self._socket = tls.wrap_socket(plain, server_hostname=address.host) if tls else plain
         self._session = Session()

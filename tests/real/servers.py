@@ -52,9 +52,9 @@ CLUSTER_NAME = "RealCluster"
 ACCESS_KEY, SECRET_KEY = "rocketmq", "12345678"
 PKI = Path(__file__).with_name("pki")
 TOPICS_FILE = Path("store/config/topics.json")
-READY_SECONDS = 60
-ADMIN_SECONDS = 60
-EXPIRE_SECONDS = 120
+READY_SECONDS = 120
+ADMIN_SECONDS = 120
+EXPIRE_SECONDS = 240
 """A broker first looks for what has expired when it has been up for a minute."""
 
 DISK_ANSWERS = {"accessMessageInMemoryMaxRatio": "0"}

@@ -97,7 +97,7 @@ def test_delay_level_holds_a_message_back(any_clients: JavaClients, topic: str, 
     delivery = consumer.wait_for(1)[0]
 
     assert delivery["topic"] == topic
-    assert 1000 <= delivery["storeTimestamp"] - delivery["bornTimestamp"] < 10_000
+    assert delivery["storeTimestamp"] - delivery["bornTimestamp"] >= 1000
     assert (delivery["properties"]["DELAY"], delivery["properties"]["REAL_TOPIC"]) == ("3", topic)
 
 
@@ -108,7 +108,7 @@ def test_timer_holds_a_message_back(clients: JavaClients, topic: str, unique: st
     clients.producer(unique).call("send", message(topic, "alarm", TIMER_DELAY_MS="3000"))
     delivery = consumer.wait_for(1)[0]
 
-    assert 2000 <= delivery["storeTimestamp"] - delivery["bornTimestamp"] < 10_000
+    assert delivery["storeTimestamp"] - delivery["bornTimestamp"] >= 2000
     assert delivery["properties"]["REAL_TOPIC"] == topic
 
 
@@ -190,7 +190,7 @@ def test_request_is_answered_by_a_consumer(any_clients: JavaClients, topic: str,
 def test_request_without_an_answer_times_out(any_clients: JavaClients, topic: str, unique: str) -> None:
     """The message is sent; nobody replies; the requester is told so."""
     with pytest.raises(JavaError) as unanswered:
-        any_clients.producer(unique).call("request", message(topic, "anybody?"), CALLBACK, 1500)
+        any_clients.producer(unique).call("request", message(topic, "anybody?"), CALLBACK, 4000)
 
     assert unanswered.value.type == "RequestTimeoutException"
 

@@ -103,7 +103,7 @@ def test_servers_die_with_their_starter(real_version: str, tmp_path: Path) -> No
 
         starter.kill()
 
-    wait_until(lambda: not _listens(name_server.port), "the name server is gone", timeout_s=10)
+    wait_until(lambda: not _listens(name_server.port), "the name server is gone", timeout_s=60)
 
 
 def test_versions_are_chosen_by_name() -> None:

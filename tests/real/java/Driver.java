@@ -17,9 +17,9 @@ import java.util.concurrent.Executors;
 /**
  * Lets a test in another language hold the official Java clients in its hands.
  *
- * <p>One JSON object a line comes in: create an object, call one of its methods, register a scripted listener. One
- * answer a line goes out, by id and in any order, and events in between: what listeners were given. The process ends
- * when its input does.
+ * <p>One JSON object a line comes in: create an object, call one of its methods, register a scripted listener, run a
+ * command of mqadmin. One answer a line goes out, by id and in any order, and events in between: what listeners were
+ * given. The process ends when its input does.
  */
 public final class Driver {
     private static final PrintStream OUT = System.out;
@@ -70,6 +70,8 @@ public final class Driver {
                 return Calls.call(objects.get(name), request.getString("method"), args);
             case "listen":
                 return Listeners.listen(name, objects, request);
+            case "mqadmin":
+                return CommandLine.run(args);
             default:
                 throw new IllegalArgumentException("unknown op " + request.getString("op"));
         }

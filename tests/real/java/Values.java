@@ -20,6 +20,7 @@ import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.TopicMessageQueueChangeListener;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -30,9 +31,10 @@ import org.apache.rocketmq.remoting.RPCHook;
  * Turns JSON values into what the clients' methods take, and what these return into JSON values.
  *
  * <p>Objects are told apart by a key: {@code body} a message, {@code queueId} a queue, {@code sql} a selector, {@code
- * accessKey} a signing hook, {@code callback} any interface with onSuccess, {@code select} a queue selector that takes
- * its argument as index. An allocation strategy is named by its class; a queue that is a map's key is written
- * topic/broker/number.
+ * accessKey} a signing hook, {@code callback} any interface with onSuccess, {@code select} a queue selector, by the
+ * name of its class or, with {@code true}, one that takes its argument as index, {@code report} a listener whose calls
+ * become events of the object named. An allocation strategy is named by its class; a queue that is a map's key is
+ * written topic/broker/number.
  */
 final class Values {
     private static final Map<String, Class<?>> KINDS = new HashMap<>();
@@ -43,6 +45,7 @@ final class Values {
         KINDS.put("sql", MessageSelector.class);
         KINDS.put("accessKey", RPCHook.class);
         KINDS.put("select", MessageQueueSelector.class);
+        KINDS.put("report", TopicMessageQueueChangeListener.class);
     }
 
     private Values() {}
@@ -105,18 +108,32 @@ final class Values {
             return object((JSONObject) value, type);
         }
         if (type == AllocateMessageQueueStrategy.class) {
-            return strategy((String) value);
+            return instance("org.apache.rocketmq.client.consumer.rebalance." + value);
         }
         return TypeUtils.cast(value, type, ParserConfig.getGlobalInstance());
     }
 
-    private static Object strategy(String name) {
+    private static Object instance(String name) {
         try {
-            String home = "org.apache.rocketmq.client.consumer.rebalance.";
-            return Class.forName(home + name).getConstructor().newInstance();
+            return Class.forName(name).getConstructor().newInstance();
         } catch (ReflectiveOperationException unknown) {
             throw new IllegalArgumentException(name, unknown);
         }
+    }
+
+    private static MessageQueueSelector selector(Object wish) {
+        if (wish instanceof String) {
+            return (MessageQueueSelector) instance("org.apache.rocketmq.client.producer.selector." + wish);
+        }
+        return (queues, message, index) -> queues.get(((Number) index).intValue());
+    }
+
+    private static TopicMessageQueueChangeListener reporter(String object) {
+        return (topic, queues) -> {
+            Map<String, Object> details = new HashMap<>();
+            details.put("queues", plain(queues));
+            Driver.emit(object, "queues changed", details);
+        };
     }
 
     private static Object object(JSONObject value, Type type) {
@@ -130,7 +147,9 @@ final class Values {
         } else if (kind == RPCHook.class) {
             return hook(value);
         } else if (kind == MessageQueueSelector.class) {
-            return (MessageQueueSelector) (queues, message, index) -> queues.get(((Number) index).intValue());
+            return selector(value.get("select"));
+        } else if (kind == TopicMessageQueueChangeListener.class) {
+            return reporter(value.getString("report"));
         } else if (type == Properties.class) {
             Properties properties = new Properties();
             properties.putAll(value);

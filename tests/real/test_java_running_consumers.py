@@ -1,0 +1,160 @@
+"""Do the official push consumers do what they are told while they run, and however they are set up?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.real.java_clients import JavaClients, JavaObject, Json, eventually, message, queue
+from tests.real.java_fixtures import ScenarioServer
+
+pytestmark = pytest.mark.real
+
+
+def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> None:
+    """Messages for queue 0, in this order."""
+    producer = clients.producer(f"{topic}_producers")
+    for body in bodies:
+        producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0))
+
+
+def held_queues(consumer: JavaObject, topic: str) -> set[int]:
+    """The queues of a topic that a consumer reads now."""
+    table = consumer.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable")
+    return {int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")}
+
+
+def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: str, unique: str) -> None:
+    """Once the pull under way has been answered, nothing is delivered until the consumer is resumed."""
+    consumer, witness = (any_clients.push_consumer(f"{unique}_{n}", {single_queue_topic: "*"}) for n in range(2))
+    send_in_order(any_clients, single_queue_topic, "before")
+    consumer.wait_for_bodies("before")
+
+    consumer.call("suspend")
+    for body in ("under way", "next", "last"):
+        send_in_order(any_clients, single_queue_topic, body)
+        witness.wait_for_bodies(body)
+    while_suspended = consumer.bodies
+    consumer.call("resume")
+
+    assert "last" not in while_suspended
+    consumer.wait_for_bodies("under way", "next", "last")
+
+
+def test_topics_are_taken_up_and_given_up(
+    any_clients: JavaClients, java_server: ScenarioServer, topic: str, single_queue_topic: str, unique: str
+) -> None:
+    """A consumer at work subscribes a second topic, then leaves the first."""
+    consumer = any_clients.push_consumer(unique, {topic: "*"})
+    consumer.call("subscribe", single_queue_topic, "*")
+    send_in_order(any_clients, single_queue_topic, "second topic")
+    consumer.wait_for_bodies("second topic")
+
+    consumer.call("unsubscribe", topic)
+    eventually(lambda: held_queues(consumer, topic) == set(), "the first topic's queues are given up")
+    send_in_order(any_clients, topic, "unwanted")
+    send_in_order(any_clients, single_queue_topic, "wanted")
+    consumer.wait_for_bodies("wanted")
+
+    assert "unwanted" not in consumer.bodies
+    assert held_queues(consumer, single_queue_topic) == {0}
+
+
+def test_changed_subscription_counts_from_here_on(
+    any_clients: JavaClients, single_queue_topic: str, unique: str
+) -> None:
+    """Other tags at run time: what was passed over stays so, what comes is delivered by the new tags.
+
+    What a pull under way brings is still judged by the old ones, so a message ends that pull first.
+    """
+    consumer = any_clients.push_consumer(unique, {single_queue_topic: "red"})
+    send_in_order(any_clients, single_queue_topic, "blue before", TAGS="blue")
+    send_in_order(any_clients, single_queue_topic, "red", TAGS="red")
+    consumer.wait_for_bodies("red")
+
+    consumer.call("subscribe", single_queue_topic, "red || blue")
+    eventually(lambda: _subscribed(any_clients, unique, single_queue_topic) == "red || blue", "the broker knows")
+    send_in_order(any_clients, single_queue_topic, "red again", TAGS="red")
+    consumer.wait_for_bodies("red again")
+    send_in_order(any_clients, single_queue_topic, "blue after", TAGS="blue")
+    consumer.wait_for_bodies("blue after")
+
+    assert "blue before" not in consumer.bodies
+
+
+def _subscribed(clients: JavaClients, group: str, topic: str) -> object:
+    return clients.admin().call("examineConsumerConnectionInfo", group)["subscriptionTable"][topic]["subString"]
+
+
+@pytest.mark.parametrize("place", ["CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_TIMESTAMP"])
+def test_new_group_reads_a_young_queue_from_its_beginning(
+    any_clients: JavaClients, topic: str, unique: str, place: str
+) -> None:
+    """Wherever it means to start: the broker answers 0 as long as the queue still begins there."""
+    send_in_order(any_clients, topic, "before")
+
+    consumer = any_clients.push_consumer(
+        unique, {topic: "*"}, consumeFromWhere=place, consumeTimestamp="20380101000000"
+    )
+
+    consumer.wait_for_bodies("before")
+
+
+def test_narrow_thresholds_let_everything_through(
+    any_clients: JavaClients, single_queue_topic: str, unique: str
+) -> None:
+    """A consumer that takes one message at a time and waits for it gets them all, in order."""
+    bodies = [f"m{n}" for n in range(6)]
+    send_in_order(any_clients, single_queue_topic, *bodies)
+    narrow: Json = {"pullBatchSize": 1, "pullThresholdForQueue": 1, "consumeConcurrentlyMaxSpan": 1, "pullInterval": 5}
+
+    consumer = any_clients.push_consumer(
+        unique, {single_queue_topic: "*"}, consumeThreadMin=1, consumeThreadMax=1, **narrow
+    )
+
+    assert [delivery["body"] for delivery in consumer.wait_for(6)] == bodies
+
+
+def test_strategy_decides_about_shares(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """Dealt in turn, each of two members holds every second queue."""
+    circle = "AllocateMessageQueueAveragelyByCircle"
+    members = [any_clients.push_consumer(unique, {topic: "*"}, allocateMessageQueueStrategy=circle) for _ in range(2)]
+
+    def shares() -> list[list[int]]:
+        return sorted(sorted(held_queues(member, topic)) for member in members)
+
+    eventually(lambda: shares() == [[0, 2], [1, 3]], "the queues are dealt in turn")
+
+
+@pytest.mark.parametrize("mode", ["PULL", "POP"])
+def test_broker_may_be_asked_for_the_share(
+    clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str, mode: str
+) -> None:
+    """A consumer that leaves sharing to the broker gets every message, whether it is to pull or to pop."""
+    admin = clients.admin()
+    admin.call("createAndUpdateSubscriptionGroupConfig", str(java_server.broker), {"groupName": unique})
+    admin.call("setMessageRequestMode", str(java_server.broker), topic, unique, mode, 0, 5000)
+
+    consumer = clients.push_consumer(unique, {topic: "*"}, clientRebalance=False)
+    eventually(lambda: held_queues(consumer, topic) or mode == "POP", "the consumer has its share")
+    send_in_order(clients, topic, "a", "b")
+
+    consumer.wait_for_bodies("a", "b")
+
+
+def test_trace_tells_of_the_consumption(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """A consumer with message trace writes to the trace topic what it was given and how that went."""
+    tracer = any_clients.create(
+        "client.consumer.DefaultMQPushConsumer", unique, True, None, consumeFromWhere="CONSUME_FROM_FIRST_OFFSET"
+    )
+    tracer.call("subscribe", topic, "*")
+    tracer.listen({})
+    tracer.start()
+    reader = any_clients.push_consumer(f"{unique}_readers", {"RMQ_SYS_TRACE_TOPIC": "*"})
+
+    send_in_order(any_clients, topic, "watched")
+    message_id = tracer.wait_for(1)[0]["msgId"]
+
+    def told(what: str) -> bool:
+        return any(what in body and message_id in body for body in reader.bodies)
+
+    any_clients.wait(lambda: told("SubBefore") and told("SubAfter"), "the consumption is traced")
