@@ -300,6 +300,7 @@ def _build_share(given: Given) -> ShareSettings:
     return ShareSettings(
         allocation=_build_allocation(given),
         own_list=lists[0] if lists else None,
+        rooms=given.maybe(batches.CONSUMER_ROOMS) or {},
         heartbeat_s=given.get(connection.HEARTBEAT_INTERVAL),
         rebalance_s=given.get(groups.REBALANCE_INTERVAL),
     )

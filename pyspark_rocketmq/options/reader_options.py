@@ -7,6 +7,7 @@ executors.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,6 +111,8 @@ class ShareSettings:
     """How members divide queues."""
     own_list: Assignment | None = None
     """What CONFIG gives this member."""
+    rooms: Mapping[str, str] = field(default_factory=dict)
+    """MACHINE_ROOM_NEARBY: room by pattern of client ids; the first that fits counts."""
     heartbeat_s: float = 30.0
     rebalance_s: float = 20.0
 

@@ -11,6 +11,7 @@ Rounds take place in a thread of their own; the planning thread looks at their o
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,7 @@ class QueryMember:
         self._undecided = set(options.selection.topics)
         """Topics of which it is not known yet which queues are ours."""
         self._is_decided = threading.Event()
+        self._trouble: RocketMQError | None = None
         self._reset_lock = threading.Lock()
         self._resets: dict[MessageQueue, int] = {}
         self._timer = Loop(f"member {self._settings.group}", self._clock)
@@ -90,11 +92,12 @@ class QueryMember:
     def wait(self) -> None:
         """Until it is known which queues are ours to read; raises `GroupError` when nobody says so."""
         if not self._is_decided.wait(JOIN_PATIENCE_S):
+            topics = ", ".join(sorted(self._undecided))
             raise GroupError(
-                f"no broker said within {JOIN_PATIENCE_S:g} s who is in the group",
-                advice="look at the warnings before this: brokers must be reachable and allow the group",
+                f"it is not known after {JOIN_PATIENCE_S:g} s which queues of {topics} are this member's",
+                advice="look at the warnings before this: brokers must be reachable, know the member, and allow the group",
                 group=self._settings.group,
-            )
+            ) from self._trouble
         time.sleep(SETTLE_S)
 
     def close(self) -> None:
@@ -155,6 +158,7 @@ class QueryMember:
             division = divide(topic, self._membership, self._strategy)
         except RocketMQError as error:
             _log.warning("%s is not divided in this round: %s", topic, error)
+            self._trouble = error
             return False
         if division is None:
             return topic not in self._undecided
@@ -213,7 +217,15 @@ class _OwnList:
 
 
 def _make_strategy(share: ShareSettings) -> AllocateStrategy:
-    return _OwnList(share.own_list) if share.own_list else build_strategy(share.allocation)
+    if share.own_list:
+        return _OwnList(share.own_list)
+    return build_strategy(share.allocation, lambda client_id: _room_of(client_id, share.rooms))
+
+
+def _room_of(client_id: str, rooms: Mapping[str, str]) -> str | None:
+    """The room of the first pattern that fits, in which `*` stands for anything."""
+    parts = {pattern: map(re.escape, pattern.split("*")) for pattern in rooms}
+    return next((rooms[each] for each, fixed in parts.items() if re.fullmatch(".*".join(fixed), client_id)), None)
 
 
 def _member_settings(options: ReaderOptions, share: ShareSettings) -> MemberSettings:

@@ -101,6 +101,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "lockQueues": ("true", ORDERLY),
     "lockInterval": ("10s", LOCKING),
     "lockMaxLiveTime": ("60s", LOCKING),
+    "consumerRooms": ('{"10.0.1.*": "east"}', {"allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY", **SHARED}),
     "strictOptions": ("warn", {}),
 }
 """Main name → a value unlike the default, and the options without which it means nothing. `credentialsFile` needs a

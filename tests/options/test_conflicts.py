@@ -9,6 +9,7 @@ from tests.options.samples import LEAST, LOCKING, SHARED, error_of, read
 
 CONFIG = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": '[{"orders": "*"}]'}
 TLS = {"useTLS": "true"}
+NEARBY = {"allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY"}
 GROUP = {"consumerGroup": "g"}
 BROADCASTING = {"messageModel": "BROADCASTING"}
 KEYS = {"accessKey": "AK", "secretKey": "SK"}
@@ -67,7 +68,9 @@ STREAM: list[tuple[str, dict[str, str], str]] = [
     ("startingTimestamp", {**SHARED, "startingTimestamp": "-1h"}, "groupMembership=shared"),
     ("startingOffsetsByTimestamp", {**SHARED, "startingOffsetsByTimestamp": '{"orders": 1}'}, "Membership=shared"),
     ("messageQueueList", {**SHARED, **CONFIG, "messageQueueList": '[{"a": "*"}, {"b": "*"}]'}, "Membership=shared"),
-    ("allocateMessageQueueStrategy", {**SHARED, "allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY"}, "shared"),
+    ("consumerRooms", {"consumerRooms": '{"*": "east"}', **SHARED}, "MACHINE_ROOM_NEARBY"),
+    ("consumerRooms", {"consumerRooms": '{"*": "east"}', **NEARBY}, "groupMembership=shared"),
+    ("machineRooms", {**SHARED, **NEARBY, "machineRooms": "east", "consumerRooms": '{"*": "east"}'}, "consumerRooms"),
     ("lockQueues", {"lockQueues": "true", **GROUP}, "ordering=queue"),
     ("lockQueues", {"lockQueues": "true", "ordering": "queue"}, "consumerGroup"),
     ("consumerGroup", {**LOCKING, "consumerGroup": "TOOLS_CONSUMER"}, "lockQueues"),
@@ -209,3 +212,10 @@ def test_a_member_subscribes_topics_by_name(which: dict[str, str]) -> None:
 def test_a_batch_read_is_no_member() -> None:
     """A member lives as long as a query."""
     assert error_of(LEAST | SHARED, stream=False).code == "OPTION_SCOPE"
+
+
+def test_rooms_of_members_are_needed_where_rooms_divide() -> None:
+    """Nobody else knows where each member runs."""
+    error = error_of(LEAST | SHARED | NEARBY)
+
+    assert (error.option, error.code) == ("consumerRooms", "OPTION_MISSING")

@@ -17,7 +17,14 @@ from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, settings_o
 BUILT = [option for option in OPTIONS if not option.planned]
 PLANNED = [option for option in OPTIONS if option.planned and option.name not in ("topic", "ordering")]
 WITHOUT_SETTING = {"nameServer", "strictOptions"}
-NEEDED_BY_COMPANIONS = {"accessKey", "secretKey", "tlsClientCertPath", "tlsClientKeyPath", "messageQueueList"}
+NEEDED_BY_COMPANIONS = {
+    "accessKey",
+    "secretKey",
+    "tlsClientCertPath",
+    "tlsClientKeyPath",
+    "messageQueueList",
+    "consumerRooms",
+}
 """Their companions would not stand alone."""
 ALIASES = [(alias, option.name) for option in BUILT for alias in option.spellings[1:]]
 

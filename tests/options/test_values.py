@@ -56,6 +56,7 @@ WRONG = [
     ("machineRooms", "east,east", "twice"),
     ("brokerRooms", '{"a": 1}', JSON),
     ("brokerRooms", '{"a": "x", "a": "y"}', "twice"),
+    ("consumerRooms", '["east"]', JSON),
     ("minPartitions", "0", "≥ 1"),
     ("maxPartitions", "-3", "≥ 1"),
     ("maxRecordsPerPartition", "0", "≥ 1"),

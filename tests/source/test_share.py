@@ -159,6 +159,19 @@ def test_config_gives_the_query_its_own_list(stub: StubBroker) -> None:
         assert {row.queue for row in run.read_until(2)} == {queue_of(1), queue_of(3)}
 
 
+def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
+    """A room's queues are for its own members."""
+    rooms = {
+        "allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY",
+        "brokerRooms": '{"broker-a": "east"}',
+        "consumerRooms": '{"*@near": "east", "*": "west"}',
+    }
+    with Run(shared(stub, **rooms, instanceName="far")) as far, Run(shared(stub, **rooms, instanceName="near")) as near:
+        far.plan()
+        assert {row.queue for row in near.read_until(4)} == set(ALL)
+        wait_for(lambda: not far.trigger() and mine(far) == set(), "nothing is left for the other one")
+
+
 def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
     """The retry topic is shared like any other."""
     with Run(shared(stub)) as run:

@@ -91,10 +91,10 @@ CONSUMER_ROOMS = Option(
     "consumerRooms",
     "S",
     "T3",
-    to_come("JSON client-id pattern → room"),
+    Kind("JSON client-id pattern → room", _read_rooms),
     otherwise="required by `shared` + NEARBY",
-    planned=True,
-    meaning="In which room each group member is.",
+    meaning="MACHINE_ROOM_NEARBY with `groupMembership=shared`: in which room each member is. In a pattern `*` stands "
+    "for anything; the first one that fits counts.",
 )
 MIN_PARTITIONS = Option("minPartitions", "SB", "T1", integer(1), meaning="At least so many tasks, by splitting ranges.")
 MAX_PARTITIONS = Option(
