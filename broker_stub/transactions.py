@@ -79,6 +79,17 @@ class Transactions:
         """Leave a half message where it is, for ever."""
         self._note_end(self._half_message(header).queue_offset)
 
+    def ask_again(self, physical_offset: int) -> None:
+        """Take up a half message that was given up, as if nobody had been asked about it."""
+        record = self._broker.store.message_at(physical_offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
+        if REAL_TOPIC in record.properties:
+            message = replace(message_of(record), topic=HALF_TOPIC, queue_id=0)
+            message.properties[_CHECK_TIMES] = "0"
+            self._broker.put(message)
+            self._watch()
+
     def resume(self) -> None:
         """Go on where an earlier broker left off with the same store."""
         for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):

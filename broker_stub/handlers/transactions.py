@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
+    RequestHeader,
+    header,
 )
+from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.sys_flag import TransactionState
 
+from ..codes import AdminCode
 from ..delays import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
 from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import REGION, Broker
@@ -23,14 +28,33 @@ def end_transaction(broker: Broker, call: Call) -> Answer:
     """Commit or roll back, which producers want no answer to; an open end has none."""
     if not broker.is_master:
         raise Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, "half messages are ended at the master")
-    header = call.header(EndTransactionRequestHeader)
-    if header.commit_or_rollback == TransactionState.COMMIT:
-        broker.transactions.commit(header)
+    end = call.header(EndTransactionRequestHeader)
+    if end.commit_or_rollback == TransactionState.COMMIT:
+        broker.transactions.commit(end)
         return answer()
-    if header.commit_or_rollback == TransactionState.ROLLBACK:
-        broker.transactions.roll_back(header)
+    if end.commit_or_rollback == TransactionState.ROLLBACK:
+        broker.transactions.roll_back(end)
         return answer(remark=NO_REMARK)
     return None
+
+
+@header
+class ResumeCheckHalfMessageRequestHeader(RequestHeader):
+    """Which half message is to be asked about again?"""
+
+    msg_id: str
+    topic: str | None = None
+
+
+@handles(AdminCode.RESUME_CHECK_HALF_MESSAGE)
+def ask_again(broker: Broker, call: Call) -> Answer:
+    """Take up a half message that was given up; a message that is none is left alone."""
+    try:
+        place = decode_offset_message_id(call.header(ResumeCheckHalfMessageRequestHeader).msg_id)
+    except DecodeError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, error.what) from None
+    broker.transactions.ask_again(place.physical_offset)
+    return answer()
 
 
 @handles(RequestCode.RECALL_MESSAGE)

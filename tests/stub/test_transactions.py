@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker_stub.codes import AdminCode
 from broker_stub.delays import RecallHandle, maybe_recall_handle
+from broker_stub.dispatch import Desk
+from broker_stub.faults import Script
 from broker_stub.groups import Member
+from broker_stub.registry import load_handlers
 from broker_stub.store import InnerMessage, Stored
 from broker_stub.topics import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC
 from broker_stub.transactions import OLDEST_MS, Transactions, is_half
@@ -163,6 +167,38 @@ def test_nobody_is_asked_for_ever() -> None:
     ]
     assert len(producer.bench.found(HALF_GIVEN_UP_TOPIC)) == 1
     assert producer.bench.broker.transactions.position == producer.bench.broker.store.max_offset(HALF_TOPIC, 0)
+
+
+def test_a_message_given_up_is_taken_up_on_command() -> None:
+    """An administrator has it asked about again, from the beginning."""
+    producer = Producer()
+    producer.prepare()
+    producer.beat_for(20 * INTERVAL_MS)
+    [given_up] = producer.bench.found(HALF_GIVEN_UP_TOPIC)
+    producer.asked()
+
+    ask_again(producer, given_up.offset_message_id)
+    producer.beat_for(INTERVAL_MS)
+
+    assert [record.body for _, record in producer.asked()] == [b"half"]
+
+
+def test_only_half_messages_are_taken_up() -> None:
+    """Another message is left alone, and one that is not there is an error."""
+    producer = Producer()
+    plain = producer.bench.put()
+
+    assert ask_again(producer, plain.message_id) == ResponseCode.SUCCESS
+    assert producer.bench.found(HALF_TOPIC) == []
+    for wrong in ("nonsense", plain.message_id[:-1] + "7"):
+        assert ask_again(producer, wrong) == ResponseCode.SYSTEM_ERROR
+
+
+def ask_again(producer: Producer, message_id: str) -> int:
+    """The answer to an administrator who wants a half message taken up."""
+    bench, command = producer.bench, Command(AdminCode.RESUME_CHECK_HALF_MESSAGE, fields={"msgId": message_id})
+    Desk("", bench.broker, load_handlers()[0], bench.broker.settings, Script()).serve(command, bench.channel)
+    return bench.channel.replies.pop().code
 
 
 def test_a_message_older_than_the_log_is_given_up() -> None:
