@@ -1,13 +1,9 @@
-"""Our clients, as a scenario beside official ones wants them: quick, and ended with it.
-
-`SERVERS` are what such a scenario runs against: a real broker of every version that `REAL` asks for, and the stub.
-"""
+"""Our clients, as a scenario beside official ones wants them: quick, and ended with it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from pyspark_rocketmq.client.consumer import PushConsumer
@@ -25,16 +21,9 @@ from pyspark_rocketmq.client.settings import (
 from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import parse_address, parse_addresses
+from pyspark_rocketmq.model import parse_addresses
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.settings import Subscription
-from tests.real.artefacts import DEFAULT_VERSION, chosen_versions
-from tests.real.fixtures import fetch_or_skip
-from tests.real.java_fixtures import ScenarioServer, stub_server
-from tests.real.servers import RealCluster
-
-STUB = "stub"
-SERVERS = (*chosen_versions(os.environ.get("REAL")), STUB)
 
 QUICK = Rhythm(
     heartbeat_s=5,
@@ -47,20 +36,6 @@ QUICK = Rhythm(
     reset_pause_s=1,
 )
 Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
-
-
-@contextmanager
-def serve(name: str) -> Iterator[ScenarioServer]:
-    """One of the `SERVERS`, for official clients of 5.3.3 and ours."""
-    fetch_or_skip(DEFAULT_VERSION)
-    with ExitStack() as stack:
-        if name == STUB:
-            yield stub_server(stack)
-        else:
-            fetch_or_skip(name)
-            cluster = stack.enter_context(RealCluster(name))
-            address = parse_address(str(cluster.broker.address))
-            yield ScenarioServer(f"real RocketMQ {name}", cluster.name_server, address)
 
 
 class Log:

@@ -16,16 +16,22 @@ from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
 from tests.real.java_clients import JavaClients, eventually
 from tests.real.java_fixtures import ScenarioServer
-from tests.real.our_clients import SERVERS, Log, Ours, serve
+from tests.real.our_clients import Log, Ours
 
+pytest_plugins = ["tests.real.client_fixtures"]
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(scope="session", params=SERVERS)
-def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
+@pytest.fixture
+def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
     """A real broker of every version under test, then the stub."""
-    with serve(request.param) as server:
-        yield server
+    return mixed_server
+
+
+@pytest.fixture
+def clients(mixed_clients: JavaClients) -> JavaClients:
+    """Official clients of 5.3.3 before that server."""
+    return mixed_clients
 
 
 @pytest.fixture

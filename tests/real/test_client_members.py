@@ -21,8 +21,9 @@ from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.model import Message, MessageQueue, dead_letter_topic
 from tests.real.java_clients import JavaClients, JavaObject, eventually
 from tests.real.java_fixtures import ScenarioServer
-from tests.real.our_clients import SERVERS, Log, Ours, committed, serve
+from tests.real.our_clients import Log, Ours, committed
 
+pytest_plugins = ["tests.real.client_fixtures"]
 pytestmark = pytest.mark.real
 
 JAVA_LATER = {"status": "RECONSUME_LATER"}
@@ -39,11 +40,16 @@ time.sleep(600)
 """
 
 
-@pytest.fixture(scope="session", params=SERVERS)
-def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
+@pytest.fixture
+def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
     """A real broker of every version under test, then the stub."""
-    with serve(request.param) as server:
-        yield server
+    return mixed_server
+
+
+@pytest.fixture
+def clients(mixed_clients: JavaClients) -> JavaClients:
+    """Official clients of 5.3.3 before that server."""
+    return mixed_clients
 
 
 @pytest.fixture
@@ -247,13 +253,13 @@ def test_everybody_gets_everything_in_broadcasting(
 
 
 def test_the_official_admin_sees_and_moves_our_members(
-    clients: JavaClients, ours: Ours, topic: str, unique: str
+    mixed_tools: JavaClients, ours: Ours, topic: str, unique: str
 ) -> None:
     """Progress and running state are told as of a Java member, and a reset is obeyed."""
     log = Log()
     mine = ours.member(unique, log)
     send(ours, *"abcd")
-    admin = clients.admin()
+    admin = mixed_tools.admin()
 
     def progress() -> tuple[int, int]:
         table = admin.call("examineConsumeStats", unique)["offsetTable"]
