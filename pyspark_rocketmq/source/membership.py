@@ -95,7 +95,7 @@ class QueryMember:
             topics = ", ".join(sorted(self._undecided))
             raise GroupError(
                 f"it is not known after {JOIN_PATIENCE_S:g} s which queues of {topics} are this member's",
-                advice="look at the warnings before this: brokers must be reachable, know the member, and allow the group",
+                advice="look at the warnings before this: brokers must be reachable, and allow the group",
                 group=self._settings.group,
             ) from self._trouble
         time.sleep(SETTLE_S)
