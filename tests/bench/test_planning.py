@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from broker_stub import StubBroker
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.position import advance, batch_ranges, position_json
 from pyspark_rocketmq.options import parse_reader_options
@@ -18,6 +17,7 @@ from pyspark_rocketmq.planning.admission import Limits, admit
 from pyspark_rocketmq.planning.ranges import PlanSettings, plan_tasks
 from pyspark_rocketmq.source.stream import make_stream_reader
 from pyspark_rocketmq.source.view import SECONDS_PER_REQUEST
+from tests.bench.partners import python_partner
 from tests.bench.plan import ROUNDS
 from tests.bench.report import report_of
 
@@ -28,7 +28,7 @@ COUNTS = (10_000, 100_000)
 PER_TRIGGER = 1_000_000
 ABOUT = (
     "*Pure*: admission with a cap, the offset and its JSON, ranges and tasks, from offsets at hand. *Asked*: "
-    "`latestOffset` and `partitions` of the stream reader against the stub in the same process, so both share a core; "
+    "`latestOffset` and `partitions` of the stream reader against the stub in a process of its own; "
     f"topics of {PER_TOPIC:,} queues. Routes are known already, as in every trigger but the first."
 )
 
@@ -70,25 +70,24 @@ def _plan_pure(count: int) -> Planned:
 
 def _plan_asked(count: int) -> list[Planned]:
     topics = {f"topic-{number}": PER_TOPIC for number in range(count // PER_TOPIC)}
-    with StubBroker(topics=topics) as stub:
-        options = {"nameServer": stub.name_server, "subscribe": ",".join(topics), "startingOffsets": "earliest"}
+    with python_partner() as stub:
+        name_server = str(stub.ask("stub", topics=topics)["name_server"])
+        options = {"nameServer": name_server, "subscribe": ",".join(topics), "startingOffsets": "earliest"}
         reader = make_stream_reader(parse_reader_options({**options, "maxPartitions": "2"}, stream=True))
-        start = dict(reader.initialOffset())
-        planned = []
+        start, planned = dict(reader.initialOffset()), []
         for _ in range(1 + ROUNDS):
-            for topic in topics:
-                stub.fill(topic, PER_TOPIC, 10)
+            stub.ask("stub_fill", topics=list(topics), count=PER_TOPIC, size=10)
             time.sleep(SECONDS_PER_REQUEST * len(topics))  # until then brokers are not asked again
-            start, found = _plan_next(reader, start)
+            start, found = _plan_next(reader, start, count)
             planned.append(found)
         reader.stop()
     return planned[1:]
 
 
-def _plan_next(reader: Any, start: dict[str, Any]) -> tuple[dict[str, Any], Planned]:
+def _plan_next(reader: Any, start: dict[str, Any], count: int) -> tuple[dict[str, Any], Planned]:
     began = time.perf_counter()
     end = reader.latestOffset(start, ReadAllAvailable())
     tasks = reader.partitions(start, end)
     seconds = time.perf_counter() - began
-    assert sum(len(task.ranges) for task in tasks) > 0
+    assert sum(len(task.ranges) for task in tasks) == count
     return end, Planned(seconds, len(json.dumps(end)))

@@ -13,9 +13,9 @@ from tests.bench.usage import Meter
 
 pytestmark = pytest.mark.bench
 
-QUEUES, SIZE, DEPTH = 8, 1024, 16
+TOPIC, QUEUES, SIZE, DEPTH = "bench", 8, 1024, 16
 FILL = share_of(MESSAGES, 2)
-MANY_QUEUES = 10_000
+MANY_QUEUES = {f"topic-{number}": 1000 for number in range(10)}
 IDLE_S = 5
 ABOUT = (
     "The stub in a process of its own; bare sockets in another drain it with 16 requests in flight and decode nothing, "
@@ -28,26 +28,24 @@ def test_stub() -> None:
     with report_of("stub", "The stub", ABOUT) as report:
         for _ in range(ROUNDS):
             with python_partner() as stub, python_partner() as started:
-                stub.ask("stub", queues=1)
-                name_server = _fill(report, stub)
+                name_server = str(stub.ask("stub", topics={TOPIC: QUEUES})["name_server"])
+                _fill(report, stub)
                 _serve(report, stub, name_server)
                 _rest(report, stub)
-                report.collect("start", float(started.ask("stub", queues=MANY_QUEUES)["start_s"]), "s")
+                report.collect("start", float(started.ask("stub", topics=MANY_QUEUES)["seconds"]), "s")
         report.add_collected("Medians over rounds")
 
 
-def _fill(report: Report, stub: Partner) -> str:
+def _fill(report: Report, stub: Partner) -> None:
     meter = Meter(stub.processes)
-    filled = stub.ask("stub", queues=QUEUES, count=FILL, size=SIZE)
-    report.collect("fill", float(filled["fill_s"]), "s")
+    report.collect("fill", stub.drain("stub_fill", topics=[TOPIC], count=FILL, size=SIZE).seconds, "s")
     report.collect("fill peak", meter.read()["Python"].peak_mib, "MiB")
-    return str(filled["name_server"])
 
 
 def _serve(report: Report, stub: Partner, name_server: str) -> None:
     with python_partner(name_server) as client:
         meter = Meter(stub.processes)
-        run = client.drain("floor", topic="bench", count=FILL, depth=DEPTH, size=SIZE)
+        run = client.drain("floor", topic=TOPIC, count=FILL, depth=DEPTH, size=SIZE)
         assert run.messages == FILL
         report.collect("served", run.messages / run.seconds, "/s")
         report.collect("CPU a message served", meter.read()["Python"].cpu_s / run.messages * 1e6, "µs")

@@ -160,17 +160,21 @@ def _scanned(data: memoryview) -> Block:
 # --- the stub ------------------------------------------------------------------------------------------------------
 
 
-def stub(_name_server: str, queues: int, count: int = 0, size: int = 0) -> Answer:
-    """Start a stub in this process in place of the one before, and fill it."""
+def stub(_name_server: str, topics: dict[str, int]) -> Answer:
+    """Start a stub in this process, in place of the one before."""
     while _stubs:
         _stubs.pop().close()
     began = time.perf_counter()
-    broker = StubBroker(topics={"bench": queues})
-    started = time.perf_counter()
-    _stubs.append(broker)
-    if count:
-        broker.fill("bench", count, size)
-    return {"name_server": broker.name_server, "start_s": started - began, "fill_s": time.perf_counter() - started}
+    _stubs.append(StubBroker(topics=topics))
+    return {"name_server": _stubs[0].name_server, "seconds": time.perf_counter() - began}
+
+
+def stub_fill(_name_server: str, topics: list[str], count: int, size: int) -> Answer:
+    """Put so many messages into each of the stub's topics."""
+    began = time.perf_counter()
+    for topic in topics:
+        _stubs[0].fill(topic, count, size)
+    return _answer(count * len(topics), time.perf_counter() - began)
 
 
 # --- common --------------------------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def _answer(messages: int, seconds: float) -> Answer:
 
 
 TASKS: dict[str, Callable[..., Answer]] = {
-    task.__name__: task for task in (floor, engine, arrow, push, dump, decode, stub)
+    task.__name__: task for task in (floor, engine, arrow, push, dump, decode, stub, stub_fill)
 }
 
 if __name__ == "__main__":
