@@ -38,15 +38,12 @@ class Channel:
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Ask; returns the opaque by which the answer will come."""
-        return self._put(code, lambda: self.session.request(code, fields, body))
+        return self.request_as(code, self.session.writer(code, fields, body))
 
     def request_as(self, code: int, write: Callable[[int], bytes]) -> int:
         """Ask with a frame that `write` makes for an opaque; returns that opaque."""
-        return self._put(code, lambda: self.session.request_as(code, write))
-
-    def _put(self, code: int, ask: Callable[[], tuple[int, bytes]]) -> int:
         try:
-            opaque, frame = ask()
+            opaque, frame = self.session.request_as(code, write)
         except ProtocolError as error:
             self._locate(error, code)
             raise

@@ -35,7 +35,7 @@ class Connection:
         self.address: Address = transport.address
         self.settings = settings
         self._channel = Channel(transport, settings)
-        self._ready: OrderedDict[int, Command] = OrderedDict()
+        self._ready: OrderedDict[int, Reply] = OrderedDict()
         self._unwanted = 0
         self._failure: RocketMQError | None = None
 
@@ -104,13 +104,13 @@ class Connection:
         if not self.has_news and not self.in_flight:
             raise LocalProtocolError("no request is in flight, no answer can come", address=str(self.address))
         self._drive(lambda: bool(self._ready), self.asked, deadline)
-        return Reply(*self._ready.popitem(last=False))
+        return self._ready.popitem(last=False)[1]
 
     def ready_replies(self) -> list[Reply]:
         """The answers that are there, without waiting; when there are none, raises what ended the connection."""
         if not self._ready:
             self._raise_if_ended(self.asked)
-        replies = list(map(Reply._make, self._ready.items()))
+        replies = list(self._ready.values())
         self._ready.clear()
         return replies
 
@@ -121,7 +121,7 @@ class Connection:
         opaque = self.submit(code, fields, body)
         try:
             self._drive(lambda: opaque in self._ready, (code,), deadline)
-            return self._ready.pop(opaque)
+            return self._ready.pop(opaque).command
         finally:
             self.forget(opaque)
 
@@ -138,7 +138,7 @@ class Connection:
                 self._drive(lambda: not missing.isdisjoint(self._ready), codes, deadline)
                 for opaque in [opaque for opaque in self._ready if opaque in missing]:
                     missing.discard(opaque)
-                    yield Reply(opaque, self._ready.pop(opaque))
+                    yield self._ready.pop(opaque)
         finally:
             for opaque in missing:
                 self.forget(opaque)
@@ -192,7 +192,7 @@ class Connection:
             return False
         for event in self._channel.events(count):
             if isinstance(event, Reply):
-                self._ready[event.opaque] = event.command
+                self._ready[event.opaque] = event
             else:
                 self._channel.decline(event.command)
         return True

@@ -30,11 +30,6 @@ class Request(NamedTuple):
     start: int
     end: int
 
-    @property
-    def offset_count(self) -> int:
-        """How many offsets it asks for."""
-        return self.end - self.start
-
 
 class Cursor:
     """The state of reading one range; pure bookkeeping."""
@@ -94,7 +89,7 @@ class Cursor:
 
     def _expected(self) -> Expected:
         """What pulls in flight and gaps may still bring."""
-        gaps = [end - start for start, end in self._gaps.items()] if self._gaps else ()
+        gaps = tuple(end - start for start, end in self._gaps.items()) if self._gaps else ()
         return expect(len(self._in_flight), min(self._batch_size, self.stride), gaps)
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -156,8 +151,9 @@ class Cursor:
         while (first := self.waiting.first()) and first.offset <= self.done:
             self.waiting.remove((first.offset,))
             self.done = max(self.done, first.last_offset + 1)
-            blocks.append(first.item)
-        return [block for block in blocks if block.starts]
+            if first.message_count:
+                blocks.append(first.item)
+        return blocks
 
     def _covered(self, request: Request, next_offset: int) -> int:
         """Where the offsets end that this answer settles; past the request only where nobody else asked."""
@@ -168,16 +164,18 @@ class Cursor:
 
     def _learn(self, request: Request, next_offset: int) -> None:
         """Take over a stride that fell short or went beyond; after a full answer try twice as much."""
-        covered = next_offset - request.start
-        if covered > request.offset_count or 0 < covered < request.offset_count:
+        covered, asked = next_offset - request.start, request.end - request.start
+        if covered == asked:
+            if covered == self.stride < self._batch_size:
+                self.stride = min(2 * self.stride, self._batch_size)
+        elif covered > 0:
             self.stride = covered
-        elif covered == self.stride:
-            self.stride = max(self.stride, min(2 * self.stride, self._batch_size))
 
     def _keep(self, start: int, end: int, data: memoryview, starts: Sequence[int]) -> None:
         block = Block(data, starts, QueueRange(self.wanted.queue, start, end))
         if start == self.done:
-            self._next.append(block)
             self.done = end
+            if starts:
+                self._next.append(block)
         else:
             self.waiting.put((Entry(start, end - 1, len(starts), len(data), block),))

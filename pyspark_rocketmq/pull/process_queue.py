@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import lru_cache
 from threading import Lock
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -121,7 +122,8 @@ class Expected(NamedTuple):
 NOTHING = Expected(0, 0)
 
 
-def expect(pulls_in_flight: int, messages_per_pull: int, gaps: Sequence[int] = ()) -> Expected:
+@lru_cache  # Asked before every pull, and mostly with the same few numbers.
+def expect(pulls_in_flight: int, messages_per_pull: int, gaps: tuple[int, ...] = ()) -> Expected:
     """Each pull in flight brings so many messages, each gap to be pulled again all its offsets; both a full answer."""
     return Expected(pulls_in_flight * messages_per_pull + sum(gaps), (pulls_in_flight + len(gaps)) * ANSWER_BYTES)
 

@@ -158,7 +158,8 @@ class QueueReader:
         request = self.cursor.next_request()
         if request is None:
             return None
-        return request, self._template.frame(request.start, min(request.offset_count, self._settings.batch_size))
+        start, end = request
+        return request, self._template.frame(start, min(end - start, self._settings.batch_size))
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

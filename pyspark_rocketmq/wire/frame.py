@@ -41,10 +41,11 @@ def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> byt
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
     """Header type, header and body of one whole frame."""
-    header_end = MIN_FRAME_BYTES + int.from_bytes(frame[5:8], "big")
+    mark: int = _LENGTH.unpack_from(frame, PREFIX_BYTES)[0]
+    header_end = MIN_FRAME_BYTES + (mark & MAX_HEADER_BYTES)
     if header_end > len(frame):
         raise MalformedFrame(f"header of {header_end - MIN_FRAME_BYTES} bytes in a frame of {len(frame)}")
-    return frame[4], frame[MIN_FRAME_BYTES:header_end], frame[header_end:]
+    return mark >> 24, frame[MIN_FRAME_BYTES:header_end], frame[header_end:]
 
 
 class FrameBuffer:
@@ -59,7 +60,7 @@ class FrameBuffer:
         self._chunk_bytes = chunk_bytes
         self._chunk = memoryview(bytearray(chunk_bytes))
         self._spare: deque[bytearray] = deque(maxlen=_MOST_SPARE)
-        """Chunks of the largest size that were filled, oldest first; frames of them may still be held."""
+        """Chunks of the largest size that were filled; frames of them may still be held. The newest first."""
         self._start = self._end = 0
 
     def __len__(self) -> int:
@@ -136,7 +137,7 @@ class FrameBuffer:
         owner = self._chunk.obj
         self._chunk.release()
         if isinstance(owner, bytearray) and len(owner) == LARGEST_CHUNK_BYTES:
-            self._spare.append(owner)
+            self._spare.appendleft(owner)
 
 
 def _is_looked_into(chunk: bytearray) -> bool:

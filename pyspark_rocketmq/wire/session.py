@@ -61,7 +61,11 @@ class Session:
 
     def request(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[int, bytes]:
         """Ask; returns the opaque by which the answer will come, and the bytes to send."""
-        return self.request_as(code, lambda opaque: self._encode(Command(code, opaque, fields, body)))
+        return self.request_as(code, self.writer(code, fields, body))
+
+    def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Callable[[int], bytes]:
+        """What makes the frame of a request, given its opaque."""
+        return lambda opaque: self._encode(Command(code, opaque, fields, body))
 
     def request_as(self, code: int, write: Callable[[int], bytes]) -> tuple[int, bytes]:
         """Ask with a frame that `write` makes for an opaque; returns that opaque and the bytes to send."""
@@ -111,7 +115,7 @@ class Session:
         try:
             for frame in self._buffer.frames():
                 command = decode_command(frame)
-                if not command.is_response:
+                if not command.flag & RESPONSE_FLAG:
                     yield Request(command)
                 elif command.opaque in self.pending:
                     del self.pending[command.opaque]
