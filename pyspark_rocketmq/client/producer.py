@@ -149,7 +149,7 @@ class Producer(Running):
 
     def send_in_transaction(self, message: Message, execute: Callable[[Message], Fate]) -> TransactionReceipt:
         """Store a message out of sight, do our part, and tell the broker what became of it."""
-        half = {"TRAN_MSG": "true", "PGROUP": self._settings.group}
+        half = {"TRAN_MSG": "true", "PGROUP": self._cluster.settings.namespace.wrap(self._settings.group)}
         payload = self._packing.pack(message, half)
         payload = payload._replace(sys_flag=payload.sys_flag | TransactionState.PREPARED)
         self._beat_at(message.topic)

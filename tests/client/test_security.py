@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker_stub import TlsFiles
+from broker_stub import Settings, TlsFiles
 from pyspark_rocketmq.broker_errors import NoPermission
 from pyspark_rocketmq.client.dead_letters import DeadLetters
+from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import Fate
 from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, later
 from pyspark_rocketmq.cluster.names import Namespace
@@ -116,6 +117,24 @@ def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) ->
     assert waiting.properties["REAL_TOPIC"] == retry_topic(f"SHOP%{GROUP}")
     [letter] = DeadLetters(group.cluster(), GROUP).read()
     assert (letter.body, letter.topic) == (b"never", TOPIC)
+
+
+@pytest.mark.parametrize("told", [Fate.COMMIT, Fate.UNKNOWN])
+def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], told: Fate) -> None:
+    """At once as told, or as our answer says when the broker asks; the checker sees the plain topic."""
+    group = make_group(topics={"SHOP%orders": 4}, frozen_clock=True)
+    group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
+    asked: list[str] = []
+
+    def check(message: ReceivedMessage) -> Fate:
+        asked.append(message.topic)
+        return Fate.COMMIT
+
+    group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: told)
+    if told is Fate.UNKNOWN:
+        group.stub.clock.advance(Settings().transaction_check_interval_ms)
+    until(lambda: [record.body for record in group.stub.messages("SHOP%orders")] == [b"x"])
+    assert asked == [TOPIC] * (told is Fate.UNKNOWN)
 
 
 def _polled(consumer: Any) -> set[bytes]:
