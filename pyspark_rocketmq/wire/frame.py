@@ -41,6 +41,8 @@ def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> byt
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
     """Header type, header and body of one whole frame."""
+    if len(frame) < MIN_FRAME_BYTES:
+        raise MalformedFrame(f"a frame of {len(frame)} bytes, the least is {MIN_FRAME_BYTES}")
     mark: int = _LENGTH.unpack_from(frame, PREFIX_BYTES)[0]
     header_end = MIN_FRAME_BYTES + (mark & MAX_HEADER_BYTES)
     if header_end > len(frame):
