@@ -109,12 +109,12 @@ class ConcurrentService:
         process_queue.begin_consuming((batch.offset,))
         began_s = clock.now_s()
         result = self._heard(batch)
-        done_count = _done_count(result, len(batch))
+        done_count = _done_count(result, batch.message_count)
         self._parts.statistics.consumed(
             assigned.queue.topic,
             clock.now_s() - began_s,
             succeeded=done_count,
-            failed=len(batch) - done_count,
+            failed=batch.message_count - done_count,
         )
         self._settle(assigned, batch, done_count, result.delay_level)
 
@@ -123,7 +123,7 @@ class ConcurrentService:
         process_queue = assigned.process_queue
         if process_queue.dropped:
             return
-        if done_count < len(batch) and (kept := self._dispose(assigned, batch, done_count, delay_level)):
+        if done_count < batch.message_count and (kept := self._dispose(assigned, batch, done_count, delay_level)):
             self._keep(assigned, batch, kept)
             offset = process_queue.remove(())
         else:

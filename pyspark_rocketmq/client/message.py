@@ -151,7 +151,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
         data, starts = records.pulled.data, records.starts
         self.message_count = len(starts)
         self.offset = _offset_at(data, starts[0])
-        self.last_offset = _offset_at(data, starts[-1])
+        self.last_offset = self.offset if self.message_count == 1 else _offset_at(data, starts[-1])
         self.body_bytes = records.end - starts[0]
         """Size of the stored records, a little more than that of the bodies."""
 
