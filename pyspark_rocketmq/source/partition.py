@@ -33,6 +33,11 @@ __all__ = ["RangePartition", "read_partition"]
 _LARGE_BYTES = 4 * 2**20
 """A record of this size makes a record batch of its own."""
 
+_SUMMARY = (
+    "%d rows of %d ranges; %d records were read one by one, as packed bodies, IPv6 hosts, inner batches and broken "
+    "properties are"
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -58,12 +63,15 @@ def read_partition(
     from ..decode.columns import ColumnDecoder
 
     decoder = ColumnDecoder(options.columns, options.content, nullable)
-    dropped = 0
+    rows = handed_over = dropped = 0
     for blocks in _read_blocks(partition, options):
         for part in _part_large(blocks):
             decoded = decoder.decode(part)
+            rows += decoded.batch.num_rows
+            handed_over += decoded.handed_over
             dropped += decoded.dropped
             yield from _cut(decoded.batch, options.rows_per_batch)
+    _log.log(logging.INFO if handed_over else logging.DEBUG, _SUMMARY, rows, len(partition.ranges), handed_over)
     if dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
 
@@ -76,7 +84,8 @@ def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[
         pool_for(options.cluster.net),
         LossJournal(options.fail_on_data_loss),
         options.pull.for_queues(len(partition.ranges)),
-        BatchSize(messages=options.rows_per_batch),
+        # One more answer must fit, so that nothing is left over for a batch of a few rows.
+        BatchSize(messages=max(1, options.rows_per_batch - options.pull.batch_size + 1)),
     )
 
 
