@@ -1,13 +1,17 @@
 """Who is next on the ring?
 
 Each member stands on a ring of 2**32 positions at several virtual nodes; a queue belongs to the first node at or
-after its own position. When a member leaves, only its queues move.
+after its own position. When a member leaves, only its queues move. A member for each of ten thousand queues makes a
+ring of a hundred thousand nodes, so keys are bytes and hashed all at once.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import md5
 
@@ -15,33 +19,39 @@ from ..errors import OptionError
 from ..model import MessageQueue
 from .strategy import Members, Queues, is_listed, require_both
 
-__all__ = ["ConsistentHash", "queue_key", "ring_position", "virtual_nodes"]
+__all__ = ["ConsistentHash", "node_keys", "queue_key", "ring_positions"]
 
 
-def ring_position(key: str) -> int:
-    """First four bytes of the key's MD5, as RocketMQ's own router takes them."""
-    return int.from_bytes(_place(key), "big")
+def ring_positions(keys: Iterable[bytes]) -> Sequence[int]:
+    """First four bytes of each key's MD5, as RocketMQ's own router takes them."""
+    digests = b"".join([md5(key, usedforsecurity=False).digest() for key in keys])
+    first_words = array("I", digests)[::4]
+    if sys.byteorder == "little":
+        first_words.byteswap()
+    return first_words
 
 
-def _place(key: str) -> bytes:
-    """The position as its four bytes, which are in the same order and need no number each."""
-    # Java, too, writes "?" for half of a surrogate pair.
-    return md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4]
-
-
-def queue_key(queue: MessageQueue) -> str:
+def queue_key(queue: MessageQueue) -> bytes:
     """The text of a queue that is hashed: Java's `MessageQueue.toString`."""
-    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+    return _encode(f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]")
 
 
-def virtual_nodes(members: Members, per_member: int) -> Iterator[tuple[str, str]]:
-    """Key and owner of every node; numbers go on where a member is listed again."""
-    first_number = dict.fromkeys(members, 0)
+def node_keys(members: Members, per_member: int) -> list[bytes]:
+    """The key of every node, member by member; numbers go on where a member is listed again."""
+    most = max(Counter(members).values())
+    numbers = [b"%d" % number for number in range(most * per_member)]
+    keys: list[bytes] = []
+    used = dict.fromkeys(members, 0)
     for member in members:
-        first = first_number[member]
-        for number in range(first, first + per_member):
-            yield f"{member}-{number}", member
-        first_number[member] += per_member
+        stem, first = _encode(f"{member}-"), used[member]
+        used[member] = first + per_member
+        keys += [stem + number for number in numbers[first : first + per_member]]
+    return keys
+
+
+def _encode(key: str) -> bytes:
+    # Java, too, writes "?" for half of a surrogate pair.
+    return key.encode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +69,22 @@ class ConsistentHash:
         """The queues whose next node belongs to `current`."""
         if not is_listed(current, queues, members) or not self.virtual_node_count:
             return []
-        owner = self._find_owner(members)
-        return [queue for queue in queues if owner(queue) == current]
+        return [queue for queue, owner in zip(queues, self._owners(queues, members), strict=True) if owner == current]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
         """Every queue at the owner of its next node."""
         require_both(queues, members)
         shares: dict[str, list[MessageQueue]] = {member: [] for member in members}
         if self.virtual_node_count:
-            owner = self._find_owner(members)
-            for queue in queues:
-                shares[owner(queue)].append(queue)
+            for queue, owner in zip(queues, self._owners(queues, members), strict=True):
+                shares[owner].append(queue)
         return [list(shares[member]) for member in members]
 
-    def _find_owner(self, members: Members) -> Callable[[MessageQueue], str]:
+    def _owners(self, queues: Queues, members: Members) -> list[str]:
+        """The owner of each queue's next node."""
+        nodes = ring_positions(node_keys(members, self.virtual_node_count))
         # Of two nodes at one position the later one stays, as in Java's map.
-        ring = {_place(key): member for key, member in virtual_nodes(members, self.virtual_node_count)}
-        places = sorted(ring)
-        owners = [ring[place] for place in places]
-        return lambda queue: owners[bisect_left(places, _place(queue_key(queue))) % len(owners)]
+        ring = dict(zip(nodes, range(len(nodes)), strict=True))
+        taken = sorted(ring)
+        next_nodes = (taken[bisect_left(taken, at) % len(taken)] for at in ring_positions(map(queue_key, queues)))
+        return [members[ring[node] // self.virtual_node_count] for node in next_nodes]
