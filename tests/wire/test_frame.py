@@ -56,6 +56,27 @@ def test_frames_held_are_never_written_again() -> None:
     assert [bytes(frame) for frame in held] == frames
 
 
+@given(st.lists(st.booleans(), min_size=30, max_size=60), st.integers(100_000, 400_000))
+def test_frames_held_outlive_those_let_go(keeps: list[bool], size: int) -> None:
+    """Chunks are received into again once their frames are let go, and never while one of them is held."""
+    buffer, held = FrameBuffer(), list[tuple[int, memoryview]]()
+    for number, keep in enumerate(keeps):
+        buffer.feed(join_frame(0, b"", bytes([number]) * size))
+        held += [(number, frame) for frame in buffer.frames() if keep]
+
+    assert all(frame[8:] == bytes([number]) * size for number, frame in held)
+
+
+def test_a_stream_taken_in_at_once_needs_few_chunks() -> None:
+    """Fresh memory for every mebibyte would cost more than copying it out of the kernel."""
+    buffer, chunks = FrameBuffer(), list[object]()
+    for _ in range(200):
+        buffer.feed(join_frame(0, b"", bytes(300_000)))
+        chunks += [frame.obj for frame in buffer.frames()]
+
+    assert len({id(chunk) for chunk in chunks}) < 12
+
+
 def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
     """Bytes may come faster than frames are taken out, without a copy for each of them."""
     buffer = FrameBuffer(chunk_bytes=64)
