@@ -63,7 +63,7 @@ class Planner:
 
     def __repr__(self) -> str:
         aim = "" if self._target is None else f" to a target in {len(self._target)} queues"
-        return f"<Planner{aim}, losses {dict(self._journal.counts)}, {self.committer!r}>"
+        return f"<Planner{aim}, losses {dict(self._journal.counts)}, {self.share or self.committer!r}, {self.locks!r}>"
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 

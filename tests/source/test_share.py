@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_stub import StubBroker
+from broker_stub import StubBroker, StubCluster
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
@@ -15,6 +15,7 @@ from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, Rhyt
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import GroupError, LockRefused, OptionError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses, retry_topic
+from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.offsets.position import Positions
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.pull.settings import Subscription
@@ -60,7 +61,7 @@ def fill(stub: StubBroker, count: int = 1) -> None:
     stub.fill(TOPIC, 4 * count, 4)
 
 
-def shared(stub: StubBroker, **given: str) -> ReaderOptions:
+def shared(stub: StubCluster, **given: str) -> ReaderOptions:
     """Options of a query that shares its group."""
     raw = {"consumerGroup": GROUP, "groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return options_for(stub, **{**raw, **given})
@@ -355,6 +356,40 @@ def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker, monkeyp
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     with Run(options, checkpoint) as run, pytest.raises(LockRefused):
         run.trigger()
+
+
+# --- clusters of other kinds -----------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_goes_holds_up_nothing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queues leave with it; when it is back they are read on from where the group stands."""
+    monkeypatch.setattr(group_positions, "_PAUSE", Backoff(first_s=0.05, longest_s=0.05))
+    with StubCluster(2, topics={TOPIC: 1}) as stub, Run(shared(stub, heartbeatBrokerInterval="1s")) as run:
+        stays, leaves = queue_of(0), queue_of(0, "broker-b")
+        wait_for(lambda: not run.trigger() and len(run.checkpoint.last["next"][TOPIC]) == 2, "both are the query's")
+        stub.put(TOPIC, b"a", broker="broker-b")
+        run.read_until(1)
+        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(leaves) == 1, "published at both")
+        stub.faults.broker_down("broker-b")
+        stub.put(TOPIC, b"b", broker="broker-a")
+        assert [row.body for row in run.read_until(1)] == [b"b"]
+        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(stays) == 1, "published at the other")
+        stub.faults.broker_up("broker-b")
+        stub.put(TOPIC, b"c", broker="broker-b")
+        assert [row.body for row in run.read_until(1)] == [b"c"]
+
+
+def test_a_namespace_is_shared_by_its_own_names() -> None:
+    """Brokers know the member, its topics and its group under longer ones."""
+    with StubBroker({"NS%orders": 4}) as stub:
+        stub.fill("NS%orders", 8, 4)
+        with Run(shared(stub, namespace="NS")) as run:
+            assert len(run.read_until(8)) == 8
+            stub.put(retry_topic(f"NS%{GROUP}"), b"again")
+            assert [row.queue.topic for row in run.read_until(1)] == [retry_topic(GROUP)]
+            wait_for(lambda: run.trigger() is None and mine(run) == set(ALL), "all is published")
+            assert set(stub.groups()) == {f"NS%{GROUP}"}
+            assert sum(stub.offsets(f"NS%{GROUP}").values()) == 8 + 1
 
 
 # --- what does not work ----------------------------------------------------------------------------------------------
