@@ -16,9 +16,9 @@ from ..options.reader_options import ReaderOptions
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
 from .filters import require_filter
-from .local_positions import make_view
 from .losses import LossJournal
 from .partition import RangePartition, read_partition
+from .parts import make_view
 
 if TYPE_CHECKING:
     from ..decode.columns import RecordBatch

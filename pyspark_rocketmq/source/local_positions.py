@@ -19,10 +19,10 @@ from ..cluster.cluster import Cluster
 from ..errors import OptionError, RocketMQError
 from ..model import MessageQueue
 from ..offsets.position import Positions
-from ..options.reader_options import ClientName, LocalSettings, ReaderOptions
+from ..options.reader_options import ClientName, LocalSettings
 from .view import BrokerView
 
-__all__ = ["LocalPositions", "LocalView", "make_view"]
+__all__ = ["LocalPositions", "LocalView"]
 
 _LASTING_NAME = "DEFAULT"
 """The file must be found again, so the client id must not change from run to run."""
@@ -97,10 +97,3 @@ class LocalView(BrokerView):
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         """The group's position in each queue that has one in the file."""
         return self._positions.fetch(queues)
-
-
-def make_view(cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> BrokerView:
-    """Whoever knows where the reader's group stands: the brokers, or a file."""
-    if options.local:
-        return LocalView(cluster, LocalPositions(options.local, options.client), clock)
-    return BrokerView(cluster, options.pull.group, clock)

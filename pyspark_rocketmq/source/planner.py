@@ -13,25 +13,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from ..client.membership import make_client_id
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.loss import Bounds, Finding, LossWarning, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
 from ..offsets.resolve import resolve_start, resolve_wish
-from ..options.reader_options import LocalSettings, ReaderOptions
+from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
 from .catalog import QueueCatalog
 from .commit import Committer, GroupGuard, Publisher
 from .filters import require_filter
-from .local_positions import LocalPositions, make_view
 from .losses import LossJournal
 from .partition import RangePartition
-from .queue_locks import open_locks
-from .share import Share
+from .parts import make_view, open_local_positions, open_locks, open_share
+
+if TYPE_CHECKING:
+    from .share import Share
 
 __all__ = ["Planner"]
 
@@ -51,10 +52,10 @@ class Planner:
         self._guard: GroupGuard | None = None
         self.committer: Committer | None = None
         """Publishes what is finished, if that is wanted."""
-        self.share = Share(options, options.share) if options.share else None
+        self.share = open_share(options)
         if self.share is None:
             self._open_publishing()
-        self.locks = open_locks(options, self.share.client_id if self.share else _make_client_id(options))
+        self.locks = open_locks(options, self.share)
         self._pinned: Positions | None = None
         self._target: Positions | None = None
         self._admitted_at = clock()
@@ -183,8 +184,8 @@ class Planner:
         """At brokers, in a file, or nowhere."""
         if group := self._options.commit.group:
             self._open_committer(group)
-        elif (local := self._options.local) and local.publishes:
-            self._open_local_committer(local)
+        elif local := open_local_positions(self._options):
+            self.committer = Committer(local.publish, self._options.commit.min_interval_s)
 
     def _open_committer(self, group: str) -> None:
         """With a cluster of its own, which its thread asks."""
@@ -192,12 +193,6 @@ class Planner:
         guard = GroupGuard(cluster, group)
         self._guard = GroupGuard(self._cluster, group, self._clock)
         self.committer = Committer(Publisher(cluster, group, guard).publish, self._options.commit.min_interval_s)
-
-    def _open_local_committer(self, settings: LocalSettings) -> None:
-        """Nobody else's positions are in the file, so no guard is needed."""
-        positions = LocalPositions(settings, self._options.client)
-        positions.require_writable()
-        self.committer = Committer(positions.publish, self._options.commit.min_interval_s)
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
         """Refuse, once, a checkpoint that is another query's, a filter that does not work, a group that has members."""
@@ -252,10 +247,6 @@ class Planner:
         if without_caps:
             return Limits()
         return self._options.limits if self._target is None else self._options.limits.without_floor()
-
-
-def _make_client_id(options: ReaderOptions) -> str:
-    return make_client_id(options.client.instance_name, options.client.unit_name)
 
 
 def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:

@@ -20,13 +20,13 @@ from ..client.assignment import Assigned, AssignmentTable
 from ..client.clock import Clock, SystemClock
 from ..client.locks import QueueLocks
 from ..client.loop import Loop
-from ..cluster.cluster import Cluster, open_shared_cluster
+from ..cluster.cluster import Cluster
 from ..errors import LockRefused
 from ..model import MessageQueue, sort_queues
 from ..net.deadline import Deadline
-from ..options.reader_options import LockSettings, ReaderOptions
+from ..options.reader_options import LockSettings
 
-__all__ = ["LockKeeper", "open_locks"]
+__all__ = ["LockKeeper"]
 
 ASK_AGAIN_S = 1.0
 """From one attempt to get locks that others hold to the next."""
@@ -135,10 +135,3 @@ class LockKeeper:
             broker=first.broker_name,
             queue_id=first.queue_id,
         )
-
-
-def open_locks(options: ReaderOptions, client_id: str) -> LockKeeper | None:
-    """The locks of a query that wants them, over connections of their own."""
-    if options.locks is None:
-        return None
-    return LockKeeper(open_shared_cluster(options.cluster), options.pull.group, client_id, options.locks)
