@@ -24,6 +24,10 @@ from .process_queue import Entry, Expected, FlowLimits, Hold, ProcessQueue, expe
 __all__ = ["Cursor", "Request"]
 
 
+_FULL_BEFORE_MORE = 16
+"""A broker's limits seldom change, and each attempt to get more leaves a gap."""
+
+
 class Request(NamedTuple):
     """Offsets `[start, end)` that one pull is to cover."""
 
@@ -41,6 +45,8 @@ class Cursor:
         self.stride = batch_size
         self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
         """Answers that wait for an earlier one."""
+        self._full_count = 0
+        """Answers that covered the whole stride since it was last changed."""
         self._next: list[Block] = []
         self._batch_size = batch_size
         self._frontier = wanted.start
@@ -163,13 +169,18 @@ class Cursor:
         return max(request.start, min(next_offset, request.end))
 
     def _learn(self, request: Request, next_offset: int) -> None:
-        """Take over a stride that fell short or went beyond; after a full answer try twice as much."""
+        """Take over a stride that fell short or went beyond; after some full answers try twice as much."""
         covered, asked = next_offset - request.start, request.end - request.start
         if covered == asked:
             if covered == self.stride < self._batch_size:
-                self.stride = min(2 * self.stride, self._batch_size)
+                self._try_more()
         elif covered > 0:
-            self.stride = covered
+            self.stride, self._full_count = covered, 0
+
+    def _try_more(self) -> None:
+        self._full_count += 1
+        if self._full_count == _FULL_BEFORE_MORE:
+            self.stride, self._full_count = min(2 * self.stride, self._batch_size), 0
 
     def _keep(self, start: int, end: int, data: memoryview, starts: Sequence[int]) -> None:
         block = Block(data, starts, QueueRange(self.wanted.queue, start, end))

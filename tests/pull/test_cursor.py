@@ -68,6 +68,17 @@ def test_the_stride_grows_back_after_full_answers() -> None:
     assert reader.stride == 32
 
 
+def test_a_broker_that_gives_little_is_seldom_asked_for_more() -> None:
+    """Each request in vain for more leaves a gap; of a thousand answers with 8 messages few may."""
+    reader, short = cursor(0, 8000), 0
+    while request := reader.next_request():
+        short += request.end - request.start > 8
+        answer(reader, request, min(request.start + 8, request.end))
+
+    assert taken(reader)[-1][1] == 8000
+    assert 0 < short < 80
+
+
 def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
     """A filter that looked at 800 offsets need not look at them again."""
     reader = cursor(0, 5000)
