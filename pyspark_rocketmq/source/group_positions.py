@@ -63,6 +63,20 @@ class _Held:
         return self.done if self.published is None or self.done > self.published else None
 
 
+@dataclass(slots=True)
+class _Pace:
+    """When one broker is asked again."""
+
+    due_s: float = float("-inf")
+    failures_in_a_row: int = 0
+
+    def note(self, now_s: float, interval_s: float, has_failed: bool) -> None:
+        """An exchange has ended; the next one follows after the interval, or after a pause that grows."""
+        pause_s = _PAUSE.delay_s(self.failures_in_a_row) if has_failed else 0.0
+        self.failures_in_a_row = self.failures_in_a_row + 1 if has_failed else 0
+        self.due_s = now_s + max(interval_s, pause_s)
+
+
 class GroupPositions:
     """The group's positions in our queues. For the planning thread."""
 
@@ -82,8 +96,7 @@ class GroupPositions:
         self._note_progress = note_progress
         self._held: dict[MessageQueue, _Held] = {}
         self._resets: dict[MessageQueue, int] = {}
-        self._due_s = float("-inf")
-        self._failures_in_a_row = 0
+        self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
         self.failure_count = 0
         """How many times a broker was not told where the group stands."""
 
@@ -144,18 +157,16 @@ class GroupPositions:
         self._resets |= {queue: offset for queue, offset in offsets.items() if queue in self._held}
 
     def exchange(self, *, at_once: bool = False, deadline: Deadline | None = None) -> None:
-        """Ask brokers where the group stands and tell them what is finished, if it is time to."""
-        if not at_once and self._now_s() < self._due_s:
-            return
-        parts = _by_broker(self._held)
-        failures = [error for part in parts if (error := self._try_exchange(part, deadline))]
-        self._failures_in_a_row = self._failures_in_a_row + 1 if failures else 0
-        pause_s = _PAUSE.delay_s(self._failures_in_a_row - 1) if failures else 0.0
-        asking_s = SECONDS_PER_QUEUE * max(map(len, parts), default=0)
-        self._due_s = self._now_s() + max(self._interval_s, asking_s, pause_s)
+        """Ask brokers where the group stands and tell them what is finished, each of them if it is time to."""
+        for broker_name, queues in _by_broker(self._held).items():
+            pace = self._paces[broker_name]
+            if at_once or self._now_s() >= pace.due_s:
+                is_done = self._try_exchange(queues, deadline)
+                interval_s = max(self._interval_s, SECONDS_PER_QUEUE * len(queues))
+                pace.note(self._now_s(), interval_s, has_failed=not is_done)
 
-    def _try_exchange(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> RocketMQError | None:
-        """With one broker, whose failure holds up nothing elsewhere."""
+    def _try_exchange(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> bool:
+        """With one broker, whose failure holds up nothing elsewhere; whether it worked."""
         try:
             self._obey(queues, deadline)
             stored = self._offsets.fetch_committed(self._group, queues, deadline=deadline)
@@ -165,8 +176,8 @@ class GroupPositions:
         except RocketMQError as error:
             self.failure_count += 1
             _log.warning("positions were not published and will be later: %s", error)
-            return error
-        return None
+            return False
+        return True
 
     def _compare(self, queue: MessageQueue, held: _Held, stored: int) -> None:
         if stored not in (held.published, held.tried):
@@ -198,8 +209,8 @@ class GroupPositions:
             self._note_progress(queue, offset)
 
 
-def _by_broker(queues: Iterable[MessageQueue]) -> Collection[list[MessageQueue]]:
+def _by_broker(queues: Iterable[MessageQueue]) -> Mapping[str, list[MessageQueue]]:
     parts: defaultdict[str, list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         parts[queue.broker_name].append(queue)
-    return parts.values()
+    return parts

@@ -105,14 +105,16 @@ class Planner:
             self.committer.acknowledge(position.next)
 
     def finish(self, timeout_s: float) -> None:
-        """The query ends: publish what is acknowledged, as far as that is done in time."""
+        """The query ends: publish what is acknowledged, as far as that is done in time, and let others go on there."""
         if self.committer:
             self.committer.flush(timeout_s)
             self.committer.close()
         if self.share:
-            self.share.finish(timeout_s)
-        if self.locks:
+            self.share.flush(timeout_s)
+        if self.locks:  # Before the others are told that we leave: they look for locks only now and then.
             self.locks.close()
+        if self.share:
+            self.share.close()
 
     # --- ranges ------------------------------------------------------------------------------------------------------
 

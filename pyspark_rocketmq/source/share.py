@@ -69,8 +69,11 @@ class Share:
         """Where the next batch starts in each queue that is ours; gained ones join when they are `ready`."""
         return self.positions.starts(self._owned, ready, known, first)
 
-    def finish(self, timeout_s: float) -> None:
-        """Publish what is finished, as far as that is done in time, and leave."""
+    def flush(self, timeout_s: float) -> None:
+        """Publish what is finished, as far as that is done in time."""
         self.positions.keep(self.member.owned())
         self.positions.exchange(at_once=True, deadline=Deadline.after(timeout_s))
+
+    def close(self) -> None:
+        """Leave the group."""
         self.member.close()
