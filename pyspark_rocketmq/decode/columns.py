@@ -134,4 +134,4 @@ def _one_buffer(parts: Sequence[memoryview]) -> tuple[Bytes, Integers]:
         whole = np.frombuffer(memoryview(owner), np.uint8)
         return whole, np.array([pa.py_buffer(part).address for part in parts]) - whole.ctypes.data
     ends = np.cumsum([0, *map(len, parts)])
-    return np.concatenate([np.frombuffer(part, np.uint8) for part in parts]), ends[:-1]
+    return np.frombuffer(b"".join(parts), np.uint8), ends[:-1]
