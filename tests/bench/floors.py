@@ -124,5 +124,6 @@ def _row(floor: Floor, result: Result | None) -> tuple[str, str, str, str, str]:
     if result is None or value is None:
         return floor.figure, floor.goal, "not measured", "", floor.part
     told = f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
-    origin = f"[{floor.part}]({floor.part}.md), {result.surroundings['commit']}, {result.surroundings['day']}"
+    facts = ", ".join(result.surroundings[fact] for fact in ("messages", "commit", "day"))
+    origin = f"[{floor.part}]({floor.part}.md): {facts}"
     return floor.figure, floor.goal, told + floor.unit, "yes" if floor.holds(value) else "**no**", origin

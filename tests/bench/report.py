@@ -73,7 +73,8 @@ class Report:
             )
             for name in names
         ]
-        head = ["", "messages a second", "÷ best Java", "CPU µs a message", "peak MiB"]
+        compared = f"÷ {best_of[0]}" if len(best_of) == 1 else "÷ best Java"
+        head = ["", "messages a second", compared, "CPU µs a message", "peak MiB"]
         self.add_table(setting, head, table)
         self._add_plot(setting, [(name, rates[name]) for name in names], [name for name in names if name in best_of])
 
@@ -115,7 +116,8 @@ def surroundings() -> dict[str, str]:
         "Python": platform.python_version(),
         "Java": _java_version(),
         "packages": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
-        "rounds": f"{ROUNDS}, up to {MESSAGES:,} messages each",
+        "messages": f"up to {MESSAGES:,}",
+        "rounds": str(ROUNDS),
         "commit": _commit(),
         "day": date.today().isoformat(),
     }

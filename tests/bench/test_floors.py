@@ -11,7 +11,7 @@ from tests.bench.plan import LARGE
 from tests.bench.plots import bar_chart
 from tests.bench.rounds import Spread
 
-ORIGIN = {"commit": "abc", "day": "2026-11-18"}
+ORIGIN = {"messages": "up to 9", "commit": "abc", "day": "2026-11-18"}
 
 
 def _result() -> Result:
@@ -39,7 +39,7 @@ def test_the_page_of_ratios_says_what_is_reached_and_what_is_missing() -> None:
     found = rows({"memory": _result()})
 
     assert len(found) == len(FLOORS)
-    assert found[0][1:] == ("≥ 4", "5.00", "yes", "[memory](memory.md), abc, 2026-11-18")
+    assert found[0][1:] == ("≥ 4", "5.00", "yes", "[memory](memory.md): up to 9, abc, 2026-11-18")
     assert {row[2] for row in found if row[4] == "disk"} == {"not measured"}
 
 

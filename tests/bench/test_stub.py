@@ -7,14 +7,14 @@ import time
 import pytest
 
 from tests.bench.partners import Partner, python_partner
-from tests.bench.plan import MESSAGES, ROUNDS, share_of
+from tests.bench.plan import ROUNDS
 from tests.bench.report import Report, report_of
 from tests.bench.usage import Meter
 
 pytestmark = pytest.mark.bench
 
 TOPIC, QUEUES, SIZE, DEPTH = "bench", 8, 1024, 16
-FILL = share_of(MESSAGES, 2)
+FILL = 1_000_000
 MANY_QUEUES = {f"topic-{number}": 1000 for number in range(10)}
 IDLE_S = 5
 ABOUT = (

@@ -33,10 +33,6 @@ final class Draining {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullBatchSize(PULL_BATCH);
         consumer.setConsumeMessageBatchMaxSize(wish.getIntValue("batch"));
-        if (wish.containsKey("threshold")) {
-            consumer.setPullThresholdForQueue(wish.getIntValue("threshold"));
-            consumer.setConsumeConcurrentlyMaxSpan(wish.getIntValue("threshold"));
-        }
         consumer.subscribe(wish.getString("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             tally.add(messages.size());
@@ -58,11 +54,6 @@ final class Draining {
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(name);
         consumer.setPullBatchSize(PULL_BATCH);
-        if (wish.containsKey("threshold")) {
-            consumer.setPullThresholdForQueue(wish.getIntValue("threshold"));
-            consumer.setPullThresholdForAll(wish.getIntValue("threshold") * 8L);
-            consumer.setConsumeMaxSpan(wish.getIntValue("threshold"));
-        }
         consumer.start();
         try {
             Collection<MessageQueue> queues = consumer.fetchMessageQueues(wish.getString("topic"));
