@@ -12,7 +12,7 @@ A batch with more than a few shapes, or with an irregular text, is left to `entr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .entries import Selected
-from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
+from .spans import Bytes, Integers, Spans, cut_spans, gather_windows, pack_rows
 
 __all__ = ["ShapedEntries", "maybe_shaped"]
 
@@ -138,6 +138,25 @@ class ShapedEntries:
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
         """The properties whose names are wanted."""
+        if len(self._groups) == 1:
+            return self._select_alike([name for name in self._groups[0].shape.slices if wanted(name)])
+        return self._select_any(wanted)
+
+    def _select_alike(self, names: Sequence[str]) -> Selected:
+        """From rows of one shape: every row has these names, and each name's values are equally long."""
+        count, slices = len(self._starts), [self._groups[0].shape.slices[name] for name in names]
+        limits = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(len(names)))
+        if not names:
+            return Selected(limits, pa.nulls(0, pa.string()), pa.nulls(0, pa.string()))
+        spelled = [name.encode() for name in names]
+        values = [gather_windows(self._data, self._starts + start, end - start) for start, end in slices]
+        return Selected(
+            limits,
+            pack_rows(b"".join(spelled) * count, list(map(len, spelled)), count),
+            pack_rows(np.concatenate(values, axis=1), [end - start for start, end in slices], count),
+        )
+
+    def _select_any(self, wanted: Callable[[str], bool]) -> Selected:
         found = dict.fromkeys(name for group in self._groups for name in group.shape.slices)
         numbers = {name: number for number, name in enumerate(filter(wanted, found))}
         limits = self._limits(numbers)

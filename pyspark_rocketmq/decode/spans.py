@@ -8,13 +8,14 @@ every window of that width is one item of an overlapping array.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Bytes", "Integers", "Spans", "cut_spans", "gather_windows"]
+__all__ = ["Bytes", "Integers", "Spans", "cut_spans", "gather_windows", "pack_rows"]
 
 Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
@@ -55,6 +56,14 @@ def _pack_equal(rows: Bytes, type_: pa.DataType) -> pa.Array:
     count, width = rows.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+
+
+def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Array:
+    """An array of strings from so many rows, each holding texts of these widths one behind the other."""
+    ends = np.cumsum(widths, dtype=np.int32)
+    offsets = np.zeros(count * len(widths) + 1, np.int32)
+    offsets[1:] = np.add.outer(np.arange(count, dtype=np.int32) * ends[-1], ends).reshape(-1)
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
 def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
