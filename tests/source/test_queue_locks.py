@@ -18,14 +18,14 @@ from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, admin_of, option
 
 LOCKING = {"ordering": "queue", "lockQueues": "true", "consumerGroup": GROUP}
 QUICK = {**LOCKING, "lockInterval": "1s", "lockMaxLiveTime": "2s"}
-LEASE_MS = 3000
+LEASE_MS = 5000
 OTHER = "10.0.0.9@other"
 FIRST, SECOND = queue_of(0), queue_of(1)
 
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of two queues, and a message in each; its locks live for three seconds."""
+    """One broker with a topic of two queues, and a message in each; its locks live for five seconds."""
     with StubBroker({TOPIC: 2}, settings=Settings(lock_lease_ms=LEASE_MS)) as broker:
         fill(broker)
         yield broker

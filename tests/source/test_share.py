@@ -323,7 +323,7 @@ def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> 
 
 def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Nor is an answer that was lost on its way."""
-    with caplog.at_level(logging.WARNING), Run(shared(stub, mqClientApiTimeout="200")) as run:
+    with caplog.at_level(logging.WARNING), Run(shared(stub, mqClientApiTimeout="1000")) as run:
         run.read_until(4)
         stub.faults.drop_reply(on=RequestCode.UPDATE_CONSUMER_OFFSET)
         for _ in range(3):
