@@ -52,15 +52,15 @@ class _Held:
     start: int = 0
     """Where the query went on when it was asked last."""
     done: int | None = None
-    """Everything before it is finished."""
+    """Everything before it is finished; unknown from a move on until a batch has begun there."""
     moved_to: int | None = None
     """Where somebody wants us to go with the next batch."""
 
     def publishable(self) -> int | None:
-        """What brokers are to be told now; nothing while the position is about to move."""
-        if self.moved_to is not None or self.done is None:
+        """What brokers are to be told now."""
+        if self.done is None or (self.published is not None and self.done <= self.published):
             return None
-        return self.done if self.published is None or self.done > self.published else None
+        return self.done
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class GroupPositions:
     def note_done(self, positions: Positions) -> None:
         """Everything before these positions is finished; those of queues that are not ours are nobody's business."""
         for queue, held in self._held.items():
-            if queue in positions and held.moved_to is None:
+            if queue in positions:
                 held.done = positions[queue]
 
     def note_resets(self, offsets: Positions) -> None:

@@ -193,6 +193,20 @@ def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
     assert '"begin"' in run.checkpoint.offsets[0]
 
 
+def test_a_gained_queue_waits_for_its_last_owner(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has half a second to write down where it stood."""
+    with Run(shared(stub)) as stays:
+        with Run(shared(stub)) as leaves:
+            settle(stays, leaves)
+            monkeypatch.setattr(membership, "SETTLE_S", 3600.0)
+        table = stays.reader.planner.share.member.running_info.table
+        wait_for(lambda: len(table.queues(TOPIC)) == 4, "all queues are its own")
+        stays.trigger()
+        assert mine(stays) == set()
+        monkeypatch.setattr(membership, "SETTLE_S", 0.1)
+        settle(stays)
+
+
 def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> None:
     """The checkpoint's where the last batch was not published, the group's where others went on meanwhile."""
     options, checkpoint = shared(stub), Checkpoint()
@@ -323,7 +337,8 @@ def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> 
 
 def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Nor is an answer that was lost on its way."""
-    with caplog.at_level(logging.WARNING), Run(shared(stub, mqClientApiTimeout="1000")) as run:
+    impatient = {"mqClientApiTimeout": "1000", "fetchOffset.numRetries": "0"}
+    with caplog.at_level(logging.WARNING), Run(shared(stub, **impatient)) as run:
         run.read_until(4)
         stub.faults.drop_reply(on=RequestCode.UPDATE_CONSUMER_OFFSET)
         for _ in range(3):
