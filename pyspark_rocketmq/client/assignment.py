@@ -21,6 +21,12 @@ __all__ = ["Assigned", "AssignmentTable", "BatchQueue"]
 class BatchQueue(ProcessQueue[MessageBatch]):
     """A process queue whose entries, done as a rule as a whole, may shrink to what is left to do."""
 
+    def begin(self, batch: MessageBatch, now_s: float) -> None:
+        """Note when user code got a batch, for `clean_expired`."""
+        with self._lock:
+            if batch.offset in self._cached:
+                self._started_s[batch.offset] = now_s
+
     def shrink(self, batch: MessageBatch, rest: MessageBatch) -> None:
         """Keep only the rest of a batch, unless the batch is gone."""
         with self._lock:

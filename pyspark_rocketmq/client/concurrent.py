@@ -106,8 +106,8 @@ class ConcurrentService:
         process_queue, clock = assigned.process_queue, self._parts.clock
         if process_queue.dropped or not self._parts.state.is_running:
             return
-        process_queue.begin_consuming((batch.offset,))
         began_s = clock.now_s()
+        process_queue.begin(batch, began_s)
         result = self._heard(batch)
         done_count = _done_count(result, batch.message_count)
         self._parts.statistics.consumed(

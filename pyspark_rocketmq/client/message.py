@@ -127,40 +127,28 @@ class ReceivedMessage:
         return decode_record(self._pulled.data, self._start)[0]
 
 
-class _Records(NamedTuple):
-    """Where records of one answer begin, one at least, and where the last of them ends."""
-
-    pulled: Pulled
-    starts: Sequence[int]
-    end: int
-
-    def part(self, first: int, after: int) -> _Records:
-        """Some of them, by number."""
-        end = self.starts[after] if after < len(self.starts) else self.end
-        return _Records(self.pulled, self.starts[first:after], end)
-
-
 class MessageBatch(Sequence[ReceivedMessage]):
     """Messages of one queue, one at least, that are consumed and done together."""
 
-    __slots__ = ("_messages", "_records", "body_bytes", "last_offset", "message_count", "offset")
+    __slots__ = ("_end", "_messages", "_pulled", "_starts", "body_bytes", "last_offset", "message_count", "offset")
 
-    def __init__(self, records: _Records) -> None:
-        self._records: _Records | None = records
+    def __init__(self, pulled: Pulled, starts: Sequence[int], end: int) -> None:
+        """Records of one answer that begin at these places, the last of which ends there."""
+        self._pulled: Pulled | None = pulled
+        self._starts = starts
+        self._end = end
         self._messages: Sequence[ReceivedMessage] | None = None
-        data, starts = records.pulled.data, records.starts
-        self.message_count = len(starts)
+        data, self.message_count = pulled.data, len(starts)
         self.offset = _offset_at(data, starts[0])
         self.last_offset = self.offset if self.message_count == 1 else _offset_at(data, starts[-1])
-        self.body_bytes = records.end - starts[0]
+        self.body_bytes = end - starts[0]
         """Size of the stored records, a little more than that of the bodies."""
 
     @classmethod
     def of(cls, messages: Sequence[ReceivedMessage]) -> Self:
         """A batch of messages that exist already."""
         made = cls.__new__(cls)
-        made._records = None
-        made._messages = messages
+        made._pulled, made._messages = None, messages
         made.message_count = len(messages)
         made.offset, made.last_offset = messages[0].offset, messages[-1].offset
         made.body_bytes = sum(message.body_bytes for message in messages)
@@ -186,21 +174,22 @@ class MessageBatch(Sequence[ReceivedMessage]):
     def messages(self) -> Sequence[ReceivedMessage]:
         """The messages, made when they are first looked at."""
         if self._messages is None:
-            assert self._records is not None, "a batch without records has its messages"
-            pulled, starts, _ = self._records
-            self._messages = [ReceivedMessage(pulled, start) for start in starts]
+            assert self._pulled is not None, "a batch without records has its messages"
+            self._messages = [ReceivedMessage(self._pulled, start) for start in self._starts]
         return self._messages
 
     def pieces(self, size: int) -> list[MessageBatch]:
         """Batches of so many messages, the last of what is left."""
         if self.message_count <= size:
             return [self]
-        return [self._piece(at, at + size) for at in range(0, self.message_count, size)]
-
-    def _piece(self, first: int, after: int) -> MessageBatch:
-        if self._records is None or self._messages is not None:
-            return MessageBatch.of(self.messages[first:after])
-        return MessageBatch(self._records.part(first, after))
+        firsts, pulled = range(0, self.message_count, size), self._pulled
+        if pulled is None or self._messages is not None:
+            return [MessageBatch.of(self.messages[first : first + size]) for first in firsts]
+        starts = self._starts
+        ends = [*starts[size::size], self._end]
+        return [
+            MessageBatch(pulled, starts[first : first + size], end) for first, end in zip(firsts, ends, strict=True)
+        ]
 
 
 def read_messages(pulled: Pulled, asked_offset: int) -> Sequence[ReceivedMessage]:
@@ -216,7 +205,7 @@ def read_batch(pulled: Pulled, asked_offset: int) -> MessageBatch | None:
     if any(data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH for start in starts):
         messages = [each for each in _read_singly(pulled, starts) if each.offset >= asked_offset]
         return MessageBatch.of(messages) if messages else None
-    return MessageBatch(_Records(pulled, starts, len(data))) if starts else None
+    return MessageBatch(pulled, starts, len(data)) if starts else None
 
 
 def _read_singly(pulled: Pulled, starts: Iterable[int]) -> Iterator[ReceivedMessage]:

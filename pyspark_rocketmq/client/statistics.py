@@ -74,7 +74,9 @@ class Statistics:
 
     def _slot(self, topic: str) -> _Slot:
         now = self._now_s()
-        slots = self._topics.setdefault(topic, deque())
+        slots = self._topics.get(topic)
+        if slots is None:
+            slots = self._topics[topic] = deque()
         if not slots or slots[-1].began_s <= now - _SLOT_S:
             slots.append(_Slot(now))
             while slots[0].began_s <= now - _HOUR_S:

@@ -57,8 +57,10 @@ class Progress:
     def update(self, queue: MessageQueue, offset: int, *, only_forward: bool) -> None:
         """Move a queue's offset, unless it is frozen."""
         with self._lock:
-            entry = self._entries.setdefault(queue, _Entry(offset))
-            if not entry.frozen:
+            entry = self._entries.get(queue)
+            if entry is None:
+                self._entries[queue] = _Entry(offset)
+            elif not entry.frozen:
                 entry.offset = max(entry.offset, offset) if only_forward else offset
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
