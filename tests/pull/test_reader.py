@@ -7,10 +7,12 @@ import pytest
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.routes import Place
 from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
+from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
-from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, HeaderType, decode_command
 from pyspark_rocketmq.wire.record import Record, encode_record
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -70,6 +72,34 @@ def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTE
     asked = reading.next_pull()
     assert asked is not None
     return reading.answered(asked[0], place, answer, now)
+
+
+def asked(settings: ClusterSettings) -> list[Command]:
+    """The first two pulls of a reader of `[98, 200)`, as a broker would read them."""
+    reading = QueueReader(QueueRange(QUEUE, 98, 200), open_cluster(settings).brokers, PullSettings(), Told())
+    pulls = [reading.next_pull() for _ in range(2)]
+    return [decode_command(memoryview(pull[1](7))) for pull in pulls if pull]
+
+
+def test_pulls_differ_in_what_they_ask_for_alone() -> None:
+    """Prepared or written anew for a binary header, a pull says the same and carries its opaque."""
+    json, binary = (asked(ClusterSettings((NOWHERE,), net=NetSettings(header_type=kind))) for kind in HeaderType)
+
+    assert [said.fields for said in json] == [said.fields for said in binary]
+    assert [(said.code, said.opaque, said.flag) for said in json + binary] == [(11, 7, 0)] * 4
+    first, second = (said.fields or {} for said in json)
+    assert (first["queueOffset"], second["queueOffset"], first["maxMsgNums"]) == ("98", "130", "32")
+    assert first | {"queueOffset": "130"} == second
+
+
+def test_each_pull_is_signed_for_itself() -> None:
+    """A signature covers the offset, so that no pull can carry another's."""
+    plain = asked(ClusterSettings((NOWHERE,)))
+    signed = asked(ClusterSettings((NOWHERE,), credentials=Credentials("me", "secret")))
+
+    first, second = (said.fields or {} for said in signed)
+    assert first["Signature"] != second["Signature"]
+    assert (plain[0].fields or {}).items() <= first.items()
 
 
 def test_a_hole_is_doubted_until_the_minimum_tells() -> None:
