@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_rocketmq.client.stores import LocalStore
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
@@ -100,6 +101,16 @@ class Query:
             return condition()
 
         eventually(holds, what)
+
+
+def written(directory: Path) -> int:
+    """How many messages the one local offset file says are done."""
+    files = list(directory.rglob("offsets.json"))
+    if not files:
+        return 0
+    store = LocalStore(files[0])
+    store.load()
+    return sum(store.progress.snapshot().values())
 
 
 def java_share(member: JavaObject, topic: str) -> set[int]:
@@ -232,6 +243,7 @@ def test_the_java_client_goes_on_from_a_querys_file(
     ) as java:
         member = java.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING", instanceName="one")
         assert sorted(each["body"] for each in member.wait_for(4)) == list("efgh")
+        eventually(lambda: written(tmp_path) == 8, "the Java client has written it down")
     send(ours, *"ijkl")
     again = options_for(java_server, **{**given, "startingOffsets": "group"})
     with Query(again, topic) as query:
