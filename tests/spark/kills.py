@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FIRST, LATER = [f"{number:03}" for number in range(30)], [f"{number:03}" for number in range(30, 35)]
-WATCH_S = 0.005
+WATCH_S = 0.02
 
 
 def a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, world: World, folder: Path, point: str) -> None:
