@@ -23,6 +23,8 @@ HEAP_MB = 2048
 BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
 IN_MEMORY, FROM_DISK = 40, 0
 """How many percent of memory are taken to be cached; 40 is a broker's default."""
+MEMORY_ANSWER, DISK_ANSWER = 32, 8
+"""How many messages a broker sends at once; with too many messages for its memory it would answer from disk."""
 
 
 class FullSpeedSite(Site):

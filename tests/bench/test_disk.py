@@ -9,11 +9,10 @@ from tests.bench.floors import DISK
 from tests.bench.plan import QUARTER, ROUNDS
 from tests.bench.report import report_of
 from tests.bench.rounds import interleave
-from tests.bench.stage import Stage
+from tests.bench.stage import DISK_ANSWER, Stage
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
-DISK_ANSWER = 8
 ABOUT = (
     "The broker takes nothing to be cached (`accessMessageInMemoryMaxRatio=0`), so it answers a pull with 8 messages "
     "at most. No bare sockets here: they would have to learn that first."

@@ -9,7 +9,7 @@ from tests.bench.plan import IS_QUICK, LARGE, ROUNDS, SMALL
 from tests.bench.report import report_of
 from tests.bench.rounds import interleave
 from tests.bench.sparks import open_spark
-from tests.bench.stage import Stage
+from tests.bench.stage import MEMORY_ANSWER, Stage
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
@@ -27,4 +27,5 @@ def test_memory(stage: Stage) -> None:
             with open_crew(stage) as crew, open_spark() as spark:
                 contenders = [crew.contender(stage, shape, name) for name in TASKS]
                 contenders += spark_contenders(spark, stage, shape)
+                assert stage.answer_size(shape) == MEMORY_ANSWER
                 report.add_outcomes(str(shape), interleave(contenders, ROUNDS))

@@ -8,7 +8,7 @@ from tests.bench.contenders import TASKS, open_crew
 from tests.bench.plan import ROUNDS, SINGLE
 from tests.bench.report import report_of
 from tests.bench.rounds import interleave
-from tests.bench.stage import Stage
+from tests.bench.stage import MEMORY_ANSWER, Stage
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
@@ -22,4 +22,5 @@ def test_single(stage: Stage) -> None:
         open_crew(stage) as crew,
     ):
         contenders = [crew.contender(stage, SINGLE, name) for name in TASKS]
+        assert stage.answer_size(SINGLE) == MEMORY_ANSWER
         report.add_outcomes(str(SINGLE), interleave(contenders, ROUNDS))
