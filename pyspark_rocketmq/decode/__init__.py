@@ -4,5 +4,6 @@
 `spans`, `entries` and `shapes` are the vector tools (slices of a buffer; the entries of many property texts, split or
 found where those of their like lie),
 `rows` reads one message the readable way, and `columns` puts record batches together: in bulk where the
-records are plain, row by row where they are odd (packed bodies, IPv6 hosts, inner batches, long topics).
+records are plain, row by row where they are odd (packed bodies, IPv6 hosts, inner batches, long topics). `memory`
+keeps what one batch needed for the next.
 """

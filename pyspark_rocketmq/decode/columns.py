@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from ..model import Block
 from ..wire.record import decode_record
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
+from .memory import keep_freed_memory
 from .rows import Content, Mode, Row, read_rows, row_value
 from .schema import arrow_schema
 from .spans import Bytes, Integers
@@ -46,6 +47,7 @@ class ColumnDecoder:
     """Decodes blocks into a fixed choice of columns, some of them `nullable` because Spark was told so."""
 
     def __init__(self, columns: Sequence[str], content: Content | None = None, nullable: Collection[str] = ()) -> None:
+        keep_freed_memory()
         self.columns = tuple(columns)
         self.content = content or Content()
         self.schema = arrow_schema(self.columns, self.content.properties_as_json, nullable)
