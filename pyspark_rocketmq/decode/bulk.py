@@ -197,14 +197,15 @@ def _map(bulk: Bulk, content: Content) -> pa.Array:
 def _json(bulk: Bulk, content: Content) -> pa.Array:
     """The text of each row's JSON object; every distinct name or value is written once."""
     limits, names, values = bulk.entries.select(content.wants)
-    quoted = pc.binary_join_element_wise(_quoted(names), _quoted(values), ":")
+    quoted = pc.binary_join_element_wise(_each_distinct(json_string, names), _each_distinct(json_string, values), ":")
     joined = pc.binary_join(pa.ListArray.from_arrays(limits, quoted), ",")
     return pc.binary_join_element_wise("{", joined, "}", "")
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def _each_distinct(change: Callable[[str], str], texts: pa.Array) -> pa.Array:
+    """Changed texts; each distinct one is changed once, absent ones stay absent."""
     encoded = texts.dictionary_encode()
-    distinct = pa.array([json_string(text) for text in encoded.dictionary.to_pylist()], pa.string())
+    distinct = pa.array([change(text) for text in encoded.dictionary.to_pylist()], pa.string())
     return distinct.take(encoded.indices)
 
 
@@ -249,7 +250,8 @@ def _message_id(bulk: Bulk, _: Content) -> pa.Array:
 
 def _origin_topic(bulk: Bulk, content: Content) -> pa.Array:
     values_of = bulk.entries.values_of
-    return pc.coalesce(values_of("RETRY_TOPIC"), values_of("DLQ_ORIGIN_TOPIC"), _topic(bulk, content))
+    told = pc.coalesce(values_of("RETRY_TOPIC"), values_of("DLQ_ORIGIN_TOPIC"))
+    return pc.coalesce(_each_distinct(content.own_topic, told), _topic(bulk, content))
 
 
 def _origin_message_id(bulk: Bulk, _: Content) -> pa.Array:

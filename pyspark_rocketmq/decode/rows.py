@@ -43,6 +43,8 @@ class Content:
     system_properties: bool = False
     tags: frozenset[str] = frozenset()
     """Keep only messages with one of these tags; empty keeps all. The broker compares hash codes only."""
+    own_topic: Callable[[str], str] = str
+    """Our name for a topic as messages tell it; clusters may spell a namespace into it."""
 
     def filters(self, topic: str) -> bool:
         """Whether messages of a topic are picked by tag; retries never are."""
@@ -91,6 +93,12 @@ class Row:
         if user is None:
             return None
         return _json_object(user) if self._content.properties_as_json else list(user.items())
+
+    @property
+    def origin_topic(self) -> str:
+        """Where a retried or dead message was first sent to."""
+        told = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+        return self._content.own_topic(told) if told else self.queue.topic
 
     @property
     def offset_message_id(self) -> str | None:
@@ -152,7 +160,7 @@ _VALUES: dict[str, Callable[[Row], object]] = {
     "flag": lambda row: row.record.flag,
     "commitLogOffset": lambda row: None if row.inner else row.record.physical_offset,
     "offsetMsgId": lambda row: row.offset_message_id,
-    "originTopic": lambda row: row.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC") or row.queue.topic,
+    "originTopic": lambda row: row.origin_topic,
     "originMsgId": lambda row: row.property_of("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"),
     "shardingKey": lambda row: row.property_of("__SHARDINGKEY"),
     "bornHost": lambda row: str(row.record.born_host),

@@ -25,7 +25,7 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.settings import Subscription
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 TOPIC, GROUP, BROKER = "orders", "readers", "broker-a"
 
 QUICK = Rhythm(

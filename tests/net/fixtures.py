@@ -19,7 +19,7 @@ from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, en
 from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
 
 PKI = Path(__file__).parent / "pki"
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 QUICK = NetSettings(connect_timeout_s=PATIENCE_S, request_timeout_s=PATIENCE_S)
 TRUSTING = TlsSettings(trust_cert_path=str(PKI / "ca.pem"))

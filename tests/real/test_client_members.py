@@ -182,8 +182,9 @@ def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: 
     for number in range(4):
         own = [offset for queue_id, offset in order if queue_id == number]
         theirs = [each["queueOffset"] for each in java.deliveries if each["queueId"] == number]
-        assert own == sorted(own)
-        assert theirs == sorted(theirs)
+        # Whoever inherits a queue may repeat what its owner had not committed yet, so first deliveries count.
+        for offsets in (list(dict.fromkeys(own)), list(dict.fromkeys(theirs))):
+            assert offsets == sorted(offsets)
 
 
 def test_dead_letters_are_the_same(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:

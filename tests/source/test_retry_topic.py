@@ -13,7 +13,9 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.retry.returning import Returned, Returner, ReturnSettings
+from pyspark_rocketmq.source.batch import BatchReader
 from pyspark_rocketmq.source.catalog import QueueCatalog
+from pyspark_rocketmq.source.partition import read_partition
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import (
     GROUP,
@@ -143,3 +145,16 @@ def test_an_absent_retry_topic_is_looked_for_seldom() -> None:
         for now[0] in (0.0, 29.0, 30.0, 31.0):
             assert catalog.queues() == [queue_of(0)]
         assert asked.fired == 1 + 2
+
+
+def test_origin_topics_are_told_without_the_namespace(stub: StubBroker) -> None:
+    """As the column `topic` tells them, whichever way a record is decoded."""
+    wrapped = "NS%orders"
+    for origin in ({"RETRY_TOPIC": wrapped}, {"RETRY_TOPIC": "elsewhere"}, {}, {"RETRY_TOPIC": wrapped, "": "odd"}):
+        stub.put(wrapped, b"", properties=origin, queue_id=0)
+
+    options = batch_options_for(stub, namespace="NS", subscribe="orders", columns="originTopic")
+    (task,) = BatchReader(options).partitions()
+    origins = [text for batch in read_partition(task, options) for text in batch.column("originTopic").to_pylist()]
+
+    assert origins == ["orders", "elsewhere", "orders", "orders"]
