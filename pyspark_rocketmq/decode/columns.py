@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..errors import DecodeError
 from ..model import Block
 from ..wire.record import decode_record
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
@@ -97,7 +98,12 @@ class ColumnDecoder:
         for index in indexes.tolist():
             queue, start, end = blocks[bulk.blocks[index]].wanted
             at = int(bulk.starts[index])
-            record, _ = decode_record(view, at)
+            try:
+                record, _ = decode_record(view, at)
+            except DecodeError as error:
+                offset = int(bulk.queue_offsets[index])
+                error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
+                raise
             for row in read_rows(record, queue, self.content):
                 if start <= row.record.queue_offset < end and row.passes_tags():
                     yield index, row

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..errors import DecodeError
 from ..model import RETRY_PREFIX, MessageQueue
@@ -33,6 +33,13 @@ class Mode(Enum):
     DROPMALFORMED = "DROPMALFORMED"
 
 
+class Naming(Protocol):
+    """Knows our names from those of the cluster."""
+
+    def unwrap(self, name: str) -> str:
+        """Our name for a topic or group of the cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """How the inside of a message is read."""
@@ -43,12 +50,16 @@ class Content:
     system_properties: bool = False
     tags: frozenset[str] = frozenset()
     """Keep only messages with one of these tags; empty keeps all. The broker compares hash codes only."""
-    own_topic: Callable[[str], str] = str
-    """Our name for a topic as messages tell it; clusters may spell a namespace into it."""
+    naming: Naming | None = None
+    """Of topics that messages tell of, where the cluster spells a namespace into names."""
 
     def filters(self, topic: str) -> bool:
         """Whether messages of a topic are picked by tag; retries never are."""
         return bool(self.tags) and not topic.startswith(RETRY_PREFIX)
+
+    def own_topic(self, told: str) -> str:
+        """Our name for a topic that a message tells of."""
+        return self.naming.unwrap(told) if self.naming else told
 
     def wants(self, name: str) -> bool:
         """Whether a property is shown to the user."""

@@ -247,7 +247,7 @@ def _build_content(given: Given) -> Content:
         properties_as_json=given.get(rows.PROPERTIES_FORMAT),
         system_properties=given.get(rows.SYSTEM_PROPERTIES),
         tags=frozenset(given.get(selection.TAGS)),
-        own_topic=Namespace(prefix=given.maybe(security.NAMESPACE) or "").unwrap,
+        naming=Namespace(prefix) if (prefix := given.maybe(security.NAMESPACE)) else None,
     )
 
 

@@ -18,7 +18,7 @@ from ..cluster.requests import request_fields
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import sign
-from ..errors import NoBrokerAvailable, QueueMoved, RocketMQError, Where
+from ..errors import DecodeError, NoBrokerAvailable, QueueMoved, RocketMQError, Where
 from ..model import Block, MessageQueue, QueueRange
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
@@ -178,12 +178,19 @@ class QueueReader:
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
             self._no_progress(request, place, outcome, now)
             return False
-        starts = record_starts(outcome.body) if outcome.status is PullStatus.FOUND else ()
+        starts = self._starts(request, outcome) if outcome.status is PullStatus.FOUND else ()
         if place.is_master and self._begins_with_hole(request, outcome, starts) and not self._is_lawful_hole(now):
             self._doubt(request, place, outcome, now)
             return False
         self._progress(request, outcome, starts, now)
         return True
+
+    def _starts(self, request: Request, outcome: Outcome) -> Sequence[int]:
+        try:
+            return record_starts(outcome.body)
+        except DecodeError as error:
+            error.locate(**self._whence(request.start))
+            raise
 
     def failed(self, request: Request, error: RocketMQError, now: float) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""

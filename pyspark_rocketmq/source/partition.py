@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from ..broker_errors import CredentialsRefused, NoPermission
 from ..cluster.cluster import Cluster, open_cluster
+from ..cluster.names import READER_GROUP
 from ..cluster.settings import ClusterSettings
 from ..model import Block, QueueRange
 from ..net.pool import pool_for
@@ -64,7 +66,7 @@ def read_partition(
 
     decoder = ColumnDecoder(options.columns, options.content, nullable)
     rows = handed_over = dropped = 0
-    for blocks in _read_blocks(partition, options):
+    for blocks in _advised(_read_blocks(partition, options), options):
         for part in _part_large(blocks):
             decoded = decoder.decode(part)
             rows += decoded.batch.num_rows
@@ -87,6 +89,16 @@ def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[
         # One more answer must fit, so that nothing is left over for a batch of a few rows.
         BatchSize(messages=max(1, options.rows_per_batch - options.pull.batch_size + 1)),
     )
+
+
+def _advised(blocks: Iterator[list[Block]], options: ReaderOptions) -> Iterator[list[Block]]:
+    """The same; readers who are refused under the default group are told that they may name another."""
+    try:
+        yield from blocks
+    except (CredentialsRefused, NoPermission) as error:
+        if options.pull.group == READER_GROUP:
+            error.advice += "; no group was given: set consumerGroup to one that this user may read with"
+        raise
 
 
 def _part_large(blocks: Sequence[Block]) -> Iterator[list[Block]]:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ..cluster.cluster import Cluster, open_cluster
-from ..errors import OptionError
+from ..errors import OptionError, QueueMoved, TopicNotFound
 from ..model import MessageQueue
 from ..offsets.loss import Bounds, Finding, LossWarning, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
@@ -73,13 +73,14 @@ class Planner:
         queues = self._catalog.queues()
         if self.share:
             self.share.join()
-        self._target = _ends(self._view.fetch_bounds(self._ours(queues, None)))
+        self._target = _ends(self._fetch_bounds(self._ours(queues, None)))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """The end of the next batch; the given start, before which everything `is_done`, if there is nothing new."""
-        queues = self._catalog.queues(_topics(start.next) if start else ())
+        held = _topics(start.next if start else {})
+        queues = self._catalog.queues(held)
         self._begin(start, queues)
-        bounds = self._view.fetch_bounds(self._ours(queues, start if is_done else None))
+        bounds = self._fetch_bounds(self._ours(queues, start if is_done else None), held)
         ends = self._readable_ends(bounds)
         starts = self._starts(start, bounds, ends)
         if self._target is not None:
@@ -127,6 +128,18 @@ class Planner:
             self.locks.require([each.queue for each in ranges])
         settings = self._catalog.plan_settings(list(end.next))
         return [RangePartition(task) for task in plan_tasks(ranges, settings)]
+
+    # --- where queues stand ------------------------------------------------------------------------------------------
+
+    def _fetch_bounds(
+        self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
+    ) -> Mapping[MessageQueue, Bounds]:
+        """Of these queues; when a broker turns out to be gone, of those that the routes name without it."""
+        try:
+            return self._view.fetch_bounds(queues)
+        except (QueueMoved, TopicNotFound):
+            left = set(self._catalog.queues(held_topics))
+            return self._view.fetch_bounds([queue for queue in queues if queue in left])
 
     # --- where a batch starts ----------------------------------------------------------------------------------------
 

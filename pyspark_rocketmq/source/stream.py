@@ -37,7 +37,8 @@ else:
 
 __all__ = ["HAS_ADMISSION", "PlainStreamReader", "StreamReader", "make_stream_reader", "require_plain"]
 
-_FLUSH_S = 1.0
+_FLUSH_S = 10.0
+"""Spark does not wait for it: a slow broker has time for the last batch."""
 _log = logging.getLogger(__name__)
 
 

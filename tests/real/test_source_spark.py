@@ -11,7 +11,7 @@ from tests.real.servers import RealCluster
 from tests.real.worlds import real_world
 from tests.spark.killed_driver import POINTS
 from tests.spark.kills import a_killed_driver_loses_and_repeats_nothing
-from tests.spark.test_flows import EVERYWHERE, MASTER_SLAVE, Flow, each_of
+from tests.spark.test_flows import EVERYWHERE, MASTER_SLAVE, TWO_BROKERS, Flow, each_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,12 @@ pytestmark = [pytest.mark.real, pytest.mark.spark]
 def test_one_broker(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, flow: Flow) -> None:
     """The flows that need nothing else."""
     flow(spark, real_world(real_cluster), tmp_path)
+
+
+@each_of(TWO_BROKERS)
+def test_two_brokers(spark: SparkSession, real_two_brokers: RealCluster, tmp_path: Path, flow: Flow) -> None:
+    """One of which stops."""
+    flow(spark, real_world(real_two_brokers), tmp_path)
 
 
 @each_of(MASTER_SLAVE)

@@ -84,6 +84,14 @@ def test_a_refused_group_is_named(
 
 
 @READS
+def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Read) -> None:
+    """The default group is refused where users are given groups of their own."""
+    stub.faults.answer(ResponseCode.NO_PERMISSION, "no permission for the group", on=RequestCode.PULL_MESSAGE)
+    said = refusal(NoPermission, read, stub)
+    assert "group TOOLS_CONSUMER" in said and "set consumerGroup to one that this user may read with" in said
+
+
+@READS
 def test_an_unknown_group_is_named(stub: StubBroker, read: Read) -> None:
     """Brokers that make no groups by themselves know only those that were made."""
     stub.faults.answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group", on=RequestCode.PULL_MESSAGE)
@@ -175,6 +183,7 @@ def test_a_broken_record_frame_is_always_an_error(
     damage(stub, at, data)
     said = refusal(DecodeError, read, stub, mode=mode)
     assert "no record at byte" in said and said.endswith("check the broker's store around this message")
+    assert re.search(r"topic orders, broker broker-a, queue 0, offset [01]\b", said)
 
 
 @READS

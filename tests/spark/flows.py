@@ -1,7 +1,7 @@
 """What must hold of a Spark query on every cluster, stub or real.
 
-Each public function of a session, a `World` and a folder is a flow; those whose names begin with `master_slave_`
-need a cluster of that kind.
+Each public function of a session, a `World` and a folder is a flow; those whose names begin with `two_brokers_` or
+`master_slave_` need a cluster of that kind.
 """
 
 from __future__ import annotations
@@ -57,6 +57,27 @@ def a_stream_stops_goes_on_and_publishes(spark: SparkSession, world: World, fold
     )
     wanted = {queues[0]: 55, queues[1]: 50}
     until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, "positions are published")
+
+
+def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, folder: Path) -> None:
+    """The running query reads on from the other, and from the one that is back where it was."""
+    stays, leaves = world.make_topic(1)
+    sink = Sink()
+    with running(_stream(spark, world, stays.topic), sink, folder, processingTime="200 milliseconds") as query:
+        for queue in (stays, leaves):
+            world.fill(queue, 3)
+        _await_rows(query, sink, 6)
+        world.servers.stop(leaves.broker_name)
+        try:
+            world.fill(stays, 2)
+            _await_rows(query, sink, 8)
+        finally:
+            world.servers.start(leaves.broker_name)
+        until(lambda: len(world.route_names(stays.topic)) == 2, "the broker is routed again")
+        world.cluster.routes.expire(stays.topic)
+        world.fill(leaves, 2)
+        _await_rows(query, sink, 10)
+    assert sorted(sink.ids) == sorted((*queue, at) for queue in (stays, leaves) for at in range(5))
 
 
 def master_slave_reads_go_on_at_the_slave(spark: SparkSession, world: World, folder: Path) -> None:

@@ -25,8 +25,10 @@ FLOWS: list[Flow] = [
     for name, flow in getmembers(flows, isfunction)
     if flow.__module__ == flows.__name__ and not name.startswith("_")
 ]
-MASTER_SLAVE = [flow for flow in FLOWS if flow.__name__.startswith("master_slave")]
-EVERYWHERE = [flow for flow in FLOWS if flow not in MASTER_SLAVE]
+TWO_BROKERS, MASTER_SLAVE = (
+    [flow for flow in FLOWS if flow.__name__.startswith(kind)] for kind in ("two_brokers", "master_slave")
+)
+EVERYWHERE = [flow for flow in FLOWS if flow not in TWO_BROKERS + MASTER_SLAVE]
 
 
 def each_of(wanted: list[Flow]) -> pytest.MarkDecorator:
@@ -39,6 +41,12 @@ def test_one_broker(spark: SparkSession, tmp_path: Path, flow: Flow) -> None:
     """Nothing else is needed."""
     with start_stub() as stub:
         flow(spark, stub_world(stub), tmp_path)
+
+
+@each_of(TWO_BROKERS)
+def test_two_brokers(spark: SparkSession, two_broker_world: World, tmp_path: Path, flow: Flow) -> None:
+    """One of which stops."""
+    flow(spark, two_broker_world, tmp_path)
 
 
 @each_of(MASTER_SLAVE)

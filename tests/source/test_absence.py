@@ -1,0 +1,34 @@
+"""Brokers that go away while the route that names them is still remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker_stub import StubCluster
+from pyspark_rocketmq.source import view
+from tests.source.driving import TOPIC, Run, options_for
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are fetched at every planning."""
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_query_outlives_a_broker_that_its_route_still_names(brokers: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It goes on with what is left, as if the route had told, and reads on once the broker is back."""
+    with StubCluster(brokers, topics={TOPIC: 1}) as stub:
+        options = options_for(stub)
+        options = replace(options, cluster=replace(options.cluster, route_max_age_s=2.0))
+        stub.put(TOPIC, b"a", broker="broker-a")
+        with Run(options) as run:
+            assert len(run.drain()) == 1
+            stub.faults.broker_down("broker-a")
+            assert run.drain() == []
+            stub.faults.broker_up("broker-a")
+            stub.put(TOPIC, b"b", broker="broker-a")
+            assert [row.body for row in run.read_until(1)] == [b"b"]
+    assert caplog.text.count("broker-a/0: the queue is missing from the route") == 1
