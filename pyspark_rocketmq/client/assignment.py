@@ -15,27 +15,7 @@ from ..pull.process_queue import ProcessQueue
 from ..wire.bodies import SubscriptionData
 from .message import MessageBatch
 
-__all__ = ["Assigned", "AssignmentTable", "BatchQueue"]
-
-
-class BatchQueue(ProcessQueue[MessageBatch]):
-    """A process queue whose entries, done as a rule as a whole, may shrink to what is left to do."""
-
-    def begin(self, batch: MessageBatch, now_s: float) -> None:
-        """Note when user code got a batch, for `clean_expired`."""
-        with self._lock:
-            if batch.offset in self._cached:
-                self._started_s[batch.offset] = now_s
-
-    def shrink(self, batch: MessageBatch, rest: MessageBatch) -> None:
-        """Keep only the rest of a batch, unless the batch is gone."""
-        with self._lock:
-            if self._cached.pop(batch.offset, None) is not None:
-                self._started_s.pop(batch.offset, None)
-                self._discount(batch)
-                self._cached[rest.offset] = rest
-                self.message_count += rest.message_count
-                self.body_bytes += rest.body_bytes
+__all__ = ["Assigned", "AssignmentTable"]
 
 
 class Assigned:
@@ -43,7 +23,7 @@ class Assigned:
 
     def __init__(self, queue: MessageQueue, next_offset: int, *, orderly: bool, clock: Callable[[], float]) -> None:
         self.queue = queue
-        self.process_queue = BatchQueue(orderly=orderly, clock=clock)
+        self.process_queue: ProcessQueue[MessageBatch] = ProcessQueue(orderly=orderly, clock=clock)
         self.next_offset = next_offset
         self.started_in_order = False
         """Whether the first pull under the broker's lock asked again where to begin."""

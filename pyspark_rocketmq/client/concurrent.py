@@ -107,7 +107,7 @@ class ConcurrentService:
         if process_queue.dropped or not self._parts.state.is_running:
             return
         began_s = clock.now_s()
-        process_queue.begin(batch, began_s)
+        process_queue.begin_consuming(batch.offset, began_s)
         result = self._heard(batch)
         done_count = _done_count(result, batch.message_count)
         self._parts.statistics.consumed(

@@ -248,16 +248,26 @@ class ProcessQueue(Generic[_E]):
 
     # --- concurrent consumption ---------------------------------------------------------------------------------------
 
-    def begin_consuming(self, offsets: Iterable[int]) -> None:
-        """Note when user code got these entries, for `clean_expired`."""
-        now = self._clock()
+    def begin_consuming(self, offset: int, now_s: float) -> None:
+        """Note when user code got an entry, for `clean_expired`."""
         with self._lock:
-            self._started_s.update((offset, now) for offset in offsets if offset in self._cached)
+            if offset in self._cached:
+                self._started_s[offset] = now_s
 
     def remove(self, offsets: Iterable[int]) -> int | None:
         """Drop what is done. Returns the offset to commit: the smallest that is not done; none if nothing waited."""
         with self._lock:
             return self._remove(offsets)
+
+    def shrink(self, entry: _E, rest: _E) -> None:
+        """Keep only the rest of an entry, unless the entry is gone; user code has not got the rest yet."""
+        with self._lock:
+            if self._cached.pop(entry.offset, None) is not None:
+                self._started_s.pop(entry.offset, None)
+                self._discount(entry)
+                self._cached[rest.offset] = rest
+                self.message_count += rest.message_count
+                self.body_bytes += rest.body_bytes
 
     def clean_expired(self, timeout_s: float, send_back: Callable[[_E], object]) -> list[_E]:
         """Send back entries that user code has held for too long, from the first on; returns those removed.

@@ -74,9 +74,7 @@ class Player:
 
     def _start(self, words: list[str]) -> str:
         offset, minutes = map(int, words)
-        self.clock.now_s -= minutes * MINUTE_S
-        self.queue.begin_consuming([offset])
-        self.clock.now_s += minutes * MINUTE_S
+        self.queue.begin_consuming(offset, self.clock.now_s - minutes * MINUTE_S)
         return "null"
 
     def _clean(self, _: list[str]) -> str:
@@ -223,7 +221,8 @@ def test_cleaning_stops_at_sixteen() -> None:
     """One round of cleaning sends back sixteen entries at most."""
     clock = Clock()
     queue = filled(range(20), clock=clock)
-    queue.begin_consuming(range(20))
+    for offset in range(20):
+        queue.begin_consuming(offset, clock.now_s)
     clock.now_s += 901
 
     removed = queue.clean_expired(900, lambda entry: None)
@@ -235,7 +234,8 @@ def test_cleaning_keeps_what_cannot_be_sent_back(caplog: pytest.LogCaptureFixtur
     """An expired entry stays if the broker does not take it, and the log says why."""
     clock = Clock()
     queue = filled(range(2), clock=clock)
-    queue.begin_consuming([0, 1])
+    for offset in range(2):
+        queue.begin_consuming(offset, clock.now_s)
     clock.now_s += 901
 
     def refuse(entry: Entry[str]) -> None:
@@ -249,7 +249,7 @@ def test_cleaning_leaves_what_was_done_meanwhile() -> None:
     """An entry that is done while it is sent back is not removed twice."""
     clock = Clock()
     queue = filled(range(2), clock=clock)
-    queue.begin_consuming([0])
+    queue.begin_consuming(0, clock.now_s)
     clock.now_s += 901
 
     removed = queue.clean_expired(900, lambda entry: queue.remove([entry.offset]))
@@ -261,7 +261,7 @@ def test_an_entry_put_again_is_not_expired() -> None:
     """A message that was pulled again has not been handed to user code."""
     clock = Clock()
     queue = filled([5], clock=clock)
-    queue.begin_consuming([5])
+    queue.begin_consuming(5, clock.now_s)
     clock.now_s += 901
     queue.put([message_entry(5, 10, "again")])
 
@@ -328,3 +328,29 @@ def test_limits_of_a_topic_are_divided() -> None:
     assert limits.divided(1000, None, 9) == FlowLimits(111, 8)
     assert limits.divided(None, 5, 9) == FlowLimits(7, 1)
     assert limits.divided(None, None, 9) == limits
+
+
+def test_an_entry_may_shrink_to_what_is_left() -> None:
+    """Counts and the first undone offset follow, and the rest has not been with user code for long."""
+    clock = Clock()
+    queue: ProcessQueue[Entry[str]] = ProcessQueue(clock=clock)
+    whole, rest = Entry(0, 9, 10, 1000, "whole"), Entry(6, 9, 4, 400, "rest")
+    queue.put([whole])
+    queue.begin_consuming(0, clock.now_s)
+
+    queue.shrink(whole, rest)
+    clock.now_s += 901
+
+    assert (queue.cached_offsets, queue.message_count, queue.body_bytes) == ([6], 4, 400)
+    assert queue.clean_expired(900, lambda entry: None) == []
+
+
+def test_an_entry_that_is_gone_does_not_come_back() -> None:
+    """Whoever was done with it, or gave the queue up, has the last word."""
+    queue = filled([0, 1])
+    gone = message_entry(0, 10, "0")
+    queue.remove([0])
+
+    queue.shrink(gone, gone)
+
+    assert (queue.cached_offsets, queue.message_count) == ([1], 1)
