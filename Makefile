@@ -13,6 +13,9 @@ PYTHON ?=
 # Which real brokers `make test-real` starts: one version or `all`; REQUIRE_REAL=1 fails instead of skipping.
 REAL ?= 5.3.3
 REQUIRE_REAL ?=
+REAL_ENV = REAL="$(REAL)" REQUIRE_REAL="$(REQUIRE_REAL)"
+REAL_TESTS := real and not chaos and not slow and not bench
+JAVA_SCENARIOS := $(wildcard tests/real/test_java_*.py)
 # Files for `make test`; without them it takes all.
 TESTS ?=
 # Which releases of PySpark `make test-compat` installs, each beside the others, and what it runs on them.
@@ -30,7 +33,7 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-compat test-long bench bench-quick bench-kafka lint docs notebooks
+.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long bench bench-quick bench-kafka lint docs notebooks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,9 +48,16 @@ test: $(VENV)/.has-test ## all rooms, the stub broker and Spark; needs nothing b
 test-fast: $(VENV)/.has-test ## the room tests alone: no Java, no broker, under a minute
 	@$(PYTEST) -m "not spark and not real and not chaos and not slow and not bench"
 
-test-real: $(VENV)/.has-test ## against real brokers (JDK 17, Maven): REAL=5.3.3, another version, or all
-	@echo "==> testing against real brokers: $(REAL)"
-	@REAL="$(REAL)" REQUIRE_REAL="$(REQUIRE_REAL)" $(PYTEST) -m "real and not chaos and not slow and not bench"
+# Both halves mostly wait, so that `make -j2 test-real` takes little more than half the time.
+test-real: test-real-ours test-real-java ## against real brokers (JDK 17, Maven): REAL=5.3.3, another version, or all
+
+test-real-ours: $(VENV)/.has-test
+	@echo "==> testing our side against real brokers: $(REAL)"
+	@$(REAL_ENV) $(PYTEST) -m "$(REAL_TESTS)" $(JAVA_SCENARIOS:%=--ignore=%)
+
+test-real-java: $(VENV)/.has-test
+	@echo "==> testing official Java clients against a real broker and the stub"
+	@$(REAL_ENV) $(PYTEST) -m "$(REAL_TESTS)" $(JAVA_SCENARIOS)
 
 # PySpark 4.1 leaves sockets of its own to the garbage collector, which later releases close.
 test-compat: ## batch and stream on every PySpark we support; COMPAT=4.1 tests one alone
