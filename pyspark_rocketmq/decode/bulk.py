@@ -22,8 +22,8 @@ from ..wire.record import MAGIC_V1
 from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import Content, json_string
-from .shapes import ShapedEntries, maybe_shaped
-from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
+from .shaped import ShapedEntries, maybe_shaped
+from .spans import Bytes, Integers, Spans, cut_spans, gather_windows, not_utf8
 
 __all__ = ["Bulk", "bulk_column"]
 
@@ -128,7 +128,7 @@ class Bulk:
         """Rows whose property text is no UTF-8 or irregular: plain in layout, but to be read with care."""
         if self._shaped:
             return np.zeros(0, np.int64)
-        return np.union1d(_not_utf8(self._raw_properties), self._property_texts.irregular_rows())
+        return np.union1d(not_utf8(self._raw_properties), self._property_texts.irregular_rows())
 
     @cached_property
     def entries(self) -> Entries:
@@ -165,22 +165,6 @@ class Bulk:
         distinct, inverse = np.unique(self.field(name), return_inverse=True)
         texts = [_host_text(int(value)) for value in distinct]
         return pa.array(texts, pa.string()).take(pa.array(inverse))
-
-
-def _not_utf8(texts: pa.Array) -> Integers:
-    try:
-        texts.cast(pa.string())
-    except pa.ArrowInvalid:
-        return np.array([row for row, text in enumerate(texts.to_pylist()) if not _is_utf8(text)], np.int64)
-    return np.zeros(0, np.int64)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _host_text(value: int) -> str:

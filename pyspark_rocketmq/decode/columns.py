@@ -83,8 +83,8 @@ class ColumnDecoder:
         starts = np.array([block.wanted.start for block in blocks])[bulk.blocks]
         ends = np.array([block.wanted.end for block in blocks])[bulk.blocks]
         wanted = (bulk.queue_offsets >= starts) & (bulk.queue_offsets < ends)
-        filtered = np.array([self.content.filters(block.wanted.queue.topic) for block in blocks])
-        if filtered.any():
+        if self.content.tags:
+            filtered = np.array([self.content.filters(block.wanted.queue.topic) for block in blocks])
             has_tag = pc.is_in(bulk.entries.values_of("TAGS"), pa.array(sorted(self.content.tags))).to_numpy(False)
             wanted &= has_tag | ~filtered[bulk.blocks]
         return wanted

@@ -5,9 +5,8 @@ data the two separators alternate from the first byte to the last, so their posi
 buffer in one go, *are* the entries. A row whose separators do not alternate (a value with a separator
 inside, an entry without a value) is reported as irregular, and its owner reads it the careful way.
 
-Producers mostly write the same names in the same order. Then entry j of every row has the name of entry j of the first
-row (`AlignedEntries`), every question about a name is asked once per column, and a property's values are every k-th
-entry. Where rows differ, names are numbered by a dictionary (`MixedEntries`), at a few times the cost.
+Rows need not have anything in common: names are numbered by a dictionary. Where they have, `shaped` is several times
+as fast.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .spans import Bytes, Integers, Spans, cut_spans, gather_windows
+from .spans import Bytes, Integers, Spans, cut_spans
 
 __all__ = ["Entries", "PropertyTexts", "Selected", "split_entries"]
 
@@ -87,8 +86,7 @@ class _Layout(NamedTuple):
 
 def split_entries(texts: PropertyTexts) -> Entries:
     """The entries of texts that are all regular and UTF-8."""
-    layout = _find_entries(texts)
-    return _maybe_aligned(layout) or MixedEntries(layout)
+    return MixedEntries(_find_entries(texts))
 
 
 def _find_entries(texts: PropertyTexts) -> _Layout:
@@ -105,57 +103,8 @@ def _find_entries(texts: PropertyTexts) -> _Layout:
     return _Layout(texts.data, names, values, counts)
 
 
-# --- rows alike ------------------------------------------------------------------------------------------------------
-
-
-def _maybe_aligned(layout: _Layout) -> AlignedEntries | None:
-    """Aligned entries if every row has the names of the first, each once; else None."""
-    width = int(layout.counts[0]) if len(layout.counts) else 0
-    if not width or (layout.counts != width).any():
-        return None
-    starts, ends = layout.names.starts.reshape(-1, width), layout.names.ends.reshape(-1, width)
-    sizes = ends - starts
-    if (sizes != sizes[0]).any():
-        return None
-    for place, size in enumerate(sizes[0].tolist()):
-        spelled = gather_windows(layout.data, starts[:, place], size)
-        if (spelled != spelled[0]).any():
-            return None
-    names = [bytes(layout.data[start:end]).decode() for start, end in zip(starts[0], ends[0], strict=True)]
-    return AlignedEntries(layout, names) if len(set(names)) == width else None
-
-
-class AlignedEntries:
-    """Every row has the same names in the same order."""
-
-    def __init__(self, layout: _Layout, names: list[str]) -> None:
-        self._layout = layout
-        self._names = names
-        self._row_count = len(layout.counts)
-
-    def values_of(self, name: str) -> pa.Array:
-        """For each row that property's value, or null."""
-        if name not in self._names:
-            return pa.nulls(self._row_count, pa.string())
-        place, width = self._names.index(name), len(self._names)
-        starts, ends = self._layout.values
-        return cut_spans(self._layout.data, Spans(starts[place::width], ends[place::width]), pa.string())
-
-    def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """The properties whose names are wanted."""
-        places = [place for place, name in enumerate(self._names) if wanted(name)]
-        limits = pa.array(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(places)))
-        names = pa.array([self._names[place] for place in places], pa.string())
-        repeated = names.take(pa.array(np.tile(np.arange(len(places)), self._row_count)))
-        chosen = [spans.reshape(-1, len(self._names))[:, places].reshape(-1) for spans in self._layout.values]
-        return Selected(limits, repeated, cut_spans(self._layout.data, Spans(*chosen), pa.string()))
-
-
-# --- rows of any kind ------------------------------------------------------------------------------------------------
-
-
 class MixedEntries:
-    """Rows with different names, or with one name twice."""
+    """Rows of any names, equal ones in a row included."""
 
     def __init__(self, layout: _Layout) -> None:
         self._layout = layout

@@ -1,178 +1,246 @@
-"""Which messages have property texts of one shape, so that one of them tells where the values of all lie?
+"""Which property texts are of one shape, so that a few of them tell where the values of all lie?
 
-Producers write the same names in the same order, and most values of a name are equally long. Texts have one *shape*
-if they are equally long and have the same names and separators at the same places. The shape of one text, its
-*model*, is read the careful way; of all others it is only verified: where the model has a name or a separator they
-have the same byte, and elsewhere they have no separator. So every byte of a text must lie in a range: that of a name
-or separator allows one byte, that of a value all that may stand in values. Two whole-array steps check the ranges of
-thousands of texts, nothing is split, and a property's value is the same slice of every text.
+Producers write the same names in the same order. Most values of a name are equally long, and a few, such as keys, are
+not. Texts have one *shape* if they have the same names with separators in turn, and *rigid* values of one length each;
+the other values are *flexible*. Names, separators and rigid values between two flexible ones lie at fixed distances:
+they are a *stretch*.
 
-A batch with more than a few shapes, or with an irregular text, is left to `entries`, which splits texts of any kind.
+A shape is learned from a few samples, read the careful way. All other texts are only verified, a stretch of all texts
+at a time. Every byte of a stretch must lie in a range: that of a name or separator allows one byte, that of a value
+all that may stand in values. A flexible value ends at the first byte that may not, where the next stretch must begin.
+Nothing is split, and where a value lies follows from where its stretch begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from .entries import Selected
-from .spans import Bytes, Integers, Spans, cut_spans, gather_windows, pack_rows
+from .spans import Bytes, Integers, Spans, cut_spans, not_utf8, peek_windows
 
-__all__ = ["ShapedEntries", "maybe_shaped"]
+__all__ = ["Edge", "Fitting", "Shape", "Slice", "find_fitting", "maybe_learn"]
 
-_MOST_SHAPES = 16
-"""From about so many on splitting the texts is cheaper."""
-_GATHERED_BYTES = 128 * 1024
 _LEAST_IN_VALUES = 3
-"""The separators are 1 and 2; a text with a zero byte is left to `entries`."""
+"""The separators are 1 and 2; no shape has texts with a zero byte."""
+_GATHERED_BYTES = 128 * 1024
+"""So much is looked at together, that it stays in the cache."""
+_MOST_SEARCHED_BYTES = 2048
+"""A text with a flexible value that is longer has no shape: looking further would cost more than splitting."""
+_FOLD = 16
+"""So many texts are compared as one row, because every row of an array step has its price."""
 
 
-class _Slice(NamedTuple):
-    """Where a value lies, counted from the start of its text."""
+class Edge(NamedTuple):
+    """A place in a text, counted from the start of a stretch."""
 
-    start: int
-    end: int
+    stretch: int
+    offset: int
 
 
-class _Shape(NamedTuple):
+class Slice(NamedTuple):
+    """Where a value lies; a flexible one ends where the next stretch begins."""
+
+    start: Edge
+    end: Edge
+
+
+class _Stretch(NamedTuple):
+    """The least byte that may stand at each place, and by how much one may be larger; for a fold of texts."""
+
+    width: int
+    least: Bytes
+    spread: Bytes
+
+
+class Shape(NamedTuple):
     """What texts of one shape have in common."""
 
-    slices: dict[str, _Slice]
+    slices: dict[str, Slice]
     """The value of each name, in the order in which the names first appear."""
-    least: Bytes
-    """For each byte of the text the least that may stand there."""
-    spread: Bytes
-    """And by how much it may be larger."""
-    is_ascii: bool
-    """Whether values hold ASCII alone, so that any text in range is UTF-8."""
+    stretches: list[_Stretch]
+    widths: list[int]
+    """Behind each stretch but the last: among how many bytes the end of the flexible value is looked for."""
+    largest: int
+    """The largest byte in values: 0x7F, which makes any text in range UTF-8, or 0xFF."""
 
 
-class _Group(NamedTuple):
-    """The rows of one shape; a slice where these are all rows."""
+class Fitting(NamedTuple):
+    """The texts that have a shape, and where each of its stretches begins in them."""
 
-    shape: _Shape
-    rows: Integers | slice
-
-
-def maybe_shaped(data: Bytes, texts: Spans) -> ShapedEntries | None:
-    """The entries of all texts if they have few shapes and all are regular UTF-8; else None."""
-    sizes = texts.ends - texts.starts
-    rest, groups = np.arange(len(sizes)), list[_Group]()
-    while len(rest):
-        model = bytes(data[texts.starts[rest[0]] : texts.ends[rest[0]]])
-        shape = _maybe_shape(model)
-        if shape is None or len(groups) == _MOST_SHAPES:
-            return None
-        fits = sizes[rest] == len(model)
-        fits[fits] = _find_fitting(shape, data, texts.starts[rest[fits]])
-        if not fits[0]:
-            return None
-        groups.append(_Group(shape, slice(None) if len(groups) == 0 and fits.all() else rest[fits]))
-        rest = rest[~fits]
-    return ShapedEntries(data, texts.starts, groups)
+    texts: Integers
+    begins: Integers
 
 
-def _maybe_shape(model: bytes) -> _Shape | None:
-    """The shape of a text, unless it is irregular or no UTF-8."""
-    slices: dict[str, _Slice] = {}
-    least, spread = np.frombuffer(model, np.uint8).copy(), np.zeros(len(model), np.uint8)
-    largest = 0x7F if model.isascii() else 0xFF
-    end = -1
-    try:
-        for entry in model.removesuffix(b"\x02").split(b"\x02") if model else ():
-            name, value = entry.split(b"\x01")
-            start = end + len(name) + 2
-            end = start + len(value)
-            least[start:end], spread[start:end] = _LEAST_IN_VALUES, largest - _LEAST_IN_VALUES
-            if name and value:
-                slices[name.decode()] = _Slice(start, end)
-    except ValueError:
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """What samples of one shape agree in. An empty value is no property, so none may be empty only at times."""
+
+    names: tuple[bytes, ...]
+    is_filled: tuple[bool, ...]
+    is_terminated: bool
+
+
+class _Split(NamedTuple):
+    """A text that was read the careful way, with the sizes of its values."""
+
+    kind: _Kind
+    sizes: list[int]
+
+
+class _Sizes(NamedTuple):
+    """How long the values of a name are."""
+
+    least: int
+    most: int
+
+
+def maybe_learn(samples: Sequence[bytes]) -> Shape | None:
+    """The shape of the first sample, flexible where others of its kind differ from it; None if it is irregular."""
+    first, *others = map(_maybe_split, samples)
+    if first is None:
         return None
-    return _Shape(slices, least, spread, model.isascii())
-
-
-def _find_fitting(shape: _Shape, data: Bytes, starts: Integers) -> npt.NDArray[np.bool_]:
-    """Which of the texts, all as long as the model, have its shape; some at a time, so that they stay in the cache."""
-    step = max(1, _GATHERED_BYTES // max(1, len(shape.least)))
-    parts = [starts[at : at + step] for at in range(0, len(starts), step)]
-    return np.concatenate([_fit(shape, gather_windows(data, part, len(shape.least))) for part in parts])
-
-
-def _fit(shape: _Shape, texts: Bytes) -> npt.NDArray[np.bool_]:
-    """Which of the texts have bytes in range and are UTF-8."""
-    in_range: npt.NDArray[np.bool_] = texts - shape.least <= shape.spread
-    fits = np.ones(len(texts), np.bool_) if in_range.all() else np.all(in_range, axis=1)
-    # All texts begin with the same byte of a name or separator: no character can reach from one into the next.
-    if not shape.is_ascii and not _is_utf8(texts[fits]):
-        fits[fits] = [_is_utf8(text) for text in texts[fits]]
-    return fits
-
-
-def _is_utf8(text: Bytes) -> bool:
+    alike = [first.sizes, *(other.sizes for other in others if other and other.kind == first.kind)]
+    largest = 0x7F if all(map(bytes.isascii, samples)) else 0xFF
     try:
-        text.tobytes().decode()
+        return _learn(first.kind, tuple(_Sizes(min(sizes), max(sizes)) for sizes in zip(*alike, strict=True)), largest)
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
 
 
-class ShapedEntries:
-    """The names and values of property texts that have few shapes."""
+def _maybe_split(text: bytes) -> _Split | None:
+    entries = text.removesuffix(b"\x02").split(b"\x02") if text else []
+    pairs = [entry.split(b"\x01") for entry in entries]
+    if any(len(pair) != 2 for pair in pairs):
+        return None
+    sizes = [len(value) for _, value in pairs]
+    return _Split(_Kind(tuple([name for name, _ in pairs]), tuple(map(bool, sizes)), text.endswith(b"\x02")), sizes)
 
-    def __init__(self, data: Bytes, starts: Integers, groups: list[_Group]) -> None:
+
+@lru_cache(maxsize=32)
+def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
+    """The shape of texts of a kind whose values have these sizes."""
+    slices, stretches, widths = dict[str, Slice](), [_Growing(largest)], list[int]()
+    for place, (name, sizes) in enumerate(zip(kind.names, all_sizes, strict=True)):
+        stretches[-1].add_exact((b"\x02" if place else b"") + name + b"\x01")
+        start = Edge(len(stretches) - 1, stretches[-1].width)
+        if sizes.least == sizes.most:
+            stretches[-1].add_value(sizes.most)
+        else:
+            widths.append(min(2 * sizes.most, _MOST_SEARCHED_BYTES))
+            stretches.append(_Growing(largest))
+        if name and sizes.most:
+            slices[name.decode()] = Slice(start, Edge(len(stretches) - 1, stretches[-1].width))
+    if kind.is_terminated:
+        stretches[-1].add_exact(b"\x02")
+    return Shape(slices, [stretch.grown() for stretch in stretches], widths, largest)
+
+
+class _Growing:
+    """A stretch that is being learned."""
+
+    def __init__(self, largest: int) -> None:
+        self._least = bytearray()
+        self._spread = bytearray()
+        self._value_spread = largest - _LEAST_IN_VALUES
+
+    @property
+    def width(self) -> int:
+        """How long it has become."""
+        return len(self._least)
+
+    def add_exact(self, text: bytes) -> None:
+        """These very bytes come next."""
+        self._least += text
+        self._spread += bytes(len(text))
+
+    def add_value(self, size: int) -> None:
+        """A rigid value comes next."""
+        self._least += bytes([_LEAST_IN_VALUES]) * size
+        self._spread += bytes([self._value_spread]) * size
+
+    def grown(self) -> _Stretch:
+        """What has been learned."""
+        least, spread = (np.frombuffer(ranges * _FOLD, np.uint8) for ranges in (self._least, self._spread))
+        return _Stretch(self.width, least, spread)
+
+
+# --- verifying -------------------------------------------------------------------------------------------------------
+
+
+def find_fitting(shape: Shape, data: Bytes, texts: Spans) -> Fitting:
+    """The texts of this shape, verified from left to right."""
+    walk = _Walk(data, texts, shape.largest)
+    for stretch, width in zip(shape.stretches, (0, *shape.widths), strict=True):
+        if width:
+            walk.pass_value(width)
+        walk.pass_stretch(stretch)
+    return walk.end()
+
+
+class _Walk:
+    """A walk over many texts at once, on which those that do not fit are left behind."""
+
+    def __init__(self, data: Bytes, texts: Spans, largest: int) -> None:
         self._data = data
-        self._starts = starts
-        self._groups = groups
+        self._largest = largest
+        self._texts = np.arange(len(texts.starts))
+        self._at, self._ends = texts
+        self._begins: list[Integers] = []
 
-    def values_of(self, name: str) -> pa.Array:
-        """For each row that property's value, or null."""
-        starts, ends = np.full((2, len(self._starts)), -1)
-        for (slices, *_), rows in self._groups:
-            if name in slices:
-                starts[rows], ends[rows] = (self._starts[rows] + at for at in slices[name])
-        return cut_spans(self._data, Spans(starts, ends), pa.string())
+    def pass_value(self, width: int) -> None:
+        """Go to where flexible values end, each within so many bytes."""
+        sizes, spread = np.empty(len(self._at), np.int64), np.uint8(self._largest - _LEAST_IN_VALUES)
+        for part in _parts(len(sizes), width + 1):
+            windows = peek_windows(self._data, self._at[part], width + 1)
+            windows -= np.uint8(_LEAST_IN_VALUES)
+            is_end = windows > spread
+            is_end[:, -1] = True  # whatever is longer; the next stretch will not be found there
+            sizes[part] = is_end.argmax(axis=1)
+        sizes = np.minimum(sizes, self._ends - self._at)
+        self._at = self._at + sizes
+        self._keep(sizes > 0)
 
-    def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """The properties whose names are wanted."""
-        if len(self._groups) == 1:
-            return self._select_alike([name for name in self._groups[0].shape.slices if wanted(name)])
-        return self._select_any(wanted)
+    def pass_stretch(self, stretch: _Stretch) -> None:
+        """Go to the end of a stretch."""
+        self._begins.append(self._at)
+        self._at = self._at + stretch.width
+        self._keep(self._are_in_range(stretch, self._begins[-1]))
 
-    def _select_alike(self, names: Sequence[str]) -> Selected:
-        """From rows of one shape: every row has these names, and each name's values are equally long."""
-        count, slices = len(self._starts), [self._groups[0].shape.slices[name] for name in names]
-        limits = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(len(names)))
-        if not names:
-            return Selected(limits, pa.nulls(0, pa.string()), pa.nulls(0, pa.string()))
-        spelled = [name.encode() for name in names]
-        values = [gather_windows(self._data, self._starts + start, end - start) for start, end in slices]
-        return Selected(
-            limits,
-            pack_rows(b"".join(spelled) * count, list(map(len, spelled)), count),
-            pack_rows(np.concatenate(values, axis=1), [end - start for start, end in slices], count),
-        )
+    def end(self) -> Fitting:
+        """What has come to its end, and is UTF-8."""
+        self._keep(self._at == self._ends)
+        if self._largest > 0x7F:
+            is_text = np.ones(len(self._texts), np.bool_)
+            is_text[not_utf8(cut_spans(self._data, Spans(self._begins[0], self._ends)))] = False
+            self._keep(is_text)
+        return Fitting(self._texts, np.stack(self._begins))
 
-    def _select_any(self, wanted: Callable[[str], bool]) -> Selected:
-        found = dict.fromkeys(name for group in self._groups for name in group.shape.slices)
-        numbers = {name: number for number, name in enumerate(filter(wanted, found))}
-        limits = self._limits(numbers)
-        named, starts, ends = np.empty((3, limits[-1]), np.int64)
-        for (slices, *_), rows in self._groups:
-            places, bases = limits[:-1][rows], self._starts[rows]
-            for place, name in enumerate(filter(wanted, slices)):
-                at = places + place
-                named[at] = numbers[name]
-                starts[at], ends[at] = (bases + edge for edge in slices[name])
-        names = pa.array(list(numbers), pa.string()).take(pa.array(named))
-        return Selected(pa.array(limits), names, cut_spans(self._data, Spans(starts, ends), pa.string()))
+    def _are_in_range(self, stretch: _Stretch, starts: Integers) -> npt.NDArray[np.bool_]:
+        fits = np.ones(len(starts), np.bool_)
+        if not stretch.width:
+            return fits
+        folded = np.resize(starts, len(starts) + -len(starts) % _FOLD)
+        for part in _parts(len(folded), stretch.width):
+            windows = peek_windows(self._data, folded[part], stretch.width).reshape(-1, len(stretch.least))
+            windows -= stretch.least
+            in_range = windows <= stretch.spread
+            if not in_range.all():
+                fits[part] = np.all(in_range.reshape(-1, stretch.width), axis=1)[: len(fits[part])]
+        return fits
 
-    def _limits(self, wanted: Container[str]) -> npt.NDArray[np.int32]:
-        """Where each row's wanted properties begin if those of all rows lie one behind the other, and their end."""
-        limits = np.zeros(len(self._starts) + 1, np.int32)
-        for (slices, *_), rows in self._groups:
-            limits[1:][rows] = sum(name in wanted for name in slices)
-        return np.cumsum(limits, dtype=np.int32)
+    def _keep(self, fits: npt.NDArray[np.bool_]) -> None:
+        if not fits.all():
+            self._texts, self._at, self._ends = self._texts[fits], self._at[fits], self._ends[fits]
+            self._begins = [begins[fits] for begins in self._begins]
+
+
+def _parts(count: int, width: int) -> Iterator[slice]:
+    """So many rows of so many bytes, some folds at a time."""
+    step = _FOLD * max(1, _GATHERED_BYTES // (_FOLD * max(1, width)))
+    return (slice(at, at + step) for at in range(0, count, step))

@@ -15,14 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Bytes", "Integers", "Spans", "cut_spans", "gather_windows", "pack_rows"]
+__all__ = [
+    "Bytes",
+    "Integers",
+    "Spans",
+    "cut_pairs",
+    "cut_spans",
+    "gather_windows",
+    "not_utf8",
+    "pack_rows",
+    "peek_windows",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
-
-
-_SLOTS = np.arange(1, 2 * 65536, 2, dtype=np.int32)
-"""Every second slot, for as many spans as a batch usually has."""
 
 
 class Spans(NamedTuple):
@@ -67,20 +73,21 @@ def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Arra
 
 
 def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
-    starts, ends = spans
-    count = len(starts)
-    absent = starts < 0
-    slots = _SLOTS[:count] if count <= len(_SLOTS) else np.arange(1, 2 * count, 2, dtype=np.int32)
-    if absent.any():
-        starts, ends = np.maximum(starts, 0), np.maximum(ends, 0)
-        taken = pa.array(slots, mask=absent)
-    else:
-        taken = pa.array(slots)
-    offsets = np.zeros(2 * count + 2, np.int32)
-    offsets[1:-1:2], offsets[2:-1:2] = starts, ends
-    offsets[-1] = len(data)
+    absent = spans.starts < 0
+    if not absent.any():
+        return cut_pairs(data, np.stack(spans, axis=1), type_)
+    return cut_pairs(data, np.maximum(np.stack(spans, axis=1), 0), type_, absent)
+
+
+def cut_pairs(
+    data: Bytes, edges: Integers, type_: pa.DataType, absent: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """An array of the bytes between each start and end, in an array of such pairs of any shape, null where absent."""
+    offsets = np.zeros(edges.size + 2, np.int32)
+    offsets[1:-1], offsets[-1] = edges.reshape(-1), len(data)
+    slots = np.arange(1, edges.size, 2, dtype=np.int32)
     interleaved = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(type_, 2 * count + 1, interleaved).take(taken)
+    return pa.Array.from_buffers(type_, edges.size + 1, interleaved).take(pa.array(slots, mask=absent))
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
@@ -90,3 +97,33 @@ def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
     # A window as one item is copied in one piece; as a row of bytes it would cost three times as much.
     windows = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
     return windows[starts].view(np.uint8).reshape(-1, width)
+
+
+def peek_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
+    """The `width` bytes from each start, a row each; what lies behind the data's end reads as zero."""
+    last = max(0, len(data) - width)
+    if starts.max(initial=0) + width <= len(data):
+        return gather_windows(data, starts, width)
+    padded = np.pad(data, (0, max(0, width - len(data)))) if len(data) < width else data
+    windows = gather_windows(padded, np.minimum(starts, last), width)
+    for row in np.flatnonzero(starts > last):
+        seen = data[starts[row] :][:width]
+        windows[row, : len(seen)], windows[row, len(seen) :] = seen, 0
+    return windows
+
+
+def not_utf8(texts: pa.Array) -> Integers:
+    """Which of the texts are no UTF-8."""
+    try:
+        texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([row for row, text in enumerate(texts.to_pylist()) if not _is_utf8(text)], np.int64)
+    return np.zeros(0, np.int64)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

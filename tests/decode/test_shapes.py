@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.decode.columns import ColumnDecoder
 from pyspark_rocketmq.decode.layout import COLUMNS
 from pyspark_rocketmq.decode.rows import Content, Mode
+from pyspark_rocketmq.decode.shaped import maybe_shaped
+from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.record import Record
 from pyspark_rocketmq.wire.scan import record_starts
@@ -18,7 +21,10 @@ from .samples import block, plain_records, property_text
 from .test_columns import EVERY_COLUMN, PLAIN, readable
 
 PERMISSIVE = Content(mode=Mode.PERMISSIVE)
+_lengths = st.integers(1, 60)
+_bytes = st.sampled_from(b"\x00\x01\x02\x03A\x80\xc3\xff")
 _letters = st.text(st.sampled_from("abé€𝄞"), min_size=1, max_size=3)
+_values = st.one_of(_letters, st.text("ab", min_size=1, max_size=20))
 
 
 def with_text(text: bytes) -> Record:
@@ -40,14 +46,65 @@ def assert_bulk_equals_readable(blocks: list[Block]) -> int:
     return decoded.handed_over
 
 
+def flexible_text(key: str, shop: str, terminated: bool) -> bytes:
+    """Properties of which two differ in length from message to message, one of them the last."""
+    rigid = [("UNIQ_KEY", "0123456789ABCDEF"), ("WAIT", "true")]
+    return property_text([("TAGS", "a"), ("KEYS", key), *rigid, ("shop", shop)], terminated)
+
+
+@given(st.lists(st.tuples(_lengths, _lengths), min_size=1, max_size=40), st.booleans())
+def test_values_of_many_lengths(lengths: list[tuple[int, int]], terminated: bool) -> None:
+    """Two values of any length each, the last of them at the very end of the text and of the buffer."""
+    records = [with_text(flexible_text("k" * key, "s" * shop, terminated)) for key, shop in lengths]
+    assert assert_bulk_equals_readable([block(records)]) == 0
+
+
+def test_values_of_many_lengths_are_one_shape() -> None:
+    """Lengths that mix in every way are found from the shape of a few texts."""
+    texts = [flexible_text("k" * (at % 7 + 1), "s" * (at % 11 + 1), terminated=False) for at in range(200)]
+    ends = np.cumsum(list(map(len, texts)))
+    found = maybe_shaped(np.frombuffer(b"".join(texts), np.uint8), Spans(ends - list(map(len, texts)), ends))
+    assert found
+    assert found.values_of("shop").to_pylist() == ["s" * (at % 11 + 1) for at in range(200)]
+
+
+@given(st.lists(st.tuples(_values, _values), min_size=1, max_size=12), st.integers(0, 11), st.integers(0, 90), _bytes)
+def test_any_byte_may_differ_between_flexible_values(
+    values: list[tuple[str, str]], row: int, at: int, byte: int
+) -> None:
+    """Texts of many lengths and alphabets, in one of which any byte is another: separators, names, ends of text."""
+    texts = [flexible_text(*pair, terminated=True) for pair in values]
+    changed = bytearray(texts[row % len(texts)])
+    changed[at % len(changed)] = byte
+    texts[row % len(texts)] = bytes(changed)
+    assert_bulk_equals_readable([block([with_text(text) for text in texts])])
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["", "v", "value"])] * 3, st.booleans()), min_size=1, max_size=12))
+def test_values_that_are_empty_at_times(rows: list[tuple[str, str, str, bool]]) -> None:
+    """An empty value is no property, also where others of its name are longer, and where a name comes twice."""
+    texts = [
+        property_text([("k", first), ("TAGS", second), ("k", third)], terminated)
+        for first, second, third, terminated in rows
+    ]
+    assert_bulk_equals_readable([block([with_text(text) for text in texts])])
+
+
+@given(st.lists(st.sampled_from([1, 5, 100, 1500, 3000, 20000]), min_size=1, max_size=8))
+def test_long_values_among_short_ones(lengths: list[int]) -> None:
+    """A value that is far longer than those of its name elsewhere."""
+    records = [with_text(flexible_text("k" * length, "s", terminated=True)) for length in lengths]
+    assert assert_bulk_equals_readable([block(records)]) == 0
+
+
 @given(st.integers(0, 2000), st.integers(1, 40))
-def test_numbers_that_grow_a_digit_are_two_shapes(first: int, count: int) -> None:
+def test_numbers_that_grow_a_digit(first: int, count: int) -> None:
     """Keys that are counted up change their length now and then, and no record needs help for it."""
     records = [with_text(usual_text(number)) for number in range(first, first + count)]
     assert assert_bulk_equals_readable([block(records)]) == 0
 
 
-@given(st.integers(0, 5), st.integers(0, 200), st.sampled_from(b"\x00\x01\x02\x03A\x80\xc3\xff"))
+@given(st.integers(0, 5), st.integers(0, 200), _bytes)
 def test_any_byte_may_differ(row: int, at: int, byte: int) -> None:
     """One text with any byte put anywhere: a separator too many, another name, a value of another alphabet."""
     texts = [usual_text(number) for number in range(6)]
