@@ -159,8 +159,15 @@ class Offsets:
         return {queue: _offset(answer) for queue, answer in answers.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
-        """Store where the group stands: for each queue, the next offset to read."""
-        self._ask_queues(offsets, lambda queue: _commit_header(group, queue, offsets[queue]), deadline)
+        """Store where the group stands: for each queue, the next offset to read.
+
+        One queue of each topic at each broker goes ahead. To a broker the first position of a group in a topic makes
+        their table, and of several that arrive at once some would end in a table that another one replaces.
+        """
+        first = {queues[0] for queues in _by_part(offsets).values()}
+        for goes_now in (first, offsets.keys() - first):
+            chosen = [queue for queue in offsets if queue in goes_now]
+            self._ask_queues(chosen, lambda queue: _commit_header(group, queue, offsets[queue]), deadline)
 
     def commit_oneway(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
         """The same without asking whether it was stored."""

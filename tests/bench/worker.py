@@ -31,7 +31,7 @@ from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
-from pyspark_rocketmq.wire.scan import scan
+from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.floor import drain_raw
 from tests.bench.tally import Tally
 
@@ -154,7 +154,7 @@ def _in_batches(answers: list[memoryview]) -> Iterator[list[memoryview]]:
 
 
 def _scanned(data: memoryview) -> Block:
-    return Block(data, scan(data).starts, QueueRange(MessageQueue("bench", "broker-a", 0), 0, 2**62))
+    return Block(data, record_starts(data), QueueRange(MessageQueue("bench", "broker-a", 0), 0, 2**62))
 
 
 # --- the stub ------------------------------------------------------------------------------------------------------

@@ -101,6 +101,16 @@ def test_a_replica_that_knows_no_position_proves_nothing() -> None:
     assert offsets.fetch_committed("g", [A]) == {A: 5}
 
 
+def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> None:
+    """Brokers lose some of those that make their table at once."""
+    cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
+    queues = [MessageQueue("T", name, number) for name in ("a", "b") for number in range(3)]
+    cluster.offsets.commit("g", dict.fromkeys(queues, 7))
+    committed = [(call.address.host, call.fields["queueId"]) for call in links.asked("UPDATE_CONSUMER_OFFSET")]
+    assert links.bursts == [2, 4] and committed[:2] == [("a", "0"), ("b", "0")]
+    assert sorted(committed) == [(queue.broker_name, str(queue.queue_id)) for queue in queues]
+
+
 def test_positions_are_committed_with_and_without_answer() -> None:
     """Both ways carry group, queue and offset."""
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
