@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +11,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.position import advance, batch_ranges, parse_position, position_json
 from pyspark_rocketmq.planning.admission import Limits, admit
 from pyspark_rocketmq.planning.ranges import PlanSettings, Task, plan_tasks
+from tests.calls import count_calls
 
 STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "CONFIG", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY")
 BROKERS = 10
@@ -43,22 +42,6 @@ def plan(held: list[MessageQueue], settings: PlanSettings) -> list[Task]:
     end = parse_position(json.loads(logged))
     assert end is not None
     return plan_tasks(batch_ranges(None, end), settings)
-
-
-def count_calls(work: Callable[[], object]) -> int:
-    """How many functions are called, of Python's and ours."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def settings_for(strategy: str, slots: int | None, held: list[MessageQueue]) -> PlanSettings:

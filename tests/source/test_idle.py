@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,6 +12,7 @@ from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source import view
 from pyspark_rocketmq.source.stream import make_stream_reader
 from pyspark_rocketmq.wire.bodies import TopicConfig
+from tests.calls import count_calls
 from tests.source.driving import TOPIC, Run, admin_of, options_for
 
 QUEUES = 1_000
@@ -23,22 +22,6 @@ QUEUES = 1_000
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds are remembered for as long as a test lasts."""
     monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 60.0)
-
-
-def count_calls(work: Callable[[], object]) -> int:
-    """How many functions are called."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:
