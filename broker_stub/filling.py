@@ -87,7 +87,7 @@ def _fill_chunk(
     rows = np.frombuffer(room, np.uint8).reshape(len(indexes), -1)
     offsets = starts[queue_ids] + indexes // queue_count
     template.stamp(rows, first_number + indexes, queue_ids, offsets, physical)
-    for queue_id in range(min(queue_count, len(indexes))):
+    for queue_id in np.unique(queue_ids).tolist():
         at = np.flatnonzero(queue_ids == queue_id)
         store.open_queue(topic, queue_id).extend(
             physical + template.record.size * at, template.record.size, template.tag_code, template.now

@@ -76,6 +76,14 @@ def test_a_fill_goes_on_in_the_next_segment() -> None:
     assert [int(record.body[:10]) for record in store.messages("T", 1)] == list(range(1, count, 2))
 
 
+def test_a_round_of_the_queues_may_go_on_in_the_next_segment() -> None:
+    """What is left of the round is for its last queues, however few messages that are."""
+    queues = 20
+    store = filled(queues, queues, SEGMENT_BYTES // 16)
+
+    assert [record.queue_id for record in all_messages(store)] == list(range(queues))
+
+
 def test_filled_messages_can_be_filtered_and_found_by_time() -> None:
     """The queue's columns are those that `put` would have written."""
     store = filled(100, 2, 30)
