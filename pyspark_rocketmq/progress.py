@@ -44,7 +44,7 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
         options: The options of its reader, or as many of them as say where the group is.
     """
     settings = parse_helper_options(options)
-    group = _require_group(settings)
+    group = settings.require_group()
     progress = query.lastProgress
     if progress is None:
         return
@@ -61,7 +61,7 @@ class CommitListener(StreamingQueryListener):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = parse_helper_options(options)
-        self._group = _require_group(self._settings)
+        self._group = self._settings.require_group()
         self._finished: Mapping[MessageQueue, int] = {}
         """Of all queries together, each of which has queues of its own."""
 
@@ -81,12 +81,6 @@ class CommitListener(StreamingQueryListener):
     @cached_property
     def _committer(self) -> Committer:
         return Committer(_make_publisher(self._settings, self._group).publish)
-
-
-def _require_group(settings: HelperOptions) -> str:
-    if settings.group is None:
-        raise OptionError("consumerGroup", None, "not given", advice="name the reader's group", code="OPTION_MISSING")
-    return settings.group
 
 
 def _make_publisher(settings: HelperOptions, group: str) -> Publisher:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self, overload
 
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
 from ..wire.record import Record, decode_record, encode_record, unwrap_inner_batch
-from ..wire.scan import scan
+from ..wire.scan import record_starts
 from ..wire.sys_flag import SysFlag
 
 __all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_batch", "read_messages", "view_record"]
@@ -201,7 +201,7 @@ def read_messages(pulled: Pulled, asked_offset: int) -> Sequence[ReceivedMessage
 def read_batch(pulled: Pulled, asked_offset: int) -> MessageBatch | None:
     """The same messages, not made before somebody looks at them; none if there is none."""
     data = pulled.data
-    starts = scan(data).starts
+    starts = record_starts(data)
     if any(data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH for start in starts):
         messages = [each for each in _read_singly(pulled, starts) if each.offset >= asked_offset]
         return MessageBatch.of(messages) if messages else None

@@ -6,10 +6,8 @@ template, until our subscription of the topic is renewed; signing, which covers 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..cluster.cluster import Cluster
-from ..cluster.requests import request_fields
+from ..cluster.requests import unsigned_fields
 from ..cluster.routes import Place
 from ..cluster.signing import sign
 from ..wire.bodies import SubscriptionData
@@ -32,8 +30,7 @@ class PullRequests:
     """Writes the pulls of one member."""
 
     def __init__(self, cluster: Cluster, settings: MemberSettings, membership: Membership, store: OffsetStore) -> None:
-        self._credentials = cluster.settings.credentials
-        self._unsigned = replace(cluster.settings, credentials=None)
+        self._cluster = cluster.settings
         self._settings = settings
         self._membership = membership
         self._store = store
@@ -49,7 +46,8 @@ class PullRequests:
             "commitOffset": str(committed),
             "sysFlag": str(_COMMIT_FLAG * commits | _WAIT_FLAG | _SUBSCRIPTION_FLAG * own),
         }
-        return sign(self._credentials, RequestCode.PULL_MESSAGE, fields, b"") if self._credentials else fields
+        credentials = self._cluster.credentials
+        return sign(credentials, RequestCode.PULL_MESSAGE, fields, b"") if credentials else fields
 
     def _template(self, assigned: Assigned) -> dict[str, str]:
         subscription = self._membership.subscription(assigned.queue.topic)
@@ -73,7 +71,7 @@ class PullRequests:
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
         )
-        return request_fields(self._unsigned, header, broker_name=queue.broker_name)
+        return unsigned_fields(self._cluster, header, queue.broker_name)
 
     def _committed(self, assigned: Assigned) -> int:
         """Where the group stands, told along with the pull."""

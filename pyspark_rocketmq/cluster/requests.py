@@ -124,13 +124,19 @@ def request_fields(
     settings: ClusterSettings, header: RequestHeader, body: bytes = b"", broker_name: str = ""
 ) -> dict[str, str]:
     """All fields that a request carries, in their final form."""
+    given = unsigned_fields(settings, header, broker_name)
+    return sign(settings.credentials, header.code, given, body) if settings.credentials else given
+
+
+def unsigned_fields(settings: ClusterSettings, header: RequestHeader, broker_name: str = "") -> dict[str, str]:
+    """The same without a signature, for who changes some of them before each request and signs it then."""
     given = to_fields(header) | settings.namespace.fields()
     for name in _wrapped_names(cast(Any, type(header))):
         if name in given:
             given[name] = settings.namespace.wrap(given[name])
     if broker_name:
         given.setdefault(wire_name(type(header), "bname"), broker_name)
-    return sign(settings.credentials, header.code, given, body) if settings.credentials else given
+    return given
 
 
 def _judged(question: Question, outcome: Outcome) -> Answer | RocketMQError:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..cluster.names import READER_GROUP
 from ..offsets.wish import Keyword
 from .build import chosen_columns
 from .given import Given
 from .group_conflicts import GROUP_RULES
 from .option import Option
-from .rules import Rule, Test, at_most, is_orderly, needs, not_with, only_if, starts_at_group, uses_strategy, wishes
+from .rules import (
+    Rule,
+    Test,
+    at_most,
+    for_nobody,
+    for_tools,
+    is_orderly,
+    needs,
+    not_with,
+    only_if,
+    says,
+    starts_at_group,
+    uses_strategy,
+    wishes,
+)
 from .table import batches, connection, groups, offsets, pulling, rows, security, selection
 
 __all__ = ["RULES", "Rule", "check_rules"]
@@ -47,20 +60,8 @@ def _not_latest(option: Option[Any], is_latest: Callable[[Any], bool]) -> Rule:
 # --- conditions -------------------------------------------------------------------------------------------------------
 
 
-def _asks_no_group(given: Given) -> bool:
-    return starts_at_group(given) and not given.gave(groups.CONSUMER_GROUP)
-
-
 def _starts_at_time(given: Given) -> bool:
     return given.gave(offsets.STARTING_TIMESTAMP) or given.gave(offsets.STARTING_TIMES)
-
-
-def _retries_as_nobody(given: Given) -> bool:
-    return given.maybe(selection.READ_RETRY_TOPIC) is True and not given.gave(groups.CONSUMER_GROUP)
-
-
-def _retries_as_tool(given: Given) -> bool:
-    return given.maybe(selection.READ_RETRY_TOPIC) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
 
 
 def _gives_up_before_its_pulls(given: Given) -> bool:
@@ -112,20 +113,20 @@ RULES: tuple[Rule, ...] = (
     not_with(selection.SQL_FILTER, selection.TAGS, "drop one of the two: a subscription is either"),
     Rule(
         selection.READ_RETRY_TOPIC,
-        _retries_as_nobody,
+        for_nobody(says(selection.READ_RETRY_TOPIC, True)),
         "not without consumerGroup, whose retries are meant",
         "give the consumerGroup that rows are sent back for",
         "OPTION_MISSING",
     ),
     Rule(
         groups.CONSUMER_GROUP,
-        _retries_as_tool,
+        for_tools(says(selection.READ_RETRY_TOPIC, True)),
         "not together with readRetryTopic: nothing is sent back for the tools group",
         "give a group of its own, or drop readRetryTopic",
     ),
     Rule(
         offsets.STARTING_OFFSETS,
-        _asks_no_group,
+        for_nobody(starts_at_group),
         "has no effect without consumerGroup, whose positions are meant",
         "give consumerGroup, or start elsewhere",
     ),

@@ -9,7 +9,19 @@ from ..offsets.wish import Keyword
 from .build import broadcasts, commits, locks, shares
 from .given import Given
 from .option import Option
-from .rules import Rule, Test, gave, is_orderly, needs, only_if, starts_at_group, uses_strategy
+from .rules import (
+    Rule,
+    Test,
+    for_nobody,
+    for_tools,
+    gave,
+    is_orderly,
+    needs,
+    only_if,
+    says,
+    starts_at_group,
+    uses_strategy,
+)
 from .table import batches, connection, groups, offsets, selection
 
 __all__ = ["GROUP_RULES"]
@@ -27,14 +39,6 @@ def _commits_nowhere(given: Given) -> bool:
 
 def _locks_out_of_order(given: Given) -> bool:
     return given.maybe(groups.LOCK_QUEUES) is True and not is_orderly(given)
-
-
-def _locks_as_nobody(given: Given) -> bool:
-    return given.maybe(groups.LOCK_QUEUES) is True and not given.gave(groups.CONSUMER_GROUP)
-
-
-def _locks_as_tool(given: Given) -> bool:
-    return given.maybe(groups.LOCK_QUEUES) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
 
 
 def _renews_too_late(given: Given) -> bool:
@@ -72,26 +76,18 @@ def _names_no_client(option: Option[str]) -> Rule:
     )
 
 
-def _commits_as_nobody(given: Given) -> bool:
-    return given.maybe(groups.COMMIT_OFFSETS) is True and not given.gave(groups.CONSUMER_GROUP)
-
-
-def _commits_as_tool(given: Given) -> bool:
-    return given.maybe(groups.COMMIT_OFFSETS) is True and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
-
-
 # --- the rules --------------------------------------------------------------------------------------------------------
 
 GROUP_RULES: tuple[Rule, ...] = (
     Rule(
         groups.COMMIT_OFFSETS,
-        _commits_as_nobody,
+        for_nobody(says(groups.COMMIT_OFFSETS, True)),
         "has no effect without consumerGroup",
         "give consumerGroup, or drop commitOffsets",
     ),
     Rule(
         groups.CONSUMER_GROUP,
-        _commits_as_tool,
+        for_tools(says(groups.COMMIT_OFFSETS, True)),
         "not together with commitOffsets=batch: the tools group has no positions",
         "give a group of its own, or drop commitOffsets",
     ),
@@ -130,13 +126,13 @@ GROUP_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         groups.LOCK_QUEUES,
-        _locks_as_nobody,
+        for_nobody(says(groups.LOCK_QUEUES, True)),
         "has no effect without consumerGroup, which locks are taken for",
         "give consumerGroup, or drop lockQueues",
     ),
     Rule(
         groups.CONSUMER_GROUP,
-        _locks_as_tool,
+        for_tools(says(groups.LOCK_QUEUES, True)),
         "not together with lockQueues: everybody is of the tools group",
         "give a group of its own, or drop lockQueues",
     ),
@@ -168,12 +164,12 @@ GROUP_RULES: tuple[Rule, ...] = (
     ),
     _not_shared(
         groups.COMMIT_OFFSETS,
-        lambda given: given.maybe(groups.COMMIT_OFFSETS) is False,
+        says(groups.COMMIT_OFFSETS, False),
         "the next owner of a queue goes on from what was committed",
     ),
     _not_shared(
         selection.READ_RETRY_TOPIC,
-        lambda given: given.maybe(selection.READ_RETRY_TOPIC) is False,
+        says(selection.READ_RETRY_TOPIC, False),
         "members get what the group sent back, and nobody else would read it",
     ),
     _not_shared(offsets.STARTING_OFFSETS, _starts_elsewhere, "a member begins where the group stands"),

@@ -157,3 +157,10 @@ class HelperOptions:
     """How often a row is delivered again before it becomes a dead letter, if the options say so."""
     delay_level: int = 0
     """Of rows sent back that have none of their own."""
+
+    def require_group(self) -> str:
+        """As whom it acts; refused if the options do not say so."""
+        if self.group is None:
+            advice = "name the reader's group"
+            raise OptionError("consumerGroup", None, "not given", advice=advice, code="OPTION_MISSING")
+        return self.group

@@ -10,20 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..cluster.names import READER_GROUP
 from ..offsets.wish import Keyword, QueueTree
 from .given import Given
 from .option import Option
-from .table import batches, offsets
+from .table import batches, groups, offsets
 
 __all__ = [
     "Rule",
     "Test",
     "at_most",
+    "for_nobody",
+    "for_tools",
     "gave",
     "is_orderly",
     "needs",
     "not_with",
     "only_if",
+    "says",
     "starts_at_group",
     "uses_strategy",
     "wishes",
@@ -75,6 +79,21 @@ def only_if(option: Option[Any], condition: Test, where: str) -> Rule:
 def gave(option: Option[Any]) -> Test:
     """Whether an option is given at all."""
     return lambda given: given.gave(option)
+
+
+def says(option: Option[Any], value: object) -> Test:
+    """Whether the user gives an option this very value."""
+    return lambda given: given.maybe(option) is value
+
+
+def for_nobody(is_wanted: Test) -> Test:
+    """Whether something is wanted that is done for a group, and no group is given."""
+    return lambda given: is_wanted(given) and not given.gave(groups.CONSUMER_GROUP)
+
+
+def for_tools(is_wanted: Test) -> Test:
+    """Whether it is wanted for the tools group, which is nobody's own."""
+    return lambda given: is_wanted(given) and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
 
 
 # --- questions that many rules ask ------------------------------------------------------------------------------------

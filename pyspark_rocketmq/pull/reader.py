@@ -8,13 +8,12 @@ about its bounds is never taken for loss, because it may be behind its master.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
-from ..cluster.requests import request_fields
+from ..cluster.requests import unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import sign
@@ -92,8 +91,7 @@ class PullTemplate:
             sub_version=0,
             expression_type=subscription.expression_type,
         )
-        unsigned = replace(self._cluster, credentials=None)
-        return request_fields(unsigned, header, broker_name=self._queue.broker_name)
+        return unsigned_fields(self._cluster, header, self._queue.broker_name)
 
     @cached_property
     def _prepared(self) -> PreparedRequest | None:

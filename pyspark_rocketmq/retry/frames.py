@@ -99,13 +99,12 @@ def consume(
 
 
 def _settings_of(settings: HelperOptions) -> ReturnSettings:
-    if settings.group is None:
-        raise OptionError("consumerGroup", None, "not given", advice="name the reader's group", code="OPTION_MISSING")
-    if settings.group == READER_GROUP:
+    group = settings.require_group()
+    if group == READER_GROUP:
         what, advice = "nothing is sent back for the tools group", "give a group of its own"
-        raise OptionError("consumerGroup", settings.group, what, advice=advice, code="OPTION_CONFLICT")
+        raise OptionError("consumerGroup", group, what, advice=advice, code="OPTION_CONFLICT")
     most = settings.max_reconsume_times
-    return ReturnSettings(settings.group, _ATTEMPTS if most is None else most)
+    return ReturnSettings(group, _ATTEMPTS if most is None else most)
 
 
 def _check(rows: DataFrame, needed: Mapping[str, str]) -> None:

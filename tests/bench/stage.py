@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import to_fields
-from pyspark_rocketmq.wire.scan import scan
+from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.partners import java_partner
 from tests.bench.plan import Shape
 from tests.bench.usage import Groups, tree
@@ -69,7 +69,7 @@ class Stage:
         """How many messages one pull of 32 gets."""
         queue = MessageQueue(self.topic(shape), self.cluster.broker.broker_name, 0)
         answer = self.cluster.broker.ask(RequestCode.PULL_MESSAGE, to_fields(pull_errand(queue, 0).header))
-        return len(scan(answer.body).starts)
+        return len(record_starts(answer.body))
 
     @contextmanager
     def answering_from_disk(self) -> Iterator[None]:

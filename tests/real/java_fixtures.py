@@ -24,6 +24,7 @@ from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from .artefacts import DEFAULT_VERSION
 from .fixtures import fetch_or_skip
 from .java_clients import JavaClients
+from .our_clients import Ours
 from .probe import ask
 from .servers import ACCESS_KEY, CLUSTER_NAME, PKI, SECRET_KEY, RealCluster, topic_fields, wait_until
 
@@ -171,3 +172,11 @@ def single_queue_topic(unique: str, java_server: ScenarioServer) -> str:
     name = f"{unique}_single"
     java_server.create_topic(name, queues=1)
     return name
+
+
+@pytest.fixture
+def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
+    """Our clients before the scenario's server."""
+    ours = Ours(java_server.name_server, topic)
+    yield ours
+    ours.close()

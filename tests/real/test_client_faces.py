@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -32,14 +31,6 @@ def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
 def clients(mixed_clients: JavaClients) -> JavaClients:
     """Official clients of 5.3.3 before that server."""
     return mixed_clients
-
-
-@pytest.fixture
-def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
-    """Our clients before the scenario's server."""
-    ours = Ours(java_server.name_server, topic)
-    yield ours
-    ours.close()
 
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -50,14 +50,6 @@ def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
 def clients(mixed_clients: JavaClients) -> JavaClients:
     """Official clients of 5.3.3 before that server."""
     return mixed_clients
-
-
-@pytest.fixture
-def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
-    """Our clients before the scenario's server."""
-    ours = Ours(java_server.name_server, topic)
-    yield ours
-    ours.close()
 
 
 def java_share(member: JavaObject, topic: str) -> set[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,14 +36,6 @@ run.plan()
 print(run.reader.planner.share.client_id, flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
-    """Our clients before the scenario's server."""
-    ours = Ours(java_server.name_server, topic)
-    yield ours
-    ours.close()
 
 
 def shared(server: ScenarioServer, topic: str, group: str, **given: str) -> ReaderOptions:
