@@ -7,7 +7,7 @@ a group must divide the same list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -46,9 +46,9 @@ class Block(NamedTuple):
     """Records of one pull's answer, still encoded, and which of their offsets are wanted."""
 
     data: memoryview
-    starts: Sequence[int]
-    """Where each record begins in `data`."""
     wanted: QueueRange
+    message_count: int
+    """How many messages there may be at most; who asked for all knows no better before they are decoded."""
 
 
 class Address(NamedTuple):

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from ..errors import DecodeError
 from ..model import Block
 from ..wire.record import decode_record
+from ..wire.scan import record_starts
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
 from .memory import keep_freed_memory
 from .rows import Content, Mode, Row, read_rows, row_value
@@ -57,7 +58,7 @@ class ColumnDecoder:
 
     def decode(self, blocks: Sequence[Block]) -> Decoded:
         """One record batch of all messages wanted, in the order of the blocks."""
-        if not any(len(block.starts) for block in blocks):
+        if not any(block.data for block in blocks):
             return Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
         bulk = _join(blocks)
         odd = self._odd(bulk)
@@ -129,10 +130,20 @@ class ColumnDecoder:
 def _join(blocks: Sequence[Block]) -> Bulk:
     """All records of the blocks over one buffer."""
     data, bases = _one_buffer([block.data for block in blocks])
-    counts = [len(block.starts) for block in blocks]
-    starts = np.fromiter(chain.from_iterable(block.starts for block in blocks), np.int64, sum(counts))
+    all_starts = [_starts(block) for block in blocks]
+    counts = list(map(len, all_starts))
+    starts = np.fromiter(chain.from_iterable(all_starts), np.int64, sum(counts))
     indexes = np.repeat(np.arange(len(blocks)), counts)
     return Bulk(data, starts + bases[indexes], indexes, [block.wanted.queue for block in blocks])
+
+
+def _starts(block: Block) -> Sequence[int]:
+    try:
+        return record_starts(block.data)
+    except DecodeError as error:
+        queue, offset, _ = block.wanted
+        error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
+        raise
 
 
 def _one_buffer(parts: Sequence[memoryview]) -> tuple[Bytes, Integers]:

@@ -13,7 +13,6 @@ answers waiting in the process queue for an earlier one, the requests in flight,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -124,15 +123,15 @@ class Cursor:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def answered(self, start: int, next_offset: int, data: memoryview, starts: Sequence[int]) -> None:
-        """The pull from `start` covered the offsets up to `next_offset`, and these are the messages it found."""
+    def answered(self, start: int, next_offset: int, data: memoryview, message_count: int) -> None:
+        """The pull from `start` covered the offsets up to `next_offset`, and found at most so many messages."""
         request = self._in_flight.pop(start)
         end = self._covered(request, next_offset)
         self._learn(request, next_offset)
         if end < request.end:
             self._gaps[end] = request.end
         if end > start:
-            self._keep(start, end, data, starts)
+            self._keep(start, end, data, message_count)
 
     def stop_at(self, end: int) -> None:
         """The queue has no messages from `end` on; what was to be read there is given up."""
@@ -182,11 +181,11 @@ class Cursor:
         if self._full_count == _FULL_BEFORE_MORE:
             self.stride, self._full_count = min(2 * self.stride, self._batch_size), 0
 
-    def _keep(self, start: int, end: int, data: memoryview, starts: Sequence[int]) -> None:
-        block = Block(data, starts, QueueRange(self.wanted.queue, start, end))
+    def _keep(self, start: int, end: int, data: memoryview, message_count: int) -> None:
+        block = Block(data, QueueRange(self.wanted.queue, start, end), message_count)
         if start == self.done:
             self.done = end
-            if starts:
+            if message_count:
                 self._next.append(block)
         else:
-            self.waiting.put((Entry(start, end - 1, len(starts), len(data), block),))
+            self.waiting.put((Entry(start, end - 1, message_count, len(data), block),))

@@ -58,7 +58,7 @@ def _batches(blocks: Iterator[Block], size: BatchSize) -> Iterator[list[Block]]:
     messages = byte_count = 0
     for block in blocks:
         batch.append(block)
-        messages += len(block.starts)
+        messages += block.message_count
         byte_count += len(block.data)
         if messages >= size.messages or byte_count >= size.byte_count:
             yield batch

@@ -7,9 +7,9 @@ about its bounds is never taken for loss, because it may be behind its master.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
@@ -39,6 +39,8 @@ _HOLE_PATIENCE_S = 3.0
 between only a hole tells that messages are gone."""
 _FLOW_CONTROL_PAUSE_S = 0.02
 _CHANGING = ("queueOffset", "maxMsgNums")
+
+T = TypeVar("T")
 
 
 class LossPolicy(Protocol):
@@ -176,19 +178,11 @@ class QueueReader:
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
             self._no_progress(request, place, outcome, now)
             return False
-        starts = self._starts(request, outcome) if outcome.status is PullStatus.FOUND else ()
-        if place.is_master and self._begins_with_hole(request, outcome, starts) and not self._is_lawful_hole(now):
+        if place.is_master and self._begins_with_hole(request, outcome) and not self._is_lawful_hole(now):
             self._doubt(request, place, outcome, now)
             return False
-        self._progress(request, outcome, starts, now)
+        self._progress(request, outcome, now)
         return True
-
-    def _starts(self, request: Request, outcome: Outcome) -> Sequence[int]:
-        try:
-            return record_starts(outcome.body)
-        except DecodeError as error:
-            error.locate(**self._whence(request.start))
-            raise
 
     def failed(self, request: Request, error: RocketMQError, now: float) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
@@ -226,10 +220,25 @@ class QueueReader:
         self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
         self.cursor.stop_at(self.cursor.done)
 
-    def _begins_with_hole(self, request: Request, outcome: Outcome, starts: Sequence[int]) -> bool:
+    def _begins_with_hole(self, request: Request, outcome: Outcome) -> bool:
         """Whether messages at the offset asked for were passed over, though no filter was in the way."""
-        first = first_queue_offset(outcome.body) if starts else outcome.next_offset
-        return self._takes_all and first > request.start
+        if not self._takes_all:
+            return False
+        first = self._located(first_queue_offset, request, outcome) if outcome.body else outcome.next_offset
+        return first > request.start
+
+    def _message_count(self, request: Request, outcome: Outcome) -> int:
+        """How many messages came at most: without a filter, and without holes, one for every offset."""
+        if self._takes_all and outcome.body:
+            return outcome.next_offset - request.start
+        return len(self._located(record_starts, request, outcome))
+
+    def _located(self, read: Callable[[memoryview], T], request: Request, outcome: Outcome) -> T:
+        try:
+            return read(outcome.body)
+        except DecodeError as error:
+            error.locate(**self._whence(request.start))
+            raise
 
     def _is_lawful_hole(self, now: float) -> bool:
         """Compaction leaves holes, too: one that outlives our patience is believed, and all after it."""
@@ -245,10 +254,11 @@ class QueueReader:
         self.cursor.failed(request.start)
         self.resume_at = now + _HOLE_PAUSE_S
 
-    def _progress(self, request: Request, outcome: Outcome, starts: Sequence[int], now: float) -> None:
-        self.cursor.answered(request.start, outcome.next_offset, outcome.body, starts)
+    def _progress(self, request: Request, outcome: Outcome, now: float) -> None:
+        message_count = self._message_count(request, outcome)
+        self.cursor.answered(request.start, outcome.next_offset, outcome.body, message_count)
         self._failures = 0
-        if self._settings.interval_s and starts:
+        if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s
 
     def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:

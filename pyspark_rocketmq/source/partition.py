@@ -25,6 +25,7 @@ from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
 from ..pull.loop import BatchSize, read_ranges
+from ..wire.scan import record_starts
 from .losses import LossJournal
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ def _part_large(blocks: Sequence[Block]) -> Iterator[list[Block]]:
 
 def _records(block: Block) -> Iterator[tuple[Block, int]]:
     """Each record as a block of its own, with its size."""
-    for number, (start, end) in enumerate(pairwise([*block.starts, len(block.data)])):
-        yield block._replace(starts=block.starts[number : number + 1]), end - start
+    for start, end in pairwise([*record_starts(block.data), len(block.data)]):
+        yield block._replace(data=block.data[start:end], message_count=1), end - start
 
 
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:

@@ -47,7 +47,10 @@ def record_starts(body: bytes | memoryview) -> Sequence[int]:
 
 def first_queue_offset(body: bytes | memoryview) -> int:
     """The offset that the first of an answer's records holds."""
-    offset: int = _QUEUE_OFFSET.unpack_from(body)[0]
+    try:
+        offset: int = _QUEUE_OFFSET.unpack_from(body)[0]
+    except struct.error:
+        return decode_record(body)[0].queue_offset
     return offset
 
 

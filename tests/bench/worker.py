@@ -31,7 +31,6 @@ from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
-from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.floor import drain_raw
 from tests.bench.tally import Tally
 
@@ -72,7 +71,7 @@ def floor(name_server: str, topic: str, count: int, depth: int, size: int) -> An
 def engine(name_server: str, topic: str, count: int) -> Answer:
     """Our pull engine, nothing decoded."""
     began = time.perf_counter()
-    messages = sum(len(block.starts) for blocks in _read(name_server, topic, count) for block in blocks)
+    messages = sum(block.message_count for blocks in _read(name_server, topic, count) for block in blocks)
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -113,7 +112,7 @@ def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
         for blocks in _read(name_server, topic, count):
             for block in blocks:
                 out.write(len(block.data).to_bytes(4, "big") + block.data)
-                messages += len(block.starts)
+                messages += block.message_count
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -125,7 +124,7 @@ def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
     began = time.perf_counter()
     while messages < count:
         for batch in _in_batches(answers):
-            messages += decoder.decode([_scanned(data) for data in batch]).batch.num_rows
+            messages += decoder.decode([_as_block(data) for data in batch]).batch.num_rows
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -153,8 +152,8 @@ def _in_batches(answers: list[memoryview]) -> Iterator[list[memoryview]]:
         yield batch
 
 
-def _scanned(data: memoryview) -> Block:
-    return Block(data, record_starts(data), QueueRange(MessageQueue("bench", "broker-a", 0), 0, 2**62))
+def _as_block(data: memoryview) -> Block:
+    return Block(data, QueueRange(MessageQueue("bench", "broker-a", 0), 0, 2**62), 0)
 
 
 # --- the stub ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.record import Record, encode_record
-from pyspark_rocketmq.wire.scan import scan
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
@@ -85,4 +84,4 @@ def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: Me
     """A pull's answer holding these records, at successive offsets unless they have their own."""
     placed = [replace(r, queue_offset=r.queue_offset or at) for at, r in enumerate(records)]
     data = b"".join(map(encode_record, placed))
-    return Block(memoryview(data), scan(data).starts, wanted or QueueRange(queue, 0, 2**62))
+    return Block(memoryview(data), wanted or QueueRange(queue, 0, 2**62), len(records))

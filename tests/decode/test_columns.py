@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records
-from pyspark_rocketmq.wire.scan import scan
+from pyspark_rocketmq.wire.scan import record_starts
 
 from .samples import (
     QUEUE,
@@ -54,7 +54,7 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
     """What the readable decoder says of the messages in the blocks, a list a column."""
     rows = [
         row
-        for data, _, (queue, start, end) in blocks
+        for data, (queue, start, end), _ in blocks
         for record in decode_records(data)
         for row in read_rows(record, queue, content)
         if start <= row.record.queue_offset < end and row.passes_tags()
@@ -176,7 +176,7 @@ def test_content_nobody_asked_for_is_not_read() -> None:
 def test_nothing_to_decode_is_an_empty_batch() -> None:
     """No blocks, or blocks without records, give the right columns and no rows."""
     decoder = ColumnDecoder(default_columns(Layout.ROCKETMQ))
-    for blocks in ([], [Block(memoryview(b""), [], QueueRange(QUEUE, 0, 5))]):
+    for blocks in ([], [Block(memoryview(b""), QueueRange(QUEUE, 0, 5), 0)]):
         assert decoder.decode(blocks).batch.num_rows == 0
 
 
@@ -190,7 +190,7 @@ def recorded_answers() -> list[Block]:
                 body = base64.b64decode(response["body_b64"])
                 header = request["header"]
                 queue = MessageQueue(header["topic"], header.get("bname", "broker-a"), int(header["queueId"]))
-                blocks.append(Block(memoryview(body), scan(body).starts, QueueRange(queue, 0, 2**62)))
+                blocks.append(Block(memoryview(body), QueueRange(queue, 0, 2**62), len(record_starts(body))))
     return blocks
 
 

@@ -14,6 +14,7 @@ from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.wire.record import decode_record
+from pyspark_rocketmq.wire.scan import record_starts
 
 _QUICK = Backoff(first_s=0.1, longest_s=0.5)
 
@@ -93,6 +94,6 @@ def offsets_of(batches: Iterable[list[Block]]) -> dict[MessageQueue, list[int]]:
     for blocks in batches:
         for block in blocks:
             queue, start, end = block.wanted
-            offsets = [decode_record(block.data, at)[0].queue_offset for at in block.starts]
+            offsets = [decode_record(block.data, at)[0].queue_offset for at in record_starts(block.data)]
             found[queue] += [offset for offset in offsets if start <= offset < end]
     return dict(found)

@@ -21,7 +21,7 @@ def cursor(start: int, end: int, batch_size: int = 32) -> Cursor:
 def answer(reader: Cursor, request: Request, next_offset: int | None = None) -> None:
     """A pull that found a message at every offset it covered."""
     end = request.end if next_offset is None else next_offset
-    reader.answered(request.start, end, memoryview(bytes(end - request.start)), range(end - request.start))
+    reader.answered(request.start, end, memoryview(bytes(end - request.start)), end - request.start)
 
 
 def taken(reader: Cursor) -> list[tuple[int, int]]:
@@ -83,7 +83,7 @@ def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
     """A filter that looked at 800 offsets need not look at them again."""
     reader = cursor(0, 5000)
     (only,) = requests(reader, 1)
-    reader.answered(only.start, 800, memoryview(b""), [])
+    reader.answered(only.start, 800, memoryview(b""), 0)
     assert reader.take() == [] and reader.done == 800
     assert requests(reader, 1) == [Request(800, 1600)]
 

@@ -77,7 +77,7 @@ def batches_are_as_large_as_wanted(world: World) -> None:
 
     batches = list(read_all(world.cluster, [whole(queue, 100)], PullSettings(batch_size=10), rows=30))
 
-    counts = [sum(len(block.starts) for block in batch) for batch in batches]
+    counts = [sum(block.message_count for block in batch) for batch in batches]
     assert sum(counts) == 100
     assert all(30 <= count < 40 for count in counts[:-1])
 
