@@ -9,7 +9,7 @@ read, and `receive` is the only place where the end of the stream shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ..errors import ConnectionLost, MalformedFrame, ProtocolError
 from ..wire.codes import ResponseCode
@@ -38,17 +38,17 @@ class Channel:
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Ask; returns the opaque by which the answer will come."""
-        return self.request_as(code, self.session.writer(code, fields, body))
+        return self.request_as(code, (self.session.writer(code, fields, body),))[0]
 
-    def request_as(self, code: int, write: Callable[[int], bytes]) -> int:
-        """Ask with a frame that `write` makes for an opaque; returns that opaque."""
+    def request_as(self, code: int, writes: Iterable[Callable[[int], bytes]]) -> list[int]:
+        """Ask with frames that `writes` make, each for an opaque; returns these."""
         try:
-            opaque, frame = self.session.request_as(code, write)
+            opaques, frames = self.session.request_as(code, writes)
         except ProtocolError as error:
             self._locate(error, code)
             raise
-        self.outbox.put(frame)
-        return opaque
+        self.outbox.put(frames)
+        return opaques
 
     def tell(self, code: int, fields: dict[str, str] | None, body: bytes) -> None:
         """Tell without wanting an answer."""

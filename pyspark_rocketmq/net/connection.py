@@ -90,10 +90,10 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request(code, fields, body)
 
-    def submit_as(self, code: int, write: Callable[[int], bytes]) -> int:
-        """Gather a request whose frame `write` makes for an opaque; returns that opaque."""
+    def submit_as(self, code: int, writes: Iterable[Callable[[int], bytes]]) -> list[int]:
+        """Gather requests whose frames `writes` make, each for an opaque; returns these."""
         self._raise_if_ended((code,))
-        return self._channel.request_as(code, write)
+        return self._channel.request_as(code, writes)
 
     def flush(self, deadline: Deadline | None = None) -> None:
         """Send what is gathered, reading meanwhile."""

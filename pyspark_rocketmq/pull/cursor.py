@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sortedcontainers import SortedDict
 
 from ..model import Block, QueueRange
-from .process_queue import Entry, Expected, FlowLimits, Hold, ProcessQueue, expect
+from .process_queue import Entry, Expected, FlowLimits, ProcessQueue, expect
 
 __all__ = ["Cursor", "Request"]
 
@@ -88,14 +88,19 @@ class Cursor:
         """Whether the next request would be for the offset that all waiting answers wait for."""
         return bool(self._gaps) and self._gaps.peekitem(0)[0] == self.done and self.waiting.first() is not None
 
-    def held_by(self, limits: FlowLimits) -> Hold | None:
-        """The limit that forbids another pull. A pull for what all others wait for is never forbidden."""
-        return None if self.lacks_its_lowest else self.waiting.held_by(limits, self._expected())
+    def allowance(self, limits: FlowLimits, most: int) -> int:
+        """How many pulls the limits allow now. One for what all others wait for is never forbidden."""
+        if self.lacks_its_lowest:
+            return 1
+        for count in (most, 1):
+            if not self.waiting.held_by(limits, self._expected(count - 1)):
+                return count
+        return 0
 
-    def _expected(self) -> Expected:
-        """What pulls in flight and gaps may still bring."""
+    def _expected(self, more: int) -> Expected:
+        """What pulls in flight, so many more, and gaps may still bring."""
         gaps = tuple(end - start for start, end in self._gaps.items()) if self._gaps else ()
-        return expect(len(self._in_flight), min(self._batch_size, self.stride), gaps)
+        return expect(len(self._in_flight) + more, min(self._batch_size, self.stride), gaps)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -126,8 +131,10 @@ class Cursor:
     def answered(self, start: int, next_offset: int, data: memoryview, message_count: int) -> None:
         """The pull from `start` covered the offsets up to `next_offset`, and found at most so many messages."""
         request = self._in_flight.pop(start)
-        end = self._covered(request, next_offset)
-        self._learn(request, next_offset)
+        end = request.end
+        if next_offset != end or self.stride < self._batch_size:
+            end = self._covered(request, next_offset)
+            self._learn(request, next_offset)
         if end < request.end:
             self._gaps[end] = request.end
         if end > start:

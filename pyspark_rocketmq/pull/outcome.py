@@ -58,7 +58,7 @@ def read_outcome(answer: Command) -> Outcome:
             int(fields["maxOffset"]),
             int(fields.get("suggestWhichBrokerId", 0)),
             memoryview(answer.body),
-            status is PullStatus.OFFSET_MOVED and answer.remark == RESET_REMARK,
+            answer.remark == RESET_REMARK and status is PullStatus.OFFSET_MOVED,
         )
     except (KeyError, ValueError) as cause:
         raise MalformedFrame(f"a pull's answer without usable offsets: {cause}") from cause

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..broker_errors import FlowControl
@@ -141,25 +142,28 @@ class QueueReader:
             return Place(MASTER_ID, broker.master())
         return broker.to_read(suggested_id)
 
-    def may_ask(self, now: float) -> bool:
-        """Whether a pull may be sent: not pausing, something left to ask for, and room for what it may bring."""
+    def allowance(self, most: int, now: float) -> int:
+        """How many pulls may be sent: while it does not pause, and as many as there is room for what they may bring."""
         cursor = self.cursor
         if now < self.resume_at or not cursor.has_more_to_ask:
-            return False
-        if self._settings.interval_s and cursor.in_flight_count:
-            return False
-        if cursor.held_by(self._settings.limits):
+            return 0
+        if self._settings.interval_s:
+            if cursor.in_flight_count:
+                return 0
+            most = 1
+        allowed = cursor.allowance(self._settings.limits, most)
+        if not allowed:
             self.resume_at = now + self._settings.flow_control_pause_s
-            return False
-        return True
+        return allowed
 
-    def next_pull(self) -> tuple[Request, Callable[[int], bytes]] | None:
-        """The next request and what writes its frame, now counted as in flight."""
-        request = self.cursor.next_request()
-        if request is None:
-            return None
+    def next_requests(self, most: int) -> list[Request]:
+        """What to ask for next, now counted as in flight."""
+        return list(islice(iter(self.cursor.next_request, None), most))
+
+    def frame(self, request: Request) -> Callable[[int], bytes]:
+        """What writes a request's frame, given its opaque."""
         start, end = request
-        return request, self._template.frame(start, min(end - start, self._settings.batch_size))
+        return self._template.frame(start, min(end - start, self._settings.batch_size))
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

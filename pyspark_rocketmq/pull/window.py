@@ -24,6 +24,9 @@ from .settings import PullSettings
 
 __all__ = ["Window"]
 
+_TOGETHER = 4
+"""So many pulls of one range leave together: finding out whether and where it may ask costs as much as a pull."""
+
 
 class _Pull(NamedTuple):
     reader: QueueReader
@@ -60,7 +63,7 @@ class Window:
         return sum(len(lane.pulls) for lane in self._lanes.values())
 
     def fill(self, now: float) -> None:
-        """Ask for more, one pull a reader in turn, until the window is full or nobody may ask.
+        """Ask for more, a few pulls a reader in turn, until the window is full or nobody may ask.
 
         Nothing happens before a quarter of the window is free, so that requests leave in groups.
         """
@@ -74,11 +77,9 @@ class Window:
                 self._resting.add(reader)
                 continue
             self._turns.append(reader)
-            if reader.may_ask(now) and self._ask(reader, now):
-                room -= 1
-                idle = 0
-            else:
-                idle += 1
+            asked = self._ask(reader, min(room, _TOGETHER), now)
+            room -= asked
+            idle = 0 if asked else idle + 1
 
     def drain(self, now: float, until: Deadline) -> dict[QueueReader, bool]:
         """Wait for answers, at most `until`, and take them in. Whose they were, and whether that range came forward."""
@@ -101,20 +102,21 @@ class Window:
             self._pool.give_back(lane.connection)
         self._lanes.clear()
 
-    def _ask(self, reader: QueueReader, now: float) -> bool:
+    def _ask(self, reader: QueueReader, most: int, now: float) -> int:
+        """Send some pulls of one range, as far as it may ask; how many that were."""
+        if not (allowed := reader.allowance(most, now)):
+            return 0
         try:
             place = reader.place()
             lane = self._lane(place.address)
         except RocketMQError as error:
             reader.unplaced(error, now)
-            return False
-        pull = reader.next_pull()
-        if pull is None:
-            return False
-        request, frame = pull
-        opaque = lane.connection.submit_as(RequestCode.PULL_MESSAGE, frame)
-        lane.pulls[opaque] = _Pull(reader, request, place, now + self._settings.pull_timeout_s)
-        return True
+            return 0
+        requests, due = reader.next_requests(allowed), now + self._settings.pull_timeout_s
+        opaques = lane.connection.submit_as(RequestCode.PULL_MESSAGE, map(reader.frame, requests))
+        for opaque, request in zip(opaques, requests, strict=True):
+            lane.pulls[opaque] = _Pull(reader, request, place, due)
+        return len(requests)
 
     def _lane(self, address: Address) -> _Lane:
         lane = self._lanes.get(address)
@@ -133,7 +135,8 @@ class Window:
             pull = lane.pulls.pop(opaque)
             moved = pull.reader.answered(pull.request, pull.place, answer, now)
             heard[pull.reader] = moved or heard.get(pull.reader, False)
-            self._wake(pull.reader)
+        for reader in heard:
+            self._wake(reader)
 
     def _end(self, lane: _Lane, error: RocketMQError, now: float) -> None:
         del self._lanes[lane.connection.address]

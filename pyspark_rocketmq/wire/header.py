@@ -32,6 +32,10 @@ class HeaderType(IntEnum):
     ROCKETMQ = 1
 
 
+# Looked up once: an enumeration's member costs as much to find as the field it says something of to read.
+_JSON, _BINARY, _JAVA = HeaderType.JSON, HeaderType.ROCKETMQ, LanguageCode.JAVA
+
+
 @dataclass(slots=True)
 class Command:
     """One request or response. `fields` are the command's own header fields, always text on the wire."""
@@ -73,10 +77,10 @@ def decode_command(frame: memoryview) -> Command:
     """Read one whole frame; the body stays a view of it."""
     header_type, header, body = split_frame(frame)
     try:
-        if header_type == HeaderType.JSON:
+        if header_type == _JSON:
             text = str(header, "utf-8")
             return _maybe_pull_answer(text, body) or _decode_json(text, body)
-        if header_type == HeaderType.ROCKETMQ:
+        if header_type == _BINARY:
             return _decode_binary(header, body)
     except (ValueError, TypeError, RecursionError, struct.error) as cause:
         raise MalformedFrame(f"unreadable {HeaderType(header_type).name} header: {cause}") from cause
@@ -157,11 +161,9 @@ def _maybe_pull_answer(header: str, body: memoryview) -> Command | None:
         return None
     code, opaque, remark, version = match.group(_CODE, _OPAQUE, _REMARK, _VERSION)
     fields = match.groupdict()
-    if None in fields.values():
+    if not (fields["groupSysFlag"] and fields["topicSysFlag"]):
         fields = {name: value for name, value in fields.items() if value is not None}
-    return Command(
-        int(code), int(opaque), fields, body, remark, RESPONSE_FLAG, LanguageCode.JAVA, int(version), HeaderType.JSON
-    )
+    return Command(int(code), int(opaque), fields, body, remark, RESPONSE_FLAG, _JAVA, int(version), _JSON)
 
 
 # --- the binary form -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ does every framing error: from then on the session refuses to go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedReply
@@ -61,18 +61,21 @@ class Session:
 
     def request(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[int, bytes]:
         """Ask; returns the opaque by which the answer will come, and the bytes to send."""
-        return self.request_as(code, self.writer(code, fields, body))
+        (opaque,), data = self.request_as(code, (self.writer(code, fields, body),))
+        return opaque, data
 
     def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Callable[[int], bytes]:
         """What makes the frame of a request, given its opaque."""
         return lambda opaque: self._encode(Command(code, opaque, fields, body))
 
-    def request_as(self, code: int, write: Callable[[int], bytes]) -> tuple[int, bytes]:
-        """Ask with a frame that `write` makes for an opaque; returns that opaque and the bytes to send."""
-        opaque = self._next_opaque()
-        data = self._sendable(write(opaque))
-        self.pending[opaque] = code
-        return opaque, data
+    def request_as(self, code: int, writes: Iterable[Callable[[int], bytes]]) -> tuple[list[int], bytes]:
+        """Ask with frames that `writes` make, each for an opaque; returns the opaques and the bytes to send."""
+        opaques, frames = list[int](), list[bytes]()
+        for write in writes:
+            opaques.append(self._next_opaque())
+            frames.append(self._sendable(write(opaques[-1])))
+        self.pending.update(dict.fromkeys(opaques, code))
+        return opaques, b"".join(frames)
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Tell without wanting an answer; returns the bytes to send."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.pull.cursor import Cursor, Request
+from pyspark_rocketmq.pull.process_queue import FlowLimits
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -137,3 +138,17 @@ def test_any_order_of_any_answers_tiles_the_range(
             assert low == seen and high > low
             seen = high
     assert seen == start + length and reader.waiting.body_bytes == 0
+
+
+def test_pulls_go_together_as_far_as_all_of_them_are_allowed() -> None:
+    """Where a group of pulls might pass a limit, one goes; where that might, none; what others wait for always goes."""
+    reader, limits = cursor(0, 10_000), FlowLimits(message_count=160)
+    allowed = []
+    for _ in range(4):
+        allowed.append(reader.allowance(limits, 4))
+        requests(reader, allowed[-1])
+    assert allowed == [4, 1, 1, 0]
+
+    answer(reader, Request(32, 64))
+    reader.failed(0)
+    assert reader.allowance(limits, 4) == 1

@@ -69,16 +69,14 @@ def found(offset: int, minimum: int) -> Command:
 
 def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTER) -> bool:
     """One pull with its answer; whether it brought the range forward."""
-    asked = reading.next_pull()
-    assert asked is not None
-    return reading.answered(asked[0], place, answer, now)
+    (asked,) = reading.next_requests(1)
+    return reading.answered(asked, place, answer, now)
 
 
 def asked(settings: ClusterSettings) -> list[Command]:
     """The first two pulls of a reader of `[98, 200)`, as a broker would read them."""
     reading = QueueReader(QueueRange(QUEUE, 98, 200), open_cluster(settings).brokers, PullSettings(), Told())
-    pulls = [reading.next_pull() for _ in range(2)]
-    return [decode_command(memoryview(pull[1](7))) for pull in pulls if pull]
+    return [decode_command(memoryview(reading.frame(request)(7))) for request in reading.next_requests(2)]
 
 
 def test_pulls_differ_in_what_they_ask_for_alone() -> None:
@@ -108,7 +106,7 @@ def test_a_hole_is_doubted_until_the_minimum_tells() -> None:
     reading = reader(told)
 
     assert not pull(reading, found(179, minimum=98), now=10.0)
-    assert not reading.may_ask(10.1) and reading.may_ask(10.6)
+    assert (reading.allowance(4, 10.1), reading.allowance(4, 10.6)) == (0, 4)
     assert not pull(reading, found(179, minimum=179), now=11.0)
 
     assert told.lost == [(98, 179)] and reading.cursor.done == 179
