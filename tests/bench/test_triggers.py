@@ -18,7 +18,9 @@ from tests.bench.triggers import TICKING, Progress, one_by_one, triggers_of
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
-TRIGGERS = 10 if IS_QUICK else 50
+TRIGGERS = 10 if IS_QUICK else 25
+"""In a round."""
+WARMING = 10
 ABOUT = (
     "Queries with trigger 0 and two slots. *No task*: our reader over 8 queues, whose offset gets a counter so that "
     "every trigger has a new offset and no range; everything else is what happens in earnest. *Rate*: Spark's "
@@ -34,8 +36,8 @@ def test_triggers(stage: Stage) -> None:
         report_of("triggers", "Small triggers", ABOUT, RocketMQ=stage.cluster.version) as report,
         open_spark() as spark,
     ):
-        _round(spark, stage, topic)
-        rounds = [_round(spark, stage, topic) for _ in range(ROUNDS)]
+        _round(spark, stage, topic, WARMING)
+        rounds = [_round(spark, stage, topic, TRIGGERS) for _ in range(ROUNDS)]
         _note(report, rounds)
 
 
@@ -56,11 +58,14 @@ class Round:
         self.latency = median(latencies)
 
 
-def _round(spark: BenchSpark, stage: Stage, topic: str) -> Round:
+def _round(spark: BenchSpark, stage: Stage, topic: str, count: int) -> Round:
     reading = {"nameServer": stage.name_server, "subscribe": topic, "startingOffsets": "latest"}
-    rate = triggers_of(spark.session, "rate-micro-batch", {"rowsPerBatch": "1", "numPartitions": "1"}, TRIGGERS)
-    empty = triggers_of(spark.session, TICKING, reading, TRIGGERS)
-    single, latencies = one_by_one(spark.session, stage.name_server, topic, TRIGGERS)
+    a_row = {"rowsPerBatch": "1", "numPartitions": "1"}
+    rate = triggers_of(spark.session, "rate-micro-batch", a_row, count, rows=1)
+    empty = triggers_of(spark.session, TICKING, reading, count, rows=0)
+    single, latencies = one_by_one(spark.session, stage.name_server, topic, count)
+    counts = [len(found) for found in (rate, empty, single, latencies)]
+    assert counts == [count] * 4, f"{counts} triggers and arrivals of {count}"
     found = Round(rate, empty, single, latencies)
     print(f"  rate {found.rate} ms, empty {found.empty} ms, one message {found.latency:.0f} ms", flush=True)
     return found

@@ -26,7 +26,10 @@ Progress = Mapping[str, int]
 TICKING = "rocketmq-ticking"
 PATIENCE_S = 120
 _KEPT = "spark.sql.streaming.numRecentProgressUpdates"
+_ALL = "1000"
 _WARMING = 5
+_GLANCE_S = 0.25
+"""How often a query is looked at; each look costs the JVM some milliseconds that the triggers would have."""
 
 
 class TickingReader(DataSourceStreamReader):
@@ -84,17 +87,19 @@ class TickingSource(DataSource):
         return TickingReader(reader)
 
 
-def triggers_of(session: SparkSession, source: str, options: Mapping[str, str], count: int) -> list[Progress]:
-    """So many triggers of a query, once it is warm."""
+def triggers_of(
+    session: SparkSession, source: str, options: Mapping[str, str], count: int, *, rows: int
+) -> list[Progress]:
+    """So many triggers of a query, once it is warm; each of them has so many rows."""
     session.dataSource.register(TickingSource)
-    session.conf.set(_KEPT, str(2 * (count + _WARMING)))
+    session.conf.set(_KEPT, _ALL)
     with fresh_folder() as checkpoint:
         frame = session.readStream.format(source).options(**options).load()
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            _wait(query, lambda: len(_durations(query)) >= count + _WARMING)
-            return _durations(query)[_WARMING : count + _WARMING]
+            _wait(query, lambda: _batch_id(query) >= count + _WARMING)
+            return _durations(query, rows)[_WARMING : count + _WARMING]
         finally:
             query.stop()
 
@@ -124,7 +129,7 @@ class Arrivals:
 def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) -> tuple[list[Progress], list[float]]:
     """Triggers of one message in one queue each, and how long each message was on its way."""
     arrivals = Arrivals()
-    session.conf.set(_KEPT, "1000")
+    session.conf.set(_KEPT, _ALL)
     settings = ClusterSettings(parse_addresses(name_server))
     with fresh_folder() as checkpoint, Producer(settings, ProducerSettings(group="bench_one_by_one")) as producer:
         reading = {"nameServer": name_server, "subscribe": topic, "startingOffsets": "latest"}
@@ -132,19 +137,25 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
         writer = frame.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            _wait(query, lambda: bool(query.recentProgress))
+            _wait(query, lambda: _batch_id(query) >= 0)
             for _ in range(count + _WARMING):
                 arrivals.wait_for_next(lambda: producer.send(Message(topic, b"x" * 1024)))
-            _wait(query, lambda: len(_durations(query, rows=1)) >= count)
+            _wait(query, lambda: _batch_id(query) >= count + _WARMING)
             return _durations(query, rows=1)[-count:], arrivals.latencies[-count:]
         finally:
             query.stop()
 
 
-def _durations(query: StreamingQuery, rows: int | None = None) -> list[Progress]:
-    """Of triggers that ran a batch, of so many rows if that is said."""
+def _batch_id(query: StreamingQuery) -> int:
+    """Of the last batch that is done."""
+    progress = query.lastProgress
+    return int(progress["batchId"]) if progress else -1
+
+
+def _durations(query: StreamingQuery, rows: int) -> list[Progress]:
+    """Of triggers that ran a batch of so many rows."""
     found = [each for each in query.recentProgress if "addBatch" in each["durationMs"]]
-    return [each["durationMs"] for each in found if rows is None or each["numInputRows"] == rows]
+    return [each["durationMs"] for each in found if each["numInputRows"] == rows]
 
 
 def _wait(query: StreamingQuery, condition: Any) -> None:
@@ -152,4 +163,4 @@ def _wait(query: StreamingQuery, condition: Any) -> None:
     while not condition():
         assert query.isActive, f"the query ended: {query.exception()}"
         assert time.monotonic() < deadline, "the query is too slow"
-        time.sleep(0.05)
+        time.sleep(_GLANCE_S)
