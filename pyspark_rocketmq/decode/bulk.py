@@ -22,8 +22,8 @@ from ..wire.record import MAGIC_V1
 from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import Content, json_string
-from .shaped import ShapedEntries, maybe_shaped
-from .spans import Bytes, Integers, Spans, cut_spans, gather_windows, not_utf8
+from .shaped import ShapedEntries, ShapeFinder
+from .spans import Bytes, Integers, Spans, cut_spans, gather_windows, not_utf8, unsigned_at
 
 __all__ = ["Bulk", "bulk_column"]
 
@@ -46,6 +46,7 @@ _HEAD = np.dtype(
         ("body_size", ">i4"),
     ]
 )
+_NATIVE = {name: _HEAD[name].newbyteorder("=") for name in _HEAD.names or ()}
 _ODD_FLAGS = (
     SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 )
@@ -58,8 +59,11 @@ class Bulk:
     `plain` says which rows can be decoded here; the columns speak of such rows only.
     """
 
-    def __init__(self, data: Bytes, starts: Integers, blocks: Integers, queues: Sequence[MessageQueue]) -> None:
+    def __init__(
+        self, data: Bytes, starts: Integers, blocks: Integers, queues: Sequence[MessageQueue], finder: ShapeFinder
+    ) -> None:
         self.data = data
+        self._finder = finder
         self.starts = starts
         self.blocks = blocks
         self._queues = queues
@@ -67,8 +71,7 @@ class Bulk:
 
     def field(self, name: str) -> npt.NDArray[Any]:
         """One fixed field of every record, in the machine's byte order."""
-        values = self.head[name]
-        return values.astype(values.dtype.newbyteorder("="))
+        return self.head[name].astype(_NATIVE[name])
 
     @cached_property
     def queue_offsets(self) -> Integers:
@@ -77,9 +80,9 @@ class Bulk:
 
     def only(self, rows: npt.NDArray[np.bool_] | Integers) -> Bulk:
         """The same view of some of the rows; of all of them, this very one with what it has computed."""
-        if rows.dtype == np.bool_ and rows.all():
+        if rows.dtype == np.bool_ and np.count_nonzero(rows) == len(rows):
             return self
-        return Bulk(self.data, self.starts[rows], self.blocks[rows], self._queues)
+        return Bulk(self.data, self.starts[rows], self.blocks[rows], self._queues, self._finder)
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
@@ -107,14 +110,15 @@ class Bulk:
     @cached_property
     def _property_spans(self) -> Spans:
         """Where the property texts lie; of rows that are not plain it only holds that they begin inside the buffer."""
-        body_ends = np.where(self._has_plain_head, self.bodies.ends, 0)
+        body_ends = self.bodies.ends
+        if np.count_nonzero(self._has_plain_head) < len(body_ends):
+            body_ends = np.where(self._has_plain_head, body_ends, 0)
         starts = np.minimum(body_ends + 3 + self.data[body_ends], len(self.data))
-        sizes = self.data[starts - 2].astype(np.int64) << 8 | self.data[starts - 1]
-        return Spans(starts, starts + sizes)
+        return Spans(starts, starts + unsigned_at(self.data, 2)[starts - 2])
 
     @cached_property
     def _shaped(self) -> ShapedEntries | None:
-        return maybe_shaped(self.data, self._property_spans)
+        return self._finder.maybe_find(self.data, self._property_spans)
 
     @cached_property
     def _raw_properties(self) -> pa.Array:
@@ -137,18 +141,10 @@ class Bulk:
 
     def of_queue(self, value: Callable[[MessageQueue], object], type_: pa.DataType) -> pa.Array:
         """A column that depends on the queue alone."""
-        queues, numbers = self._numbered_queues
-        values = [value(queue) for queue in queues]
+        values = [value(queue) for queue in self._queues]
         if len(set(values)) == 1:
             return pa.repeat(pa.scalar(values[0], type_), len(self.head))
-        return pa.array(values, type_).take(numbers)
-
-    @cached_property
-    def _numbered_queues(self) -> tuple[list[MessageQueue], pa.Array]:
-        """The queues, and which of them each row is from."""
-        numbers: dict[MessageQueue, int] = {}
-        of_blocks = np.array([numbers.setdefault(queue, len(numbers)) for queue in self._queues])
-        return list(numbers), pa.array(of_blocks[self.blocks])
+        return pa.array(values, type_).take(pa.array(self.blocks))
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:
@@ -208,7 +204,12 @@ def _integer(name: str) -> Callable[[Bulk, Content], pa.Array]:
 
 
 def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: pa.array(bulk.field(name) * 1000).cast(pa.timestamp("us", tz="UTC"))
+    return lambda bulk, _: _timestamps(bulk.field(name))
+
+
+def _timestamps(times_ms: Integers) -> pa.Array:
+    """Arrow keeps microseconds as the integers that they are."""
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(times_ms), [None, pa.py_buffer(times_ms * 1000)])
 
 
 def _body(bulk: Bulk, _: Content) -> pa.Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,9 @@ from .bulk import READS_PROPERTIES, Bulk, bulk_column
 from .memory import keep_freed_memory
 from .rows import Content, Mode, Row, read_rows, row_value
 from .schema import arrow_schema
-from .spans import Bytes, Integers
+from .shaped import ShapeFinder
+from .spans import Bytes, Integers, Spans
+from .starts import Starts, maybe_find_starts
 
 __all__ = ["ColumnDecoder", "Decoded", "RecordBatch"]
 
@@ -54,13 +55,15 @@ class ColumnDecoder:
         self.content = content or Content()
         self.schema = arrow_schema(self.columns, self.content.properties_as_json, nullable)
         self._reads_properties = bool(self.content.tags) or not READS_PROPERTIES.isdisjoint(self.columns)
+        self._shape_finder = ShapeFinder()
         self._reads_bodies = not _BODY_COLUMNS.isdisjoint(self.columns)
 
     def decode(self, blocks: Sequence[Block]) -> Decoded:
         """One record batch of all messages wanted, in the order of the blocks."""
-        if not any(block.data for block in blocks):
+        blocks = [block for block in blocks if block.data]
+        if not blocks:
             return Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
-        bulk = _join(blocks)
+        bulk = _join(blocks, self._shape_finder)
         odd = self._odd(bulk)
         plain = bulk.only(~odd)
         wanted = self._is_wanted(plain, blocks)
@@ -127,14 +130,18 @@ class ColumnDecoder:
         return merged
 
 
-def _join(blocks: Sequence[Block]) -> Bulk:
-    """All records of the blocks over one buffer."""
+def _join(blocks: Sequence[Block], finder: ShapeFinder) -> Bulk:
+    """All records of the blocks, none of which is empty, over one buffer."""
     data, bases = _one_buffer([block.data for block in blocks])
-    all_starts = [_starts(block) for block in blocks]
-    counts = list(map(len, all_starts))
-    starts = np.fromiter(chain.from_iterable(all_starts), np.int64, sum(counts))
+    answers = Spans(bases, bases + np.array([len(block.data) for block in blocks]))
+    starts, counts = maybe_find_starts(data, answers) or _walk_each(blocks, bases)
     indexes = np.repeat(np.arange(len(blocks)), counts)
-    return Bulk(data, starts + bases[indexes], indexes, [block.wanted.queue for block in blocks])
+    return Bulk(data, starts, indexes, [block.wanted.queue for block in blocks], finder)
+
+
+def _walk_each(blocks: Sequence[Block], bases: Integers) -> Starts:
+    starts = [base + np.array(_starts(block)) for block, base in zip(blocks, bases, strict=True)]
+    return Starts(np.concatenate(starts), np.array(list(map(len, starts))))
 
 
 def _starts(block: Block) -> Sequence[int]:

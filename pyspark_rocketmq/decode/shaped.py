@@ -8,7 +8,7 @@ A batch with too many shapes, or with an irregular text, is left to `entries`, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from .entries import Selected
 from .shapes import Shape, find_fitting, maybe_learn
-from .spans import Bytes, Integers, Spans, cut_pairs, cut_spans, pack_rows
+from .spans import Bytes, Integers, Spans, cut_pairs, cut_spans, cut_windows, pack_rows
 
-__all__ = ["ShapedEntries", "maybe_shaped"]
+__all__ = ["ShapeFinder", "ShapedEntries"]
 
 _MOST_LOOKS = 4
 """If the next shapes take as few of the rest as the last one, every text may be looked at so often; from then on
@@ -40,28 +40,84 @@ class _Group(NamedTuple):
         """Where the values of a name lie."""
         return Spans(*(self.begins[stretch] + offset for stretch, offset in self.shape.slices[name]))
 
-    def edges_of(self, names: Iterable[str]) -> Integers:
+    def edges_of(self, names: Sequence[str]) -> Integers:
         """For each row start and end of each name's value, in turn."""
-        edges = [edge for name in names for edge in self.shape.slices[name]]
-        return np.stack([self.begins[stretch] + offset for stretch, offset in edges], axis=1)
+        edges = np.empty((self.begins.shape[1], 2 * len(names)), np.int64)
+        for column, (stretch, offset) in enumerate(chain.from_iterable(self.shape.slices[name] for name in names)):
+            np.add(self.begins[stretch], offset, out=edges[:, column])
+        return edges
+
+    def cut(self, data: Bytes, name: str) -> pa.Array:
+        """The values of a name."""
+        start, end = self.shape.slices[name]
+        if start.stretch != end.stretch:
+            return cut_pairs(data, self.edges_of([name]), pa.string())
+        return cut_windows(data, self.begins[start.stretch] + start.offset, end.offset - start.offset, pa.string())
 
 
-def maybe_shaped(data: Bytes, texts: Spans) -> ShapedEntries | None:
-    """The entries of all texts if they have few shapes and all are regular UTF-8; else None."""
-    rest, groups = np.arange(len(texts.starts)), list[_Group]()
-    while len(rest):
-        shape = maybe_learn(_samples(data, texts.where(rest)))
-        if shape is None:
+class ShapeFinder:
+    """Puts texts into groups of one shape, and remembers the shapes for the next texts.
+
+    A shape only says where to look, and every text is verified. So what is remembered saves time and changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Shape] = []
+
+    def maybe_find(self, data: Bytes, texts: Spans) -> ShapedEntries | None:
+        """The entries of all texts if they have few shapes and all are regular UTF-8; else None."""
+        sorting = _Sorting(data, texts)
+        for shape in self._known:
+            sorting.take(shape)
+        if not len(sorting.rest):
+            return sorting.sorted()
+        has_learned_before, self._known = bool(self._known), []
+        if not sorting.learn():
             return None
-        fitting, begins = find_fitting(shape, data, texts.where(rest))
-        if not len(fitting):
-            return None
-        is_first, is_all = not groups, len(fitting) == len(texts.starts)
-        groups.append(_Group(shape, slice(None) if is_all else rest[fitting], begins))
-        looked_at, rest = len(rest), np.delete(rest, fitting)
-        if not is_first and len(rest) * looked_at > _MOST_LOOKS * len(texts.starts) * len(fitting):
-            return None
-    return ShapedEntries(data, len(texts.starts), groups)
+        if not has_learned_before:  # else the next texts are better looked at afresh than with an ever longer list
+            self._known = [group.shape for group in sorting.groups]
+        return sorting.sorted()
+
+
+class _Sorting:
+    """Texts that are being put into groups."""
+
+    def __init__(self, data: Bytes, texts: Spans) -> None:
+        self._data = data
+        self._texts = texts
+        self._count = len(texts.starts)
+        self.rest: Integers = np.arange(self._count)
+        self.groups: list[_Group] = []
+
+    @property
+    def _rest_texts(self) -> Spans:
+        return self._texts if len(self.rest) == self._count else self._texts.where(self.rest)
+
+    def take(self, shape: Shape) -> int:
+        """Make a group of what has this shape; how many that are."""
+        fitting, begins = find_fitting(shape, self._data, self._rest_texts)
+        if len(fitting) == self._count:
+            self.groups.append(_Group(shape, slice(None), begins))
+            self.rest = self.rest[:0]
+        elif len(fitting):
+            self.groups.append(_Group(shape, self.rest[fitting], begins))
+            self.rest = np.delete(self.rest, fitting)
+        return len(fitting)
+
+    def learn(self) -> bool:
+        """Group the rest by shapes to be learned; False if that is hopeless or dearer than splitting."""
+        is_first = True
+        while looked_at := len(self.rest):
+            shape = maybe_learn(_samples(self._data, self._rest_texts))
+            taken = self.take(shape) if shape else 0
+            if not taken or (not is_first and len(self.rest) * looked_at > _MOST_LOOKS * self._count * taken):
+                return False
+            is_first = False
+        return True
+
+    def sorted(self) -> ShapedEntries:
+        """What the groups hold together."""
+        return ShapedEntries(self._data, self._count, self.groups)
 
 
 def _samples(data: Bytes, texts: Spans) -> list[bytes]:
@@ -82,13 +138,18 @@ class ShapedEntries:
         self._row_count = row_count
         self._groups = groups
 
+    @property
+    def shape_count(self) -> int:
+        """How many shapes they have."""
+        return len(self._groups)
+
     def values_of(self, name: str) -> pa.Array:
         """For each row that property's value, or null."""
+        if len(self._groups) == 1 and name in self._groups[0].shape.slices:
+            return self._groups[0].cut(self._data, name)
         return cut_spans(self._data, self._spans_of(name), pa.string())
 
     def _spans_of(self, name: str) -> Spans:
-        if len(self._groups) == 1 and name in self._groups[0].shape.slices:
-            return self._groups[0].spans_of(name)
         spans = Spans(*np.full((2, self._row_count), -1))
         for group in self._groups:
             if name in group.shape.slices:

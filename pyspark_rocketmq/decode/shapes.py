@@ -26,7 +26,7 @@ __all__ = ["Edge", "Fitting", "Shape", "Slice", "find_fitting", "maybe_learn"]
 
 _LEAST_IN_VALUES = 3
 """The separators are 1 and 2; no shape has texts with a zero byte."""
-_GATHERED_BYTES = 128 * 1024
+_GATHERED_BYTES = 256 * 1024
 """So much is looked at together, that it stays in the cache."""
 _MOST_SEARCHED_BYTES = 2048
 """A text with a flexible value that is longer has no shape: looking further would cost more than splitting."""
@@ -223,19 +223,19 @@ class _Walk:
 
     def _are_in_range(self, stretch: _Stretch, starts: Integers) -> npt.NDArray[np.bool_]:
         fits = np.ones(len(starts), np.bool_)
-        if not stretch.width:
+        if not stretch.width or not len(starts):
             return fits
-        folded = np.resize(starts, len(starts) + -len(starts) % _FOLD)
+        folded = np.concatenate((starts, np.full(-len(starts) % _FOLD, starts[0])))
         for part in _parts(len(folded), stretch.width):
             windows = peek_windows(self._data, folded[part], stretch.width).reshape(-1, len(stretch.least))
             windows -= stretch.least
-            in_range = windows <= stretch.spread
-            if not in_range.all():
-                fits[part] = np.all(in_range.reshape(-1, stretch.width), axis=1)[: len(fits[part])]
+            if np.count_nonzero(windows.max(axis=0) > stretch.spread):
+                in_range = (windows <= stretch.spread).reshape(-1, stretch.width)
+                fits[part] = np.all(in_range, axis=1)[: len(fits[part])]
         return fits
 
     def _keep(self, fits: npt.NDArray[np.bool_]) -> None:
-        if not fits.all():
+        if np.count_nonzero(fits) < len(fits):
             self._texts, self._at, self._ends = self._texts[fits], self._at[fits], self._ends[fits]
             self._begins = [begins[fits] for begins in self._begins]
 

@@ -9,7 +9,7 @@ every window of that width is one item of an overlapping array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,12 @@ __all__ = [
     "Spans",
     "cut_pairs",
     "cut_spans",
+    "cut_windows",
     "gather_windows",
     "not_utf8",
     "pack_rows",
     "peek_windows",
+    "unsigned_at",
 ]
 
 Bytes = npt.NDArray[np.uint8]
@@ -49,18 +51,20 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
     """
     starts, ends = spans
     type_, count = type_ or pa.binary(), len(starts)
-    if not count or starts.max() < 0:
+    least = starts.min(initial=0)
+    if not count or (least < 0 and starts.max() < 0):
         return pa.nulls(count, type_)
-    width = int(ends[0] - starts[0])
-    if starts.min() >= 0 and (ends - starts == width).all():
-        return _pack_equal(gather_windows(data, starts, width), type_)
+    sizes = ends - starts
+    if least >= 0 and np.count_nonzero(sizes == sizes[0]) == count:
+        return cut_windows(data, starts, int(sizes[0]), type_)
     return _cut_any(data, spans, type_)
 
 
-def _pack_equal(rows: Bytes, type_: pa.DataType) -> pa.Array:
-    """An array of equally long values."""
-    count, width = rows.shape
+def cut_windows(data: Bytes, starts: Integers, width: int, type_: pa.DataType) -> pa.Array:
+    """An array of the `width` bytes from each start."""
+    count = len(starts)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    rows = gather_windows(data, starts, width)
     return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
@@ -101,15 +105,25 @@ def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
 
 def peek_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
     """The `width` bytes from each start, a row each; what lies behind the data's end reads as zero."""
-    last = max(0, len(data) - width)
-    if starts.max(initial=0) + width <= len(data):
+    try:
         return gather_windows(data, starts, width)
+    except (IndexError, ValueError):
+        return _peek_behind_end(data, starts, width)
+
+
+def _peek_behind_end(data: Bytes, starts: Integers, width: int) -> Bytes:
+    last = max(0, len(data) - width)
     padded = np.pad(data, (0, max(0, width - len(data)))) if len(data) < width else data
     windows = gather_windows(padded, np.minimum(starts, last), width)
     for row in np.flatnonzero(starts > last):
         seen = data[starts[row] :][:width]
         windows[row, : len(seen)], windows[row, len(seen) :] = seen, 0
     return windows
+
+
+def unsigned_at(data: Bytes, width: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """The big-endian numbers of so many bytes that begin at each place."""
+    return np.ndarray((max(0, len(data) - width + 1),), f">u{width}", data, strides=(1,))
 
 
 def not_utf8(texts: pa.Array) -> Integers:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark_rocketmq.decode.columns import ColumnDecoder
 from pyspark_rocketmq.decode.layout import COLUMNS
 from pyspark_rocketmq.decode.rows import Content, Mode
-from pyspark_rocketmq.decode.shaped import maybe_shaped
+from pyspark_rocketmq.decode.shaped import ShapedEntries, ShapeFinder
 from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.record import Record
@@ -51,6 +51,12 @@ def flexible_text(key: str, shop: str, terminated: bool) -> bytes:
     return property_text([("TAGS", "a"), ("KEYS", key), *rigid, ("shop", shop)], terminated)
 
 
+def maybe_find(finder: ShapeFinder, texts: list[bytes]) -> ShapedEntries | None:
+    """The entries of texts that lie one behind the other."""
+    ends = np.cumsum(list(map(len, texts)))
+    return finder.maybe_find(np.frombuffer(b"".join(texts), np.uint8), Spans(np.append(0, ends[:-1]), ends))
+
+
 @given(st.lists(st.tuples(_lengths, _lengths), min_size=1, max_size=40), st.booleans())
 def test_values_of_many_lengths(lengths: list[tuple[int, int]], terminated: bool) -> None:
     """Two values of any length each, the last of them at the very end of the text and of the buffer."""
@@ -61,8 +67,7 @@ def test_values_of_many_lengths(lengths: list[tuple[int, int]], terminated: bool
 def test_values_of_many_lengths_are_one_shape() -> None:
     """Lengths that mix in every way are found from the shape of a few texts."""
     texts = [flexible_text("k" * (at % 7 + 1), "s" * (at % 11 + 1), terminated=False) for at in range(200)]
-    ends = np.cumsum(list(map(len, texts)))
-    found = maybe_shaped(np.frombuffer(b"".join(texts), np.uint8), Spans(ends - list(map(len, texts)), ends))
+    found = maybe_find(ShapeFinder(), texts)
     assert found
     assert found.values_of("shop").to_pylist() == ["s" * (at % 11 + 1) for at in range(200)]
 
@@ -87,6 +92,34 @@ def test_values_that_are_empty_at_times(rows: list[tuple[str, str, str, bool]]) 
         for first, second, third, terminated in rows
     ]
     assert_bulk_equals_readable([block([with_text(text) for text in texts])])
+
+
+_any_texts = st.one_of(
+    st.builds(flexible_text, _values, _values, st.booleans()),
+    st.builds(usual_text, st.integers(0, 2000)),
+    st.sampled_from([b"", b"k\x01v\x02", b"k\x01\x02", b"k\x01v\x01w\x02", b"k\x01\xff\x02"]),
+)
+
+
+@given(st.lists(st.lists(_any_texts, min_size=1, max_size=6), min_size=2, max_size=4))
+def test_shapes_of_earlier_batches_change_nothing(batches: list[list[bytes]]) -> None:
+    """A decoder that has seen other texts reads each batch as one that has seen nothing."""
+    decoder = ColumnDecoder(EVERY_COLUMN, PERMISSIVE)
+    for texts in [*batches, *batches]:
+        blocks = [block([with_text(text) for text in texts])]
+        decoded = decoder.decode(blocks)
+        fresh = ColumnDecoder(EVERY_COLUMN, PERMISSIVE).decode(blocks)
+        assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
+        assert decoded.handed_over == fresh.handed_over
+
+
+def test_shapes_that_no_longer_do_are_forgotten() -> None:
+    """Where values have got other lengths, the second such batch is one shape again."""
+    finder = ShapeFinder()
+    of_one_length = [flexible_text("key", "shop", terminated=True)] * 8
+    of_many = [flexible_text("k" * (at % 5 + 1), "s" * (at % 7 + 1), terminated=True) for at in range(40)]
+    counts = [found.shape_count for texts in (of_one_length, of_many, of_many) if (found := maybe_find(finder, texts))]
+    assert counts[0] == counts[2] == 1 < counts[1]
 
 
 @given(st.lists(st.sampled_from([1, 5, 100, 1500, 3000, 20000]), min_size=1, max_size=8))
