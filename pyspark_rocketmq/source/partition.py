@@ -54,9 +54,16 @@ class RangePartition(InputPartition):
 @cache
 def worker_cluster(settings: ClusterSettings) -> Cluster:
     """This process's view of a cluster; its routes outlive a task."""
-    # After every task the worker collects garbage; what is imported by now need not be looked at each time.
-    gc.freeze()
     return open_cluster(settings)
+
+
+@cache
+def keep_imports() -> None:
+    """Let this process keep what it has: after every task the worker collects garbage, and would look at all of it.
+
+    Once is enough, but not before a first batch is decoded: that imports the most.
+    """
+    gc.freeze()
 
 
 def read_partition(
@@ -70,6 +77,7 @@ def read_partition(
     for blocks in _advised(_read_blocks(partition, options), options):
         for part in _part_large(blocks):
             decoded = decoder.decode(part)
+            keep_imports()
             rows += decoded.batch.num_rows
             handed_over += decoded.handed_over
             dropped += decoded.dropped

@@ -1,4 +1,4 @@
-"""What a process that plans has to import."""
+"""What a process that plans has to import, and what one that reads keeps."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ reader.stop()
 """
 
 
+READING = """
+import gc, sys
+from pyspark_rocketmq.datasource import RocketMQDataSource
+
+name_server, topic = sys.argv[1:]
+source = RocketMQDataSource({"nameServer": name_server, "subscribe": topic})
+reader = source.reader(source.schema())
+rows = sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
+print(rows, len(gc.get_objects()) < gc.get_freeze_count() / 10)
+"""
+
+
 def test_planning_imports_nothing_that_only_reading_needs() -> None:
     """From options to tasks, in a process of its own as Spark has it."""
     with StubBroker({TOPIC: 2}) as stub:
@@ -36,3 +48,12 @@ def test_planning_imports_nothing_that_only_reading_needs() -> None:
         command = [sys.executable, "-c", PLANNING, stub.name_server, TOPIC, *HEAVY]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.stderr) == ("1", "")
+
+
+def test_what_a_first_task_imported_is_not_looked_at_after_each_task() -> None:
+    """Spark collects garbage in a worker after every task; all but a tenth of its objects are out of that."""
+    with StubBroker({TOPIC: 1}) as stub:
+        stub.fill(TOPIC, 10, 10)
+        command = [sys.executable, "-c", READING, stub.name_server, TOPIC]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("10 True", "")
