@@ -23,7 +23,8 @@ _FEWEST_ANSWERS = 8
 _MOST_UNEQUAL = 4
 """So are answers of which the largest is so many times as long as the mean: the steps are those of the longest."""
 _STEPS_BETWEEN_LOOKS = 8
-_SIZE_BYTES = 4
+_HEAD_BYTES = 8
+"""Size and magic; no record begins later than so many bytes before the end."""
 
 
 class Starts(NamedTuple):
@@ -36,25 +37,27 @@ class Starts(NamedTuple):
 def maybe_find_starts(data: Bytes, answers: Spans) -> Starts | None:
     """The records of answers that are none of them empty; None if one is damaged or walking one by one is faster."""
     sizes = answers.ends - answers.starts
-    if len(sizes) < _FEWEST_ANSWERS or sizes.max() > _MOST_UNEQUAL * sizes.mean() or sizes.min() < MIN_RECORD_BYTES:
+    if len(sizes) < _FEWEST_ANSWERS or sizes.min() < MIN_RECORD_BYTES:
+        return None
+    if sizes.max() * len(sizes) > _MOST_UNEQUAL * sizes.sum():
         return None
     path = _walk_in_lock_step(data, answers)
-    is_record = path < answers.ends - _SIZE_BYTES
+    is_record = path < answers.ends - _HEAD_BYTES
     found = Starts(path.T[is_record.T], is_record.sum(axis=0))
     return found if _fill(data, answers, found) else None
 
 
 def _walk_in_lock_step(data: Bytes, answers: Spans) -> Integers:
     """A row for each step: the place reached in each answer, which stays shortly before the end once it got there."""
-    last_places = answers.ends - _SIZE_BYTES
-    sizes = unsigned_at(data, _SIZE_BYTES)
+    last_places = answers.ends - _HEAD_BYTES
+    sizes = unsigned_at(data, 4)
     most_steps = (answers.ends - answers.starts).max() // MIN_RECORD_BYTES
-    path = [answers.starts]
-    while len(path) <= most_steps:
-        for _ in range(_STEPS_BETWEEN_LOOKS):
-            path.append(np.minimum(path[-1] + sizes[path[-1]], last_places))
-        if np.array_equal(path[-1], last_places):
-            break
+    path, at = [answers.starts], answers.starts
+    while len(path) <= most_steps and not np.array_equal(at, last_places):
+        for row in np.empty((_STEPS_BETWEEN_LOOKS, len(at)), np.int64):
+            np.add(at, sizes[at], out=row)
+            at = np.minimum(row, last_places, out=row)
+            path.append(at)
     return np.array(path)
 
 
@@ -63,8 +66,7 @@ def _fill(data: Bytes, answers: Spans, found: Starts) -> bool:
     ends = np.empty_like(found.places)
     ends[:-1] = found.places[1:]
     ends[np.cumsum(found.counts) - 1] = answers.ends
-    sizes = unsigned_at(data, _SIZE_BYTES)[found.places]
-    if sizes.min() < MIN_RECORD_BYTES or not np.array_equal(sizes, ends - found.places):
-        return False
-    magics = unsigned_at(data, _SIZE_BYTES)[found.places + _SIZE_BYTES]
-    return bool(np.all((magics == MAGIC_V1) | (magics == MAGIC_V2)))
+    heads = unsigned_at(data, _HEAD_BYTES)[found.places].astype(np.uint64)
+    sizes, magics = heads >> np.uint64(32), heads.astype(np.uint32)
+    fits = (sizes == ends - found.places) & ((magics == MAGIC_V1) | (magics == MAGIC_V2))
+    return bool(np.count_nonzero(fits) == len(fits) and sizes.min() >= MIN_RECORD_BYTES)
