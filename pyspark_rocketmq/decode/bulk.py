@@ -63,10 +63,10 @@ class Bulk:
         self, data: Bytes, starts: Integers, blocks: Integers, queues: Sequence[MessageQueue], finder: ShapeFinder
     ) -> None:
         self.data = data
-        self._finder = finder
         self.starts = starts
         self.blocks = blocks
         self._queues = queues
+        self._finder = finder
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
 
     def field(self, name: str) -> npt.NDArray[Any]:

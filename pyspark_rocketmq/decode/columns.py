@@ -55,8 +55,8 @@ class ColumnDecoder:
         self.content = content or Content()
         self.schema = arrow_schema(self.columns, self.content.properties_as_json, nullable)
         self._reads_properties = bool(self.content.tags) or not READS_PROPERTIES.isdisjoint(self.columns)
-        self._shape_finder = ShapeFinder()
         self._reads_bodies = not _BODY_COLUMNS.isdisjoint(self.columns)
+        self._shape_finder = ShapeFinder()
 
     def decode(self, blocks: Sequence[Block]) -> Decoded:
         """One record batch of all messages wanted, in the order of the blocks."""

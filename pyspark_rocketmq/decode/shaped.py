@@ -68,7 +68,8 @@ class ShapeFinder:
         """The entries of all texts if they have few shapes and all are regular UTF-8; else None."""
         sorting = _Sorting(data, texts)
         for shape in self._known:
-            sorting.take(shape)
+            if len(sorting.rest):
+                sorting.take(shape)
         if not len(sorting.rest):
             return sorting.sorted()
         has_learned_before, self._known = bool(self._known), []
