@@ -30,7 +30,7 @@ class BatchSize:
     """When blocks are handed out together: as soon as one of the two is reached."""
 
     messages: int = 10_000
-    byte_count: int = 4 * 2**20
+    byte_count: int = 8 * 2**20
 
 
 def read_ranges(

@@ -18,7 +18,7 @@ from tests.decode.test_columns import PLAIN
 
 text = property_text([(name, "v" * 30) for name in ("KEYS", "UNIQ_KEY", "TAGS", "a", "b", "c")])
 message = replace(PLAIN, body=b"x" * 1024, properties_text=text)
-blocks = [block([message] * 32) for _ in range(92)]
+blocks = [block([message] * 32) for _ in range(184)]
 decoder = ColumnDecoder(default_columns(Layout.ROCKETMQ), Content(system_properties=True))
 for batch in range(13):
     if batch == 3:
@@ -29,7 +29,7 @@ print((getrusage(RUSAGE_SELF).ru_minflt - before) // 10)
 
 
 def test_later_batches_touch_no_new_pages() -> None:
-    """A batch of 4 MiB would touch a thousand and more if its memory had been given back before."""
+    """A batch of 8 MiB would touch a thousand and more if its memory had been given back before."""
     done = subprocess.run(
         [sys.executable, "-c", PAGES_COUNTED], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )

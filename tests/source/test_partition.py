@@ -54,11 +54,11 @@ def test_batches_have_at_most_the_rows_asked_for(stub: StubBroker) -> None:
     assert sum(sizes) == 100 and max(sizes) == 10
 
 
-def test_batches_are_closed_at_four_mebibytes(stub: StubBroker) -> None:
+def test_batches_are_closed_at_eight_mebibytes(stub: StubBroker) -> None:
     """One pull beyond at most."""
-    stub.fill(TOPIC, 100, 100_000)
-    sizes = [batch.nbytes for batch in batches(options_for(stub), 100)]
-    assert len(sizes) > 1 and max(sizes) < 4.5 * MIB
+    stub.fill(TOPIC, 200, 100_000)
+    sizes = [batch.nbytes for batch in batches(options_for(stub), 200)]
+    assert len(sizes) > 1 and max(sizes) < 8.5 * MIB
 
 
 def test_a_message_above_four_mebibytes_is_a_batch_of_one_row() -> None:

@@ -133,7 +133,7 @@ ARROW_BATCH_SIZE = Option(
     "T1",
     integer(1, 100_000),
     "10000",
-    meaning="Rows per record batch; a batch also closes at 4 MiB.",
+    meaning="Rows per record batch; a batch also closes at 8 MiB.",
 )
 
 SECTION = section("Pulling and flow control", globals())
