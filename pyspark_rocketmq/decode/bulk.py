@@ -23,7 +23,18 @@ from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import Content, json_string
 from .shaped import ShapedEntries, ShapeFinder
-from .spans import Bytes, Integers, Spans, cut_spans, gather_windows, not_utf8, unsigned_at
+from .spans import (
+    Bytes,
+    Integers,
+    Spans,
+    cut_spans,
+    gather_windows,
+    not_utf8,
+    pack_numbers,
+    pack_rows,
+    pack_texts,
+    unsigned_at,
+)
 
 __all__ = ["Bulk", "bulk_column"]
 
@@ -139,12 +150,17 @@ class Bulk:
         """Names and values of all properties."""
         return self._shaped or split_entries(self._property_texts)
 
-    def of_queue(self, value: Callable[[MessageQueue], object], type_: pa.DataType) -> pa.Array:
-        """A column that depends on the queue alone."""
-        values = [value(queue) for queue in self._queues]
-        if len(set(values)) == 1:
-            return pa.repeat(pa.scalar(values[0], type_), len(self.head))
-        return pa.array(values, type_).take(pa.array(self.blocks))
+    def queue_texts(self, text_of: Callable[[MessageQueue], str]) -> pa.Array:
+        """A column of texts that depend on the queue alone."""
+        texts = [text_of(queue) for queue in self._queues]
+        if len(set(texts)) == 1:
+            text = texts[0].encode()
+            return pack_rows(text * len(self.head), [len(text)], len(self.head))
+        return pack_texts(texts).take(pack_numbers(self.blocks))
+
+    def queue_ids(self) -> pa.Array:
+        """The numbers of the queues that the records came from."""
+        return pack_numbers(np.array([queue.queue_id for queue in self._queues], np.int32)[self.blocks])
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:
@@ -160,7 +176,7 @@ class Bulk:
         """A host column as `ip:port`; formatted once per distinct host."""
         distinct, inverse = np.unique(self.field(name), return_inverse=True)
         texts = [_host_text(int(value)) for value in distinct]
-        return pa.array(texts, pa.string()).take(pa.array(inverse))
+        return pack_texts(texts).take(pack_numbers(inverse))
 
 
 def _host_text(value: int) -> str:
@@ -185,7 +201,7 @@ def _json(bulk: Bulk, content: Content) -> pa.Array:
 def _each_distinct(change: Callable[[str], str], texts: pa.Array) -> pa.Array:
     """Changed texts; each distinct one is changed once, absent ones stay absent."""
     encoded = texts.dictionary_encode()
-    distinct = pa.array([change(text) for text in encoded.dictionary.to_pylist()], pa.string())
+    distinct = pack_texts([change(text) for text in encoded.dictionary.to_pylist()])
     return distinct.take(encoded.indices)
 
 
@@ -200,7 +216,7 @@ def _property(name: str) -> Callable[[Bulk, Content], pa.Array]:
 
 
 def _integer(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: pa.array(bulk.field(name))
+    return lambda bulk, _: pack_numbers(bulk.field(name))
 
 
 def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
@@ -217,15 +233,15 @@ def _body(bulk: Bulk, _: Content) -> pa.Array:
 
 
 def _topic(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.of_queue(lambda queue: queue.topic, pa.string())
+    return bulk.queue_texts(lambda queue: queue.topic)
 
 
 def _broker_name(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.of_queue(lambda queue: queue.broker_name, pa.string())
+    return bulk.queue_texts(lambda queue: queue.broker_name)
 
 
 def _queue_id(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.of_queue(lambda queue: queue.queue_id, pa.int32())
+    return bulk.queue_ids()
 
 
 def _message_id(bulk: Bulk, _: Content) -> pa.Array:
@@ -272,7 +288,7 @@ _COLUMNS: dict[str, Callable[[Bulk, Content], pa.Array]] = {
     "partition": _queue_id,
     "offset": _integer("queue_offset"),
     "timestamp": _timestamp("store_timestamp"),
-    "timestampType": lambda bulk, _: pa.repeat(pa.scalar(1, pa.int32()), len(bulk.head)),
+    "timestampType": lambda bulk, _: pack_numbers(np.ones(len(bulk.head), np.int32)),
     "headers": _headers,
 }
 

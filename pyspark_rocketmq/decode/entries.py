@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .spans import Bytes, Integers, Spans, cut_spans
+from .spans import Bytes, Integers, Spans, cut_spans, pack_numbers
 
 __all__ = ["Entries", "PropertyTexts", "Selected", "split_entries"]
 
@@ -135,7 +135,7 @@ class MixedEntries:
         limits = np.searchsorted(self._rows[first], np.arange(self._row_count + 1)).astype(np.int32)
         keys = cut_spans(self._layout.data, self._layout.names.where(first), pa.string())
         return Selected(
-            pa.array(limits), keys, cut_spans(self._layout.data, self._layout.values.where(last), pa.string())
+            pack_numbers(limits), keys, cut_spans(self._layout.data, self._layout.values.where(last), pa.string())
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from .entries import Selected
 from .shapes import Shape, find_fitting, maybe_learn
-from .spans import Bytes, Integers, Spans, cut_pairs, cut_spans, cut_windows, pack_rows
+from .spans import Bytes, Integers, Spans, cut_pairs, cut_spans, cut_windows, pack_numbers, pack_rows, pack_texts
 
 __all__ = ["ShapeFinder", "ShapedEntries"]
 
@@ -168,7 +168,7 @@ class ShapedEntries:
         """From rows of one shape: every row has these names."""
         spelled = [name.encode() for name in names]
         return Selected(
-            pa.array(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
+            pack_numbers(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
             pack_rows(b"".join(spelled) * self._row_count, list(map(len, spelled)), self._row_count),
             cut_pairs(self._data, group.edges_of(names), pa.string()),
         )
@@ -183,8 +183,8 @@ class ShapedEntries:
                 at = np.add.outer(limits[:-1][group.rows], np.arange(len(names)))
                 named[at] = [numbers[name] for name in names]
                 edges[at] = group.edges_of(names).reshape(*at.shape, 2)
-        names_found = pa.array(list(numbers), pa.string()).take(pa.array(named))
-        return Selected(pa.array(limits), names_found, cut_pairs(self._data, edges, pa.string()))
+        names_found = pack_texts(list(numbers)).take(pack_numbers(named))
+        return Selected(pack_numbers(limits), names_found, cut_pairs(self._data, edges, pa.string()))
 
     def _limits(self, counts: list[int]) -> npt.NDArray[np.int32]:
         """Where each row's properties begin if each group's rows have so many, and their end."""

@@ -24,8 +24,8 @@ WARMING = 10
 ABOUT = (
     "Queries with trigger 0 and two slots. *No task*: our reader over 8 queues, whose offset gets a counter so that "
     "every trigger has a new offset and no range; everything else is what happens in earnest. *Rate*: Spark's "
-    "`rate-micro-batch` with one row in one partition. *One message*: sent when the one before has been seen; the "
-    "clock runs from the broker's store timestamp until `foreachBatch` has collected it."
+    "`rate-micro-batch` with one row in one partition. *One message*: sent when the batch of the one before is done; "
+    "the clock runs from the broker's store timestamp until `foreachBatch` has collected it."
 )
 
 

@@ -28,7 +28,7 @@ PATIENCE_S = 120
 _KEPT = "spark.sql.streaming.numRecentProgressUpdates"
 _ALL = "1000"
 _WARMING = 5
-_GLANCE_S = 0.25
+_GLANCE_S = 0.1
 """How often a query is looked at; each look costs the JVM some milliseconds that the triggers would have."""
 
 
@@ -98,7 +98,7 @@ def triggers_of(
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            _wait(query, lambda: _batch_id(query) >= count + _WARMING)
+            _wait_for_batch(query, count + _WARMING)
             return _durations(query, rows)[_WARMING : count + _WARMING]
         finally:
             query.stop()
@@ -137,10 +137,10 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
         writer = frame.writeStream.foreachBatch(arrivals).option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            _wait(query, lambda: _batch_id(query) >= 0)
-            for _ in range(count + _WARMING):
+            for number in range(count + _WARMING):
+                _wait_for_batch(query, number)  # A message sent while the last batch is logged would wait for that.
                 arrivals.wait_for_next(lambda: producer.send(Message(topic, b"x" * 1024)))
-            _wait(query, lambda: _batch_id(query) >= count + _WARMING)
+            _wait_for_batch(query, count + _WARMING)
             return _durations(query, rows=1)[-count:], arrivals.latencies[-count:]
         finally:
             query.stop()
@@ -158,9 +158,9 @@ def _durations(query: StreamingQuery, rows: int) -> list[Progress]:
     return [each["durationMs"] for each in found if each["numInputRows"] == rows]
 
 
-def _wait(query: StreamingQuery, condition: Any) -> None:
+def _wait_for_batch(query: StreamingQuery, number: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while not condition():
+    while _batch_id(query) < number:
         assert query.isActive, f"the query ended: {query.exception()}"
         assert time.monotonic() < deadline, "the query is too slow"
         time.sleep(_GLANCE_S)
