@@ -7,9 +7,8 @@ template, until our subscription of the topic is renewed; signing, which covers 
 from __future__ import annotations
 
 from ..cluster.cluster import Cluster
-from ..cluster.requests import unsigned_fields
+from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import Place
-from ..cluster.signing import sign
 from ..wire.bodies import SubscriptionData
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
@@ -46,8 +45,7 @@ class PullRequests:
             "commitOffset": str(committed),
             "sysFlag": str(_COMMIT_FLAG * commits | _WAIT_FLAG | _SUBSCRIPTION_FLAG * own),
         }
-        credentials = self._cluster.credentials
-        return sign(credentials, RequestCode.PULL_MESSAGE, fields, b"") if credentials else fields
+        return signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
 
     def _template(self, assigned: Assigned) -> dict[str, str]:
         subscription = self._membership.subscription(assigned.queue.topic)

@@ -124,8 +124,12 @@ def request_fields(
     settings: ClusterSettings, header: RequestHeader, body: bytes = b"", broker_name: str = ""
 ) -> dict[str, str]:
     """All fields that a request carries, in their final form."""
-    given = unsigned_fields(settings, header, broker_name)
-    return sign(settings.credentials, header.code, given, body) if settings.credentials else given
+    return signed(settings, header.code, unsigned_fields(settings, header, broker_name), body)
+
+
+def signed(settings: ClusterSettings, code: int, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
+    """The fields with a signature over all of them, if the cluster asks for one."""
+    return sign(settings.credentials, code, fields, body) if settings.credentials else fields
 
 
 def unsigned_fields(settings: ClusterSettings, header: RequestHeader, broker_name: str = "") -> dict[str, str]:

@@ -168,9 +168,7 @@ class Bulk:
         raw = np.empty((len(self.head), 16), np.uint8)
         raw[:, :8] = np.ascontiguousarray(self.head["store_host"]).view(np.uint8).reshape(-1, 8)
         raw[:, 8:] = np.ascontiguousarray(self.head["physical_offset"]).view(np.uint8).reshape(-1, 8)
-        offsets = np.arange(0, 32 * (len(raw) + 1), 32, dtype=np.int32)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_HEX[raw].reshape(-1))]
-        return pa.Array.from_buffers(pa.string(), len(raw), buffers)
+        return pack_rows(_HEX[raw], [32], len(raw))
 
     def hosts(self, name: str) -> pa.Array:
         """A host column as `ip:port`; formatted once per distinct host."""
@@ -220,12 +218,7 @@ def _integer(name: str) -> Callable[[Bulk, Content], pa.Array]:
 
 
 def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: _timestamps(bulk.field(name))
-
-
-def _timestamps(times_ms: Integers) -> pa.Array:
-    """Arrow keeps microseconds as the integers that they are."""
-    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(times_ms), [None, pa.py_buffer(times_ms * 1000)])
+    return lambda bulk, _: pack_numbers(bulk.field(name) * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
 def _body(bulk: Bulk, _: Content) -> pa.Array:

@@ -14,10 +14,9 @@ from typing import Protocol, TypeVar
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
-from ..cluster.requests import unsigned_fields
+from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
-from ..cluster.signing import sign
 from ..errors import DecodeError, NoBrokerAvailable, QueueMoved, RocketMQError, Where
 from ..model import Block, MessageQueue, QueueRange
 from ..wire.codes import RequestCode
@@ -73,8 +72,7 @@ class PullTemplate:
         if prepared := self._prepared:
             return lambda opaque: prepared.frame(opaque, (offset, count))
         fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
-        if self._cluster.credentials:
-            fields = sign(self._cluster.credentials, RequestCode.PULL_MESSAGE, fields, b"")
+        fields = signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
         header_type = self._cluster.net.header_type
         return lambda opaque: encode_command(Command(RequestCode.PULL_MESSAGE, opaque, fields, header_type=header_type))
 

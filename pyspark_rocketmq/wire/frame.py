@@ -90,10 +90,8 @@ class FrameBuffer:
 
     def frames(self) -> Iterator[memoryview]:
         """Whole frames, in order of arrival."""
-        read_length = _LENGTH.unpack_from
         while self._end - self._start >= PREFIX_BYTES:
-            start = self._start
-            end = start + PREFIX_BYTES + read_length(self._chunk, start)[0]
+            start, end = self._start, self._start + self._announced_bytes()
             if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
                 raise self._wrong(end - start)
             if end > self._end:

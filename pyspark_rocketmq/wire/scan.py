@@ -1,4 +1,4 @@
-"""Where does each record of an answer begin, which offset does it hold, and how long is it?
+"""Where does each record of an answer begin, and which offset does the first hold?
 
 One walk over the size fields; nothing else is decoded. Reading cannot avoid this loop over single messages, unless
 all of them are of one size, as messages of one kind often are: then each record's first eight bytes, size and magic,
@@ -10,12 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
 
 from .record import MAGIC_V1, MAGIC_V2, decode_record
 
-__all__ = ["MIN_RECORD_BYTES", "Scan", "first_queue_offset", "record_starts", "scan"]
+__all__ = ["MIN_RECORD_BYTES", "first_queue_offset", "record_starts"]
 
 MIN_RECORD_BYTES = 91
 """IPv4 hosts; body, topic and properties empty."""
@@ -23,21 +21,6 @@ MIN_RECORD_BYTES = 91
 _HEAD = struct.Struct(">iI")  # total size, magic
 _QUEUE_OFFSET = struct.Struct(">20xq")
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-
-
-class Scan(NamedTuple):
-    """Equally long lists with one entry for each record."""
-
-    starts: list[int]
-    queue_offsets: list[int]
-    sizes: list[int]
-
-
-def scan(body: bytes | memoryview) -> Scan:
-    """Walk an answer; its records must fill it exactly and have a known magic."""
-    starts = list(record_starts(body))
-    offsets = [_QUEUE_OFFSET.unpack_from(body, at)[0] for at in starts]
-    return Scan(starts, offsets, [end - start for start, end in pairwise([*starts, len(body)])])
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:

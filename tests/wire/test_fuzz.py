@@ -21,7 +21,7 @@ from pyspark_rocketmq.wire.header import decode_command, encode_command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id, decode_unique_id
 from pyspark_rocketmq.wire.properties import decode_properties
 from pyspark_rocketmq.wire.record import decode_records, unwrap_inner_batch
-from pyspark_rocketmq.wire.scan import scan
+from pyspark_rocketmq.wire.scan import record_starts
 from pyspark_rocketmq.wire.session import Session
 
 from .recorded import recorded_batches, recorded_bodies, recorded_commands
@@ -83,7 +83,7 @@ READERS: dict[str, tuple[Reader, Bytes]] = {
     "stream": (read_stream, frames),
     "frame": (read_frame, frames),
     "records": (read_records, stored),
-    "scan": (scan, stored),
+    "record_starts": (record_starts, stored),
     "batch": (decode_batch, batched),
     "properties": (decode_properties, property_texts.map(str.encode)),
     "offset id": (read_offset_id, ids),

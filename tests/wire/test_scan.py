@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
-from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, Scan, scan
+from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, first_queue_offset, record_starts
 
 from .recorded import recorded_bodies
 from .strategies import answers, damaged, join_records
+
+
+class Scan(NamedTuple):
+    """Equally long lists with one entry for each record."""
+
+    starts: list[int]
+    queue_offsets: list[int]
+    sizes: list[int]
+
+
+def scan(body: bytes | memoryview) -> Scan:
+    """What an answer's walk says of its records."""
+    starts = list(record_starts(body))
+    offsets = [first_queue_offset(memoryview(body)[at:]) for at in starts]
+    return Scan(starts, offsets, [end - start for start, end in pairwise([*starts, len(body)])])
 
 
 def walk(body: bytes) -> Scan:
