@@ -221,13 +221,17 @@ class Connection:
 
 
 def wait_any(connections: Sequence[Connection], deadline: Deadline) -> list[Connection]:
-    """Those of the connections that have news, as soon as one has: an answer, or the error that ended it."""
+    """Those of the connections that have news, as soon as one has: an answer, or the error that ended it.
+
+    What had arrived when the deadline passed still counts: it is no fault of the server's when we look late.
+    """
     while True:
         moved = [connection.exchange() for connection in connections if not connection.has_news]
         if ready := [connection for connection in connections if connection.has_news]:
             return ready
+        if any(moved):
+            continue
         if deadline.expired:
             addresses = ", ".join(str(connection.address) for connection in connections)
             raise timed_out(addresses, chain.from_iterable(c.asked for c in connections), deadline, unsent_bytes=0)
-        if not any(moved):
-            wait_ready([connection.wants for connection in connections], deadline)
+        wait_ready([connection.wants for connection in connections], deadline)

@@ -208,7 +208,7 @@ def _build_pull(given: Given) -> PullSettings:
         group=given.maybe(groups.CONSUMER_GROUP) or READER_GROUP,
         subscription=_build_subscription(given),
         batch_size=given.get(pulling.BATCH_SIZE),
-        depth=given.get(pulling.DEPTH),
+        depth=given.maybe(pulling.DEPTH),
         limits=_build_flow_limits(given),
         topic_messages=given.get(pulling.MESSAGES_PER_TOPIC),
         topic_mib=given.get(pulling.SIZE_PER_TOPIC),

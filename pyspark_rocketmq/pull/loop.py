@@ -1,9 +1,9 @@
 """How are ranges read from beginning to end?
 
-    fill the window → wait for answers → put them into order → hand out blocks, until every range is done
+    fill the window → wait for answers → put them into order → fill again → hand out blocks, until every range is done
 
 Handing out goes on in batches of a wanted size, so that whoever decodes gets enough at once. While the consumer of
-the blocks is busy nothing is asked and nothing is received; the socket's buffer holds what is on its way.
+the blocks is busy, brokers answer what the full window asks for; nothing is received, the socket's buffer holds it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ..cluster.broker import Brokers
 from ..model import Block, QueueRange
@@ -72,13 +73,15 @@ def _blocks(
 ) -> Iterator[Block]:
     stall = Deadline.after(settings.stall_timeout_s, clock)
     unfinished = dict.fromkeys(readers)
+    window.fill(clock())
     while unfinished:
-        window.fill(clock())
         heard = window.drain(clock(), stall) if window.in_flight else _rest(unfinished)
+        blocks = list(chain.from_iterable(reader.take() for reader in heard))
         for reader in heard:
-            yield from reader.take()
             if reader.cursor.is_finished:
                 unfinished.pop(reader, None)
+        window.fill(clock())
+        yield from blocks
         if any(heard.values()):
             stall = Deadline.after(settings.stall_timeout_s, clock)
         elif stall.expired:

@@ -33,8 +33,8 @@ class PullSettings:
     group: str = "TOOLS_CONSUMER"
     subscription: Subscription = field(default_factory=Subscription)
     batch_size: int = 32
-    depth: int = 32
-    """Pulls in flight, over all queues of a task."""
+    depth: int | None = None
+    """Pulls in flight, over all queues of a task; None leaves it to the window."""
     limits: FlowLimits = field(default_factory=FlowLimits)
     """When a queue's pulls pause. Sizes are those of stored records, a little more than their bodies."""
     topic_messages: int | None = None

@@ -1,14 +1,15 @@
 """Which pulls are in flight, and over which connections?
 
-The window holds up to `depth` pulls, dealt round robin over the readers, and one borrowed connection per broker
-process. It is refilled whenever answers came in, so that requests leave in groups; a pull that is not answered in
-time is given up and asked again.
+The window holds a number of pulls, dealt round robin over the readers, and one borrowed connection per broker process.
+What keeps brokers and us busy is bytes on their way, so it grows while answers are small, unless the number is given.
+It is refilled whenever answers came in, so that requests leave in groups; a pull that is not answered in time is given
+up and asked again.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..cluster.routes import Place
@@ -26,6 +27,9 @@ __all__ = ["Window"]
 
 _TOGETHER = 4
 """So many pulls of one range leave together: finding out whether and where it may ask costs as much as a pull."""
+_LEAST_DEPTH, _MOST_DEPTH = 32, 128
+_WANTED_BYTES = 2 * 2**20
+"""So much is wanted on its way. A socket's buffer holds twice as much, so brokers need not wait for us to send it."""
 
 
 class _Pull(NamedTuple):
@@ -53,9 +57,10 @@ class Window:
         self._pool = pool
         self._settings = settings
         self._lanes: dict[Address, _Lane] = {}
+        self._depth = settings.depth or _LEAST_DEPTH
 
     def __repr__(self) -> str:
-        return f"<Window {self.in_flight} of {self._settings.depth} in flight, {len(self._lanes)} connections>"
+        return f"<Window {self.in_flight} of {self._depth} in flight, {len(self._lanes)} connections>"
 
     @property
     def in_flight(self) -> int:
@@ -65,11 +70,17 @@ class Window:
     def fill(self, now: float) -> None:
         """Ask for more, a few pulls a reader in turn, until the window is full or nobody may ask.
 
-        Nothing happens before a quarter of the window is free, so that requests leave in groups.
+        Nothing happens before a quarter of the window is free, so that requests leave in groups. They leave at once:
+        brokers then work while the caller does something else.
         """
-        room = self._settings.depth - self.in_flight
-        if room * 4 < self._settings.depth:
+        room = self._depth - self.in_flight
+        if room * 4 < self._depth:
             return
+        self._deal(room, now)
+        for lane in self._lanes.values():
+            lane.connection.exchange()
+
+    def _deal(self, room: int, now: float) -> None:
         idle = 0
         while room > 0 and idle < len(self._turns):
             reader = self._turns.popleft()
@@ -93,7 +104,8 @@ class Window:
         heard: dict[QueueReader, bool] = {}
         for connection in ready:
             self._take_answers(self._lanes[connection.address], until.clock(), heard)
-        self._give_up_late(until.clock())
+        # Behind answers there may be more that came in time, while the caller did something else.
+        self._give_up_late([lane for lane in busy.values() if lane.connection not in ready], until.clock())
         return heard
 
     def close(self) -> None:
@@ -131,6 +143,7 @@ class Window:
         except RocketMQError as error:
             self._end(lane, error, now)
             return
+        self._adapt([len(answer.body) for _, answer in replies if answer.body])
         for opaque, answer in replies:
             pull = lane.pulls.pop(opaque)
             moved = pull.reader.answered(pull.request, pull.place, answer, now)
@@ -144,8 +157,14 @@ class Window:
         for pull in lane.pulls.values():
             self._fail(pull, error, now)
 
-    def _give_up_late(self, now: float) -> None:
-        for lane in self._lanes.values():
+    def _adapt(self, sizes: Sequence[int]) -> None:
+        """As deep as it takes to have the wanted bytes on their way, if answers go on being of these sizes."""
+        if sizes and not self._settings.depth:
+            wanted = _WANTED_BYTES * len(sizes) // sum(sizes)
+            self._depth = max(_LEAST_DEPTH, min(wanted, _MOST_DEPTH))
+
+    def _give_up_late(self, lanes: Iterable[_Lane], now: float) -> None:
+        for lane in lanes:
             while lane.pulls and next(iter(lane.pulls.values())).due <= now:
                 opaque, pull = lane.pulls.popitem(last=False)
                 lane.connection.forget(opaque)

@@ -31,7 +31,8 @@ from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
-from tests.bench.floor import drain_raw
+from tests.bench.floor import PULL_COUNT, drain_raw
+from tests.bench.plan import DEPTH
 from tests.bench.tally import Tally
 
 Answer = dict[str, Any]
@@ -141,13 +142,14 @@ def _load(file: str) -> list[memoryview]:
 def _in_batches(answers: list[memoryview]) -> Iterator[list[memoryview]]:
     """As much at once as the engine hands out."""
     batch: list[memoryview] = []
-    byte_count = 0
+    messages = byte_count = 0
     for answer in answers:
         batch.append(answer)
+        messages += PULL_COUNT
         byte_count += len(answer)
-        if byte_count >= BatchSize().byte_count:
+        if messages >= BatchSize().messages or byte_count >= BatchSize().byte_count:
             yield batch
-            batch, byte_count = [], 0
+            batch, messages, byte_count = [], 0, 0
     if batch:
         yield batch
 
@@ -182,7 +184,7 @@ def stub_fill(_name_server: str, topics: list[str], count: int, size: int) -> An
 def _read(name_server: str, topic: str, count: int) -> Iterator[list[Block]]:
     queues = _queues(name_server, topic)
     ranges = [QueueRange(queue, 0, count // len(queues)) for queue in queues]
-    settings = PullSettings().for_queues(len(queues))
+    settings = PullSettings(depth=DEPTH).for_queues(len(queues))
     return read_ranges(
         ranges, _cluster(name_server).brokers, pool_for(_settings(name_server).net), LossJournal(True), settings
     )

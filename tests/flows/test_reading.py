@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,12 +12,17 @@ from pyspark_rocketmq.broker_errors import SystemBusy
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
 from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.offsets.loss import Finding, judge
+from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
+from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.pull.window import Window
 from pyspark_rocketmq.wire.codes import RequestCode
 
 from .reading import Losses, offsets_of, read_all, whole
-from .world import patient_settings, until
+from .world import PATIENCE_S, patient_settings, until
 
 COUNT = 200
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(2)]
@@ -83,6 +89,55 @@ def test_short_answers_are_completed(depth: int) -> None:
         stub.fill("T", COUNT, 50)
 
         assert read(stub, PullSettings(batch_size=10, depth=depth)) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("body_bytes", "depth", "deepest"), [(50, None, 128), (50, 32, 32), (100_000, None, 32)], ids=str
+)
+def test_small_answers_let_the_window_grow(body_bytes: int, depth: int | None, deepest: int) -> None:
+    """What counts are bytes on their way, unless the user has said how many pulls."""
+    with StubBroker({"T": 2}) as stub:
+        stub.fill("T", COUNT, body_bytes)
+        assert deepest_window(client(stub), PullSettings(batch_size=1, depth=depth)) == deepest
+
+
+def deepest_window(cluster: Cluster, settings: PullSettings) -> int:
+    """The most pulls that were in flight until both queues were read."""
+    readers = [QueueReader(whole(queue, COUNT // 2), cluster.brokers, settings, Losses()) for queue in QUEUES]
+    window, until_end, seen = Window(readers, pool_for(cluster.settings.net), settings), Deadline.after(PATIENCE_S), [0]
+    window.fill(time.monotonic())
+    while window.in_flight:
+        seen.append(window.in_flight)
+        for reader in window.drain(time.monotonic(), until_end):
+            reader.take()
+        window.fill(time.monotonic())
+    window.close()
+    assert all(reader.cursor.is_finished for reader in readers)
+    return max(seen)
+
+
+def test_answers_that_came_while_rows_were_used_are_not_late() -> None:
+    """Using the rows may take longer than a pull may; what came meanwhile, and lies unread, is not asked again."""
+    skipped_s = [0.0]
+    with StubBroker({"T": 2}) as stub:
+        stub.fill("T", COUNT, 5000)
+        asked, cluster = stub.faults.delay(0, on=PULL, times=None), client(stub)
+        batches = read_ranges(
+            [whole(queue, COUNT // 2) for queue in QUEUES],
+            cluster.brokers,
+            pool_for(cluster.settings.net),
+            Losses(),
+            PullSettings(batch_size=10, depth=20),
+            BatchSize(messages=10),
+            clock=lambda: time.monotonic() + skipped_s[0],
+        )
+        first = next(batches)
+        until(lambda: asked.fired == 20, "every pull is sent before the first rows are handed out")
+        stub.run(lambda: None)  # the last answer is written
+        skipped_s[0] = 1000
+
+        assert offsets_of([first, *batches]) == EVERYTHING
+        assert asked.fired == 20
 
 
 def test_a_broker_that_stays_busy_is_given_up(stub: StubBroker) -> None:

@@ -19,8 +19,8 @@ DEPTH = Option(
     "SB",
     "T1",
     integer(1, 256),
-    "32",
-    meaning="Pulls in flight per task, over all its queues.",
+    otherwise="32",
+    meaning="Pulls in flight per task, over all its queues. Where it is not given, up to 128 while answers are small.",
 )
 MESSAGES_PER_QUEUE = Option(
     "pullThresholdForQueue",
