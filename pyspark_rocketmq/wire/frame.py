@@ -25,7 +25,8 @@ _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 1024 * 1024
 """To this size chunks double while the stream keeps filling them, so that few frames straddle two of them."""
-_MOST_SPARE = 8
+_MOST_SPARE = 24
+"""Room for two batches of 8 MiB, one being gathered and one in use, and some more."""
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
@@ -91,7 +92,8 @@ class FrameBuffer:
     def frames(self) -> Iterator[memoryview]:
         """Whole frames, in order of arrival."""
         while self._end - self._start >= PREFIX_BYTES:
-            start, end = self._start, self._start + self._announced_bytes()
+            start = self._start
+            end = start + PREFIX_BYTES + _LENGTH.unpack_from(self._chunk, start)[0]
             if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
                 raise self._wrong(end - start)
             if end > self._end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import deque
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,20 @@ def test_a_stream_taken_in_at_once_needs_few_chunks() -> None:
         chunks += [frame.obj for frame in buffer.frames()]
 
     assert len({id(chunk) for chunk in chunks}) < 12
+
+
+def test_batches_of_frames_held_for_a_while_need_no_fresh_memory_either() -> None:
+    """One batch of 8 MiB is being gathered while another is in use; then their chunks come around again."""
+    buffer, batches, chunks = FrameBuffer(), deque([list[memoryview]()], maxlen=2), list[object]()
+    for _ in range(400):
+        buffer.feed(join_frame(0, b"", bytes(300_000)))
+        for frame in buffer.frames():
+            chunks.append(frame.obj)
+            batches[-1].append(frame)
+        if len(batches[-1]) * 300_000 > 8 * 2**20:
+            batches.append([])
+
+    assert len({id(chunk) for chunk in chunks}) < 28
 
 
 def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
