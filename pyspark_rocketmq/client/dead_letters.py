@@ -120,10 +120,10 @@ class DeadLetters:
         pool = pool_for(self._cluster.settings.net)
         unwrap = self._cluster.settings.namespace.unwrap
         try:
-            for blocks in read_ranges([wanted], self._cluster.brokers, pool, _TakeWhatIsThere(), PullSettings()):
-                for data, (queue, start, end), _ in blocks:
-                    pulled = Pulled(queue, data, wanted.start, wanted.end, unwrap)
-                    yield from (message for message in read_messages(pulled, start) if message.offset < end)
+            blocks = read_ranges([wanted], self._cluster.brokers, pool, _TakeWhatIsThere(), PullSettings())
+            for data, (queue, start, end), _ in blocks:
+                pulled = Pulled(queue, data, wanted.start, wanted.end, unwrap)
+                yield from (message for message in read_messages(pulled, start) if message.offset < end)
         except NoPermission as error:
             error.advice = "brokers before 4.9.2 make dead letters write-only: give the topic read permission"
             raise

@@ -65,17 +65,17 @@ _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).
 
 
 class Bulk:
-    """Records in one buffer, each with the index of the block it came in.
+    """Records in one buffer, each with the index of the answer it came in.
 
     `plain` says which rows can be decoded here; the columns speak of such rows only.
     """
 
     def __init__(
-        self, data: Bytes, starts: Integers, blocks: Integers, queues: Sequence[MessageQueue], finder: ShapeFinder
+        self, data: Bytes, starts: Integers, answers: Integers, queues: Sequence[MessageQueue], finder: ShapeFinder
     ) -> None:
         self.data = data
         self.starts = starts
-        self.blocks = blocks
+        self.answers = answers
         self._queues = queues
         self._finder = finder
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
@@ -93,7 +93,7 @@ class Bulk:
         """The same view of some of the rows; of all of them, this very one with what it has computed."""
         if rows.dtype == np.bool_ and np.count_nonzero(rows) == len(rows):
             return self
-        return Bulk(self.data, self.starts[rows], self.blocks[rows], self._queues, self._finder)
+        return Bulk(self.data, self.starts[rows], self.answers[rows], self._queues, self._finder)
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
@@ -156,11 +156,11 @@ class Bulk:
         if len(set(texts)) == 1:
             text = texts[0].encode()
             return pack_rows(text * len(self.head), [len(text)], len(self.head))
-        return pack_texts(texts).take(pack_numbers(self.blocks))
+        return pack_texts(texts).take(pack_numbers(self.answers))
 
     def queue_ids(self) -> pa.Array:
         """The numbers of the queues that the records came from."""
-        return pack_numbers(np.array([queue.queue_id for queue in self._queues], np.int32)[self.blocks])
+        return pack_numbers(np.array([queue.queue_id for queue in self._queues], np.int32)[self.answers])
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:

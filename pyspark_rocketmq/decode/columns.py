@@ -1,13 +1,13 @@
 """How do the answers of many pulls become one record batch?
 
-Blocks (one per pull answer) are joined; plain records are decoded in bulk and odd ones row by row, and the two
-are merged back into the order in which they came. Offsets outside a block's range, which a broker may send
+Answers are gathered until a batch is full; then plain records are decoded in bulk and odd ones row by row, and the two
+are merged back into the order in which they came. Offsets outside an answer's range, which a broker may send
 around an inner batch or beyond the wanted end, are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,23 +16,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import DecodeError
-from ..model import Block
+from ..model import Block, QueueRange
 from ..wire.record import decode_record
 from ..wire.scan import record_starts
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
+from .gathered import Gathered
 from .memory import keep_freed_memory
 from .rows import Content, Mode, Row, read_rows, row_value
 from .schema import arrow_schema
 from .shaped import ShapeFinder
-from .spans import Bytes, Integers, Spans
+from .spans import Integers
 from .starts import Starts, maybe_find_starts
 
-__all__ = ["ColumnDecoder", "Decoded", "RecordBatch"]
+__all__ = ["BatchSize", "ColumnDecoder", "Decoded", "RecordBatch"]
 
 RecordBatch = pa.RecordBatch
 """What decoding makes; opaque to every other room."""
 
 _BODY_COLUMNS = frozenset(("body", "value"))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """What a record batch is made of at most, unless a single answer has more. One of half the bytes stands alone."""
+
+    messages: int = 10_000
+    byte_count: int = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +66,56 @@ class ColumnDecoder:
         self._reads_properties = bool(self.content.tags) or not READS_PROPERTIES.isdisjoint(self.columns)
         self._reads_bodies = not _BODY_COLUMNS.isdisjoint(self.columns)
         self._shape_finder = ShapeFinder()
+        self._gathered = Gathered()
 
-    def decode(self, blocks: Sequence[Block]) -> Decoded:
+    def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
+        """Record batches of a size. What a block looks into is not needed any more when the next one is asked for."""
+        size = size or BatchSize()
+        for block in blocks:
+            if self._gathered.ranges and not self._fits(block, size):
+                yield self._decode_gathered()
+            self._gather(block)
+        if self._gathered.ranges:
+            yield self._decode_gathered()
+
+    def decode(self, blocks: Iterable[Block]) -> Decoded:
         """One record batch of all messages wanted, in the order of the blocks."""
-        blocks = [block for block in blocks if block.data]
-        if not blocks:
+        for block in blocks:
+            self._gather(block)
+        return self._decode_gathered()
+
+    def _gather(self, block: Block) -> None:
+        if block.data:
+            self._gathered.put(block)
+
+    def _fits(self, block: Block, size: BatchSize) -> bool:
+        gathered, byte_count = self._gathered, len(block.data)
+        stands_alone = 2 * byte_count >= size.byte_count or (
+            len(gathered.ranges) == 1 and 2 * gathered.byte_count >= size.byte_count
+        )
+        return not stands_alone and (
+            gathered.message_count + block.message_count <= size.messages
+            and gathered.byte_count + byte_count <= size.byte_count
+        )
+
+    def _decode_gathered(self) -> Decoded:
+        try:
+            return self._decode(self._gathered)
+        finally:
+            self._gathered.clear()
+
+    def _decode(self, gathered: Gathered) -> Decoded:
+        ranges = gathered.ranges
+        if not ranges:
             return Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
-        bulk = _join(blocks, self._shape_finder)
+        bulk = _find_records(gathered, self._shape_finder)
         odd = self._odd(bulk)
         plain = bulk.only(~odd)
-        wanted = self._is_wanted(plain, blocks)
+        wanted = self._is_wanted(plain, ranges)
         arrays = self._bulk_arrays(plain.only(wanted))
         if not odd.any():
             return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
-        rows = list(self._odd_rows(bulk, np.flatnonzero(odd), blocks))
+        rows = list(self._odd_rows(bulk, np.flatnonzero(odd), ranges))
         kept = [(index, row) for index, row in rows if self._is_whole(row)]
         arrays = self._merge(arrays, np.flatnonzero(~odd)[wanted], kept)
         return Decoded(
@@ -83,24 +128,24 @@ class ColumnDecoder:
             plain[np.flatnonzero(plain)[careful]] = False
         return ~plain
 
-    def _is_wanted(self, bulk: Bulk, blocks: Sequence[Block]) -> npt.NDArray[np.bool_]:
-        starts = np.array([block.wanted.start for block in blocks])[bulk.blocks]
-        ends = np.array([block.wanted.end for block in blocks])[bulk.blocks]
+    def _is_wanted(self, bulk: Bulk, ranges: Sequence[QueueRange]) -> npt.NDArray[np.bool_]:
+        starts = np.array([each.start for each in ranges])[bulk.answers]
+        ends = np.array([each.end for each in ranges])[bulk.answers]
         wanted = (bulk.queue_offsets >= starts) & (bulk.queue_offsets < ends)
         if self.content.tags:
-            filtered = np.array([self.content.filters(block.wanted.queue.topic) for block in blocks])
+            filtered = np.array([self.content.filters(each.queue.topic) for each in ranges])
             has_tag = pc.is_in(bulk.entries.values_of("TAGS"), pa.array(sorted(self.content.tags))).to_numpy(False)
-            wanted &= has_tag | ~filtered[bulk.blocks]
+            wanted &= has_tag | ~filtered[bulk.answers]
         return wanted
 
     def _bulk_arrays(self, bulk: Bulk) -> list[pa.Array]:
         return [bulk_column(name, bulk, self.content) for name in self.columns]
 
-    def _odd_rows(self, bulk: Bulk, indexes: Integers, blocks: Sequence[Block]) -> Iterator[tuple[int, Row]]:
+    def _odd_rows(self, bulk: Bulk, indexes: Integers, ranges: Sequence[QueueRange]) -> Iterator[tuple[int, Row]]:
         """The wanted messages of odd records, each with the index of its record."""
         view = bulk.data.data
         for index in indexes.tolist():
-            queue, start, end = blocks[bulk.blocks[index]].wanted
+            queue, start, end = ranges[bulk.answers[index]]
             at = int(bulk.starts[index])
             try:
                 record, _ = decode_record(view, at)
@@ -130,34 +175,27 @@ class ColumnDecoder:
         return merged
 
 
-def _join(blocks: Sequence[Block], finder: ShapeFinder) -> Bulk:
-    """All records of the blocks, none of which is empty, over one buffer."""
-    data, bases = _one_buffer([block.data for block in blocks])
-    answers = Spans(bases, bases + np.array([len(block.data) for block in blocks]))
-    starts, counts = maybe_find_starts(data, answers) or _walk_each(blocks, bases)
-    indexes = np.repeat(np.arange(len(blocks)), counts)
-    return Bulk(data, starts, indexes, [block.wanted.queue for block in blocks], finder)
+def _find_records(gathered: Gathered, finder: ShapeFinder) -> Bulk:
+    """All records of the answers."""
+    starts, counts = maybe_find_starts(gathered.data, gathered.answers) or _walk_each(gathered)
+    answers = np.repeat(np.arange(len(counts)), counts)
+    return Bulk(gathered.data, starts, answers, [each.queue for each in gathered.ranges], finder)
 
 
-def _walk_each(blocks: Sequence[Block], bases: Integers) -> Starts:
-    starts = [base + np.array(_starts(block)) for block, base in zip(blocks, bases, strict=True)]
+def _walk_each(gathered: Gathered) -> Starts:
+    """The same from answer to answer, where a damaged one is to be told by name."""
+    bodies, (bases, ends) = gathered.data.data, gathered.answers
+    starts = [
+        start + np.array(_located_starts(bodies[start:end], wanted))
+        for start, end, wanted in zip(bases, ends, gathered.ranges, strict=True)
+    ]
     return Starts(np.concatenate(starts), np.array(list(map(len, starts))))
 
 
-def _starts(block: Block) -> Sequence[int]:
+def _located_starts(body: memoryview, wanted: QueueRange) -> Sequence[int]:
     try:
-        return record_starts(block.data)
+        return record_starts(body)
     except DecodeError as error:
-        queue, offset, _ = block.wanted
+        queue, offset, _ = wanted
         error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
         raise
-
-
-def _one_buffer(parts: Sequence[memoryview]) -> tuple[Bytes, Integers]:
-    """A buffer that holds all parts, and where they begin in it: what they are views of, else a copy."""
-    owner = parts[0].obj
-    if all(part.obj is owner for part in parts):
-        whole = np.frombuffer(memoryview(owner), np.uint8)
-        return whole, np.array([pa.py_buffer(part).address for part in parts]) - whole.ctypes.data
-    ends = np.cumsum([0, *map(len, parts)])
-    return np.frombuffer(b"".join(parts), np.uint8), ends[:-1]

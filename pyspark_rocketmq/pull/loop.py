@@ -2,15 +2,15 @@
 
     fill the window → wait for answers → put them into order → fill again → hand out blocks, until every range is done
 
-Handing out goes on in batches of a wanted size, so that whoever decodes gets enough at once. While the consumer of
-the blocks is busy, brokers answer what the full window asks for; nothing is received, the socket's buffer holds it.
+Blocks are handed out as they come, so that their consumer can take what it needs while they are still in the cache of
+the processor. While it is busy, brokers answer what the full window asks for; nothing is received, the socket's buffer
+holds it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from ..cluster.broker import Brokers
@@ -21,17 +21,9 @@ from .reader import LossPolicy, QueueReader
 from .settings import PullSettings
 from .window import Window
 
-__all__ = ["BatchSize", "read_ranges"]
+__all__ = ["read_ranges"]
 
 _SLEEP_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSize:
-    """When blocks are handed out together: as soon as one of the two is reached."""
-
-    messages: int = 10_000
-    byte_count: int = 8 * 2**20
 
 
 def read_ranges(
@@ -40,32 +32,16 @@ def read_ranges(
     pool: ConnectionPool,
     policy: LossPolicy,
     settings: PullSettings | None = None,
-    batch_size: BatchSize | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[list[Block]]:
+) -> Iterator[Block]:
     """Every message of the ranges, in blocks; those of one queue in the order of their offsets."""
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
-    batch_size = batch_size or BatchSize()
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
     window = Window(readers, pool, settings)
     try:
-        yield from _batches(_blocks(readers, window, settings, clock), batch_size)
+        yield from _blocks(readers, window, settings, clock)
     finally:
         window.close()
-
-
-def _batches(blocks: Iterator[Block], size: BatchSize) -> Iterator[list[Block]]:
-    batch: list[Block] = []
-    messages = byte_count = 0
-    for block in blocks:
-        batch.append(block)
-        messages += block.message_count
-        byte_count += len(block.data)
-        if messages >= size.messages or byte_count >= size.byte_count:
-            yield batch
-            batch, messages, byte_count = [], 0, 0
-    if batch:
-        yield batch
 
 
 def _blocks(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -24,7 +24,7 @@ from ..cluster.settings import ClusterSettings
 from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
-from ..pull.loop import BatchSize, read_ranges
+from ..pull.loop import read_ranges
 from ..wire.scan import record_starts
 from .losses import LossJournal
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["RangePartition", "read_partition"]
 
 _LARGE_BYTES = 4 * 2**20
-"""A record of this size makes a record batch of its own."""
+"""A record of this size makes a record batch of its own, even if others came with it in one answer."""
 
 _SUMMARY = (
     "%d rows of %d ranges; %d records were read one by one, as packed bodies, IPv6 hosts, inner batches and broken "
@@ -70,24 +70,23 @@ def read_partition(
     partition: RangePartition, options: ReaderOptions, nullable: Collection[str] = ()
 ) -> Iterator[RecordBatch]:
     """The rows of one task; `nullable` are columns that the user's own schema declares so."""
-    from ..decode.columns import ColumnDecoder
+    from ..decode.columns import BatchSize, ColumnDecoder
 
     decoder = ColumnDecoder(options.columns, options.content, nullable)
     rows = handed_over = dropped = 0
-    for blocks in _advised(_read_blocks(partition, options), options):
-        for part in _part_large(blocks):
-            decoded = decoder.decode(part)
-            keep_imports()
-            rows += decoded.batch.num_rows
-            handed_over += decoded.handed_over
-            dropped += decoded.dropped
-            yield from _cut(decoded.batch, options.rows_per_batch)
+    blocks = _advised(_read_blocks(partition, options), options)
+    for decoded in decoder.decode_all(_with_large_apart(blocks), BatchSize(options.rows_per_batch)):
+        keep_imports()
+        rows += decoded.batch.num_rows
+        handed_over += decoded.handed_over
+        dropped += decoded.dropped
+        yield from _cut(decoded.batch, options.rows_per_batch)
     _log.log(logging.INFO if handed_over else logging.DEBUG, _SUMMARY, rows, len(partition.ranges), handed_over)
     if dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
 
 
-def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[list[Block]]:
+def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[Block]:
     cluster = worker_cluster(options.cluster)
     return read_ranges(
         partition.ranges,
@@ -95,12 +94,10 @@ def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[
         pool_for(options.cluster.net),
         LossJournal(options.fail_on_data_loss),
         options.pull.for_queues(len(partition.ranges)),
-        # One more answer must fit, so that nothing is left over for a batch of a few rows.
-        BatchSize(messages=max(1, options.rows_per_batch - options.pull.batch_size + 1)),
     )
 
 
-def _advised(blocks: Iterator[list[Block]], options: ReaderOptions) -> Iterator[list[Block]]:
+def _advised(blocks: Iterator[Block], options: ReaderOptions) -> Iterator[Block]:
     """The same; readers who are refused under the default group are told that they may name another."""
     try:
         yield from blocks
@@ -110,27 +107,19 @@ def _advised(blocks: Iterator[list[Block]], options: ReaderOptions) -> Iterator[
         raise
 
 
-def _part_large(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    """The blocks in order, large records by themselves."""
-    small: list[Block] = []
+def _with_large_apart(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The blocks in order, those that may hold a large record as one block a record."""
     for block in blocks:
         if len(block.data) < _LARGE_BYTES:
-            small.append(block)
-            continue
-        for single, size in _records(block):
-            if size < _LARGE_BYTES:
-                small.append(single)
-                continue
-            yield from filter(None, (small, [single]))
-            small = []
-    if small:
-        yield small
+            yield block
+        else:
+            yield from _records(block)
 
 
-def _records(block: Block) -> Iterator[tuple[Block, int]]:
-    """Each record as a block of its own, with its size."""
+def _records(block: Block) -> Iterator[Block]:
+    """Each record as a block of its own."""
     for start, end in pairwise([*record_starts(block.data), len(block.data)]):
-        yield block._replace(data=block.data[start:end], message_count=1), end - start
+        yield block._replace(data=block.data[start:end], message_count=1)
 
 
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:

@@ -28,7 +28,7 @@ from pyspark_rocketmq.decode.layout import Layout, default_columns
 from pyspark_rocketmq.decode.rows import Content
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addresses
 from pyspark_rocketmq.net.pool import pool_for
-from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
+from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
 from tests.bench.floor import PULL_COUNT, drain_raw
@@ -39,6 +39,7 @@ Answer = dict[str, Any]
 DEFAULT = default_columns(Layout.ROCKETMQ)
 WITHOUT_MAP = tuple(name for name in DEFAULT if name != "properties")
 COLUMNS = {"default": DEFAULT, "no map": WITHOUT_MAP}
+_NO_QUEUE = MessageQueue("bench", "broker-a", 0)
 _stubs: list[StubBroker] = []
 
 
@@ -72,7 +73,7 @@ def floor(name_server: str, topic: str, count: int, depth: int, size: int) -> An
 def engine(name_server: str, topic: str, count: int) -> Answer:
     """Our pull engine, nothing decoded."""
     began = time.perf_counter()
-    messages = sum(block.message_count for blocks in _read(name_server, topic, count) for block in blocks)
+    messages = sum(block.message_count for block in _read(name_server, topic, count))
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -80,7 +81,7 @@ def arrow(name_server: str, topic: str, count: int, columns: str) -> Answer:
     """Our pull engine and decoding into record batches."""
     decoder = ColumnDecoder(COLUMNS[columns])
     began = time.perf_counter()
-    messages = sum(decoder.decode(blocks).batch.num_rows for blocks in _read(name_server, topic, count))
+    messages = sum(each.batch.num_rows for each in decoder.decode_all(_read(name_server, topic, count)))
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -110,10 +111,9 @@ def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
     """Keep pull answers in a file, each behind its length."""
     began, messages = time.perf_counter(), 0
     with Path(file).open("wb") as out:
-        for blocks in _read(name_server, topic, count):
-            for block in blocks:
-                out.write(len(block.data).to_bytes(4, "big") + block.data)
-                messages += block.message_count
+        for block in _read(name_server, topic, count):
+            out.write(len(block.data).to_bytes(4, "big") + block.data)
+            messages += block.message_count
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -124,8 +124,7 @@ def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
     answers, messages = _load(file), 0
     began = time.perf_counter()
     while messages < count:
-        for batch in _in_batches(answers):
-            messages += decoder.decode([_as_block(data) for data in batch]).batch.num_rows
+        messages += sum(each.batch.num_rows for each in decoder.decode_all(map(_as_block, answers)))
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -139,23 +138,8 @@ def _load(file: str) -> list[memoryview]:
     return answers
 
 
-def _in_batches(answers: list[memoryview]) -> Iterator[list[memoryview]]:
-    """As much at once as the engine hands out."""
-    batch: list[memoryview] = []
-    messages = byte_count = 0
-    for answer in answers:
-        batch.append(answer)
-        messages += PULL_COUNT
-        byte_count += len(answer)
-        if messages >= BatchSize().messages or byte_count >= BatchSize().byte_count:
-            yield batch
-            batch, messages, byte_count = [], 0, 0
-    if batch:
-        yield batch
-
-
 def _as_block(data: memoryview) -> Block:
-    return Block(data, QueueRange(MessageQueue("bench", "broker-a", 0), 0, 2**62), 0)
+    return Block(data, QueueRange(_NO_QUEUE, 0, 2**62), PULL_COUNT)
 
 
 # --- the stub ------------------------------------------------------------------------------------------------------
@@ -181,7 +165,7 @@ def stub_fill(_name_server: str, topics: list[str], count: int, size: int) -> An
 # --- common --------------------------------------------------------------------------------------------------------
 
 
-def _read(name_server: str, topic: str, count: int) -> Iterator[list[Block]]:
+def _read(name_server: str, topic: str, count: int) -> Iterator[Block]:
     queues = _queues(name_server, topic)
     ranges = [QueueRange(queue, 0, count // len(queues)) for queue in queues]
     settings = PullSettings(depth=DEPTH).for_queues(len(queues))

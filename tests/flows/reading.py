@@ -11,7 +11,7 @@ from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.pool import pool_for
-from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
+from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.wire.record import decode_record
 from pyspark_rocketmq.wire.scan import record_starts
@@ -54,12 +54,12 @@ class Losses:
 class Reading:
     """One run of the pull engine; iterate it once."""
 
-    def __init__(self, batches: Iterator[list[Block]], policy: Losses) -> None:
-        self._batches = batches
+    def __init__(self, blocks: Iterator[Block], policy: Losses) -> None:
+        self._blocks = blocks
         self._policy = policy
 
-    def __iter__(self) -> Iterator[list[Block]]:
-        return self._batches
+    def __iter__(self) -> Iterator[Block]:
+        return self._blocks
 
     @property
     def losses(self) -> list[Loss]:
@@ -72,15 +72,13 @@ def read_all(
     ranges: Sequence[QueueRange],
     settings: PullSettings | None = None,
     *,
-    rows: int = 10_000,
     policy: Losses | None = None,
 ) -> Reading:
-    """Read ranges in batches of at least so many rows; failures are tried again quickly."""
+    """Read ranges; failures are tried again quickly."""
     policy = policy or Losses()
     quick = replace(settings or PullSettings(), failure_pause=_QUICK)
     pool = pool_for(cluster.settings.net)
-    batches = read_ranges(ranges, cluster.brokers, pool, policy, quick, BatchSize(messages=rows))
-    return Reading(batches, policy)
+    return Reading(read_ranges(ranges, cluster.brokers, pool, policy, quick), policy)
 
 
 def whole(queue: MessageQueue, count: int) -> QueueRange:
@@ -88,12 +86,11 @@ def whole(queue: MessageQueue, count: int) -> QueueRange:
     return QueueRange(queue, 0, count)
 
 
-def offsets_of(batches: Iterable[list[Block]]) -> dict[MessageQueue, list[int]]:
+def offsets_of(blocks: Iterable[Block]) -> dict[MessageQueue, list[int]]:
     """The offsets that were handed out, queue by queue, in their order."""
     found: defaultdict[MessageQueue, list[int]] = defaultdict(list)
-    for blocks in batches:
-        for block in blocks:
-            queue, start, end = block.wanted
-            offsets = [decode_record(block.data, at)[0].queue_offset for at in record_starts(block.data)]
-            found[queue] += [offset for offset in offsets if start <= offset < end]
+    for block in blocks:
+        queue, start, end = block.wanted
+        offsets = [decode_record(block.data, at)[0].queue_offset for at in record_starts(block.data)]
+        found[queue] += [offset for offset in offsets if start <= offset < end]
     return dict(found)

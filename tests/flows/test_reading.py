@@ -15,7 +15,7 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.offsets.loss import Finding, judge
-from pyspark_rocketmq.pull.loop import BatchSize, read_ranges
+from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.pull.window import Window
@@ -122,21 +122,20 @@ def test_answers_that_came_while_rows_were_used_are_not_late() -> None:
     with StubBroker({"T": 2}) as stub:
         stub.fill("T", COUNT, 5000)
         asked, cluster = stub.faults.delay(0, on=PULL, times=None), client(stub)
-        batches = read_ranges(
+        blocks = read_ranges(
             [whole(queue, COUNT // 2) for queue in QUEUES],
             cluster.brokers,
             pool_for(cluster.settings.net),
             Losses(),
             PullSettings(batch_size=10, depth=20),
-            BatchSize(messages=10),
             clock=lambda: time.monotonic() + skipped_s[0],
         )
-        first = next(batches)
+        first = next(blocks)
         until(lambda: asked.fired == 20, "every pull is sent before the first rows are handed out")
         stub.run(lambda: None)  # the last answer is written
         skipped_s[0] = 1000
 
-        assert offsets_of([first, *batches]) == EVERYTHING
+        assert offsets_of([first, *blocks]) == EVERYTHING
         assert asked.fired == 20
 
 
@@ -160,13 +159,13 @@ def test_a_broker_that_never_answers_is_given_up(stub: StubBroker) -> None:
 
 
 def interrupted(stub: StubCluster, meanwhile: Callable[[], None]) -> dict[MessageQueue, list[int]]:
-    """Read everything; after the first batch, something happens."""
+    """Read everything; after the first block, something happens."""
     ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
     settings = PullSettings(batch_size=10, depth=2, max_retries=30)
-    batches = iter(read_all(client(stub), ranges, settings, rows=10))
-    first = [next(batches)]
+    blocks = iter(read_all(client(stub), ranges, settings))
+    first = [next(blocks)]
     meanwhile()
-    return offsets_of(first + list(batches))
+    return offsets_of(first + list(blocks))
 
 
 def test_a_restarted_broker_is_read_on(stub: StubBroker) -> None:
@@ -189,11 +188,11 @@ def test_a_vanished_queue_is_the_policys_business(stub: StubBroker) -> None:
     ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
     with StubCluster(2, topics={"T": 2}) as pair:
         pair.fill("T", COUNT, 50)
-        reading = read_all(client(pair), ranges[:1], PullSettings(batch_size=10, depth=1, max_retries=1), rows=10)
-        batches = iter(reading)
-        first = next(batches)
+        reading = read_all(client(pair), ranges[:1], PullSettings(batch_size=10, depth=1, max_retries=1))
+        blocks = iter(reading)
+        first = next(blocks)
         pair.faults.broker_down("broker-a")
-        found = offsets_of([first, *batches])
+        found = offsets_of([first, *blocks])
 
     [(what, queue, start, end)] = reading.losses
     assert (what, queue, end) == ("vanished", QUEUES[0], COUNT // 2)
@@ -236,11 +235,11 @@ def test_a_reset_by_an_administrator_is_no_loss(stub: StubBroker) -> None:
 
 def test_expired_messages_are_skipped_by_the_rules(stub: StubBroker) -> None:
     """They expire while they are read: only what was not handed out yet is a loss."""
-    reading = read_all(client(stub), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1), rows=10)
-    batches = iter(reading)
-    first = next(batches)
+    reading = read_all(client(stub), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1))
+    blocks = iter(reading)
+    first = next(blocks)
     stub.expire("T", 0, 60)
-    found = offsets_of([first, *batches])[QUEUES[0]]
+    found = offsets_of([first, *blocks])[QUEUES[0]]
 
     [(what, _, planned, minimum)] = reading.losses
     assert (what, minimum) == ("begins later", 60)
@@ -261,11 +260,11 @@ def test_answers_that_waited_for_expired_messages_come_out(stub: StubBroker) -> 
     """The first pull of a queue is lost, and what it was to bring expires: the rest is handed out all the same."""
     stub.faults.drop_reply(on=PULL)
     settings = PullSettings(batch_size=10, depth=20, pull_timeout_s=2, stall_timeout_s=20)
-    reading = read_all(client(stub), [whole(queue, 100) for queue in QUEUES], settings, rows=10)
-    batches = iter(reading)
-    first = next(batches)
+    reading = read_all(client(stub), [whole(queue, 100) for queue in QUEUES], settings)
+    blocks = iter(reading)
+    first = next(blocks)
     stub.expire("T", 0, 10)
-    found = offsets_of([first, *batches])
+    found = offsets_of([first, *blocks])
 
     assert found == {QUEUES[0]: list(range(10, 100)), QUEUES[1]: list(range(100))}
     assert reading.losses == [("begins later", QUEUES[0], 0, 10)]
@@ -283,7 +282,7 @@ def pair() -> Iterator[StubCluster]:
 
 
 def test_a_slave_takes_over_in_the_middle(pair: StubCluster) -> None:
-    """The master goes down after the first batch."""
+    """The master goes down after the first block."""
     assert interrupted(pair, lambda: pair.faults.broker_down("broker-a", 0)) == EVERYTHING
 
 
@@ -291,12 +290,12 @@ def test_a_slave_that_lags_is_waited_for(pair: StubCluster) -> None:
     """Its end is no loss; when it has caught up, reading goes on."""
     pair.faults.slave_lag(30)
     pair.faults.broker_down("broker-a", 0)
-    reading = read_all(client(pair), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1), rows=10)
-    batches = iter(reading)
-    seen = [next(batches) for _ in range(7)]
+    reading = read_all(client(pair), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1))
+    blocks = iter(reading)
+    seen = [next(blocks) for _ in range(7)]
 
     pair.faults.slave_lag(0)
-    seen += list(batches)
+    seen += list(blocks)
 
     assert offsets_of(seen) == {QUEUES[0]: list(range(100))}
     assert reading.losses == []

@@ -38,11 +38,11 @@ def messages_are_read_from_the_slave(world: World) -> None:
 def reading_goes_over_while_it_is_under_way(world: World) -> None:
     """The master stops after the first answers; nothing is lost and nothing comes twice."""
     queue = _replicated_queue(world, 60)
-    batches = iter(read_all(world.cluster, [whole(queue, 60)], PullSettings(batch_size=5, depth=1), rows=5))
+    blocks = iter(read_all(world.cluster, [whole(queue, 60)], PullSettings(batch_size=5, depth=1)))
 
-    first = [next(batches)]
+    first = [next(blocks)]
     with _master_down(world, queue):
-        rest = list(batches)
+        rest = list(blocks)
 
     assert offsets_of(first + rest) == {queue: list(range(60))}
 

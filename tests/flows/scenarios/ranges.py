@@ -70,18 +70,6 @@ def large_messages_come_few_at_a_time(world: World) -> None:
     assert offsets_of(read_all(world.cluster, [whole(queue, 12)])) == {queue: list(range(12))}
 
 
-def batches_are_as_large_as_wanted(world: World) -> None:
-    """Each but the last reaches the wanted number of messages, and none goes far beyond it."""
-    queue = world.make_queue()
-    world.fill(queue, 100)
-
-    batches = list(read_all(world.cluster, [whole(queue, 100)], PullSettings(batch_size=10), rows=30))
-
-    counts = [sum(block.message_count for block in batch) for batch in batches]
-    assert sum(counts) == 100
-    assert all(30 <= count < 40 for count in counts[:-1])
-
-
 def queue_made_anew_went_back(world: World) -> None:
     """It ends before the planned end: the policy decides whether that is an error."""
     queue = _remade_queue(world, was=20, holds=5)

@@ -58,13 +58,13 @@ def reading_waits_for_a_broker(world: World) -> None:
     for queue in queues:
         world.fill(queue, 40)
     settings = PullSettings(batch_size=5, depth=2, max_retries=20)
-    batches = iter(read_all(world.cluster, [whole(queue, 40) for queue in queues], settings, rows=5))
+    blocks = iter(read_all(world.cluster, [whole(queue, 40) for queue in queues], settings))
 
-    seen = [next(batches), next(batches)]
+    seen = [next(blocks), next(blocks)]
     world.servers.stop(queues[1].broker_name)
-    seen.append(next(batches))
+    seen.append(next(blocks))
     world.servers.start(queues[1].broker_name)
-    seen += list(batches)
+    seen += list(blocks)
 
     assert offsets_of(seen) == {queue: list(range(40)) for queue in queues}
 
@@ -79,13 +79,13 @@ def broker_that_stays_away_is_a_loss(world: World) -> None:
     world.servers.stop(away.broker_name)
     try:
         world.cluster.routes.expire(here.topic)
-        batches = read_all(world.cluster, [whole(queue, 10) for queue in queues], PullSettings(max_retries=1))
-        found = offsets_of(batches)
+        blocks = read_all(world.cluster, [whole(queue, 10) for queue in queues], PullSettings(max_retries=1))
+        found = offsets_of(blocks)
     finally:
         world.servers.start(away.broker_name)
 
     assert found == {here: list(range(10))}
-    assert batches.losses == [("vanished", away, 0, 10)]
+    assert blocks.losses == [("vanished", away, 0, 10)]
 
 
 def dead_broker_is_named(world: World) -> None:

@@ -1,0 +1,78 @@
+"""Answers are copied as they come, and make record batches of a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
+from pyspark_rocketmq.errors import DecodeError
+from pyspark_rocketmq.model import Block
+from tests.decode.samples import block
+from tests.decode.test_columns import PLAIN
+
+TEN = block([PLAIN] * 10)
+BYTES = len(TEN.data)
+
+
+def row_counts(blocks: list[Block], size: BatchSize) -> list[int]:
+    """The rows of each record batch."""
+    return [each.batch.num_rows for each in ColumnDecoder(["body"]).decode_all(blocks, size)]
+
+
+def test_batches_are_as_large_as_wanted() -> None:
+    """None goes beyond the wanted number of messages, and one more answer would."""
+    assert row_counts([TEN] * 10, BatchSize(messages=39)) == [30, 30, 30, 10]
+    assert row_counts([TEN] * 10, BatchSize(messages=30)) == [30, 30, 30, 10]
+    assert row_counts([TEN] * 10, BatchSize(byte_count=3 * BYTES)) == [30, 30, 30, 10]
+
+
+def test_an_answer_beyond_the_size_is_a_batch_by_itself() -> None:
+    """Answers are not cut."""
+    assert row_counts([TEN] * 3, BatchSize(messages=1)) == [10, 10, 10]
+    assert row_counts([TEN] * 3, BatchSize(byte_count=1)) == [10, 10, 10]
+
+
+def test_an_answer_of_half_the_size_stands_alone() -> None:
+    """Whatever stands before and behind it."""
+    one, large = block([PLAIN]), block([replace(PLAIN, body=b"x" * 5000)])
+    assert row_counts([one, one, large, one, large, large, one], BatchSize(byte_count=10_000)) == [2, 1, 1, 1, 1, 1]
+
+
+def test_nothing_makes_no_batch() -> None:
+    """Empty answers neither."""
+    empty = TEN._replace(data=memoryview(b""), message_count=0)
+    assert row_counts([], BatchSize()) == row_counts([empty, empty], BatchSize()) == []
+    assert row_counts([empty, TEN, empty], BatchSize()) == [10]
+
+
+def test_what_was_received_may_be_overwritten_once_the_next_is_asked_for() -> None:
+    """The buffer holds one answer after the other, as that of a connection does."""
+    buffer = bytearray(BYTES)
+
+    def received() -> Iterator[Block]:
+        for number in range(20):
+            buffer[:] = block([replace(PLAIN, body=b"%03d" % number)] * 10).data[:BYTES]
+            yield TEN._replace(data=memoryview(buffer))
+
+    rows = [row for each in ColumnDecoder(["body"]).decode_all(received()) for row in each.batch.column(0).to_pylist()]
+    assert rows == [b"%03d" % number for number in range(20) for _ in range(10)]
+
+
+def test_a_batch_outlives_the_next() -> None:
+    """Though both were made in the same memory."""
+    decoder = ColumnDecoder(["body", "keys", "properties", "queueOffset"])
+    first = decoder.decode([TEN]).batch
+    before = first.to_pylist()
+    decoder.decode([block([replace(PLAIN, body=b"something else", queue_offset=number) for number in range(10)])])
+    assert first.to_pylist() == before
+
+
+def test_a_damaged_answer_does_not_stay() -> None:
+    """Whoever goes on after the error gets what comes, and nothing twice."""
+    decoder = ColumnDecoder(["body"])
+    with pytest.raises(DecodeError):
+        decoder.decode([TEN, TEN._replace(data=TEN.data[:-1])])
+    assert decoder.decode([TEN]).batch.num_rows == 10
