@@ -101,4 +101,5 @@ $(BIN)/python:
 $(VENV)/.has-%: setup.cfg pyproject.toml $(PINS) | $(BIN)/python
 	@echo "==> installing the project with what '$*' needs; the first time takes minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PINS:%=--constraint %) --editable '.[$*]'
+	@tools/unpack_pyspark.sh $(BIN)/python
 	@touch $@

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 
 from tests.bench.archive import Result, keep, load_all
@@ -116,6 +117,7 @@ def surroundings() -> dict[str, str]:
         "Python": platform.python_version(),
         "Java": _java_version(),
         "packages": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+        "PySpark's archive": "unpacked" if _pyspark_archive().is_dir() else "packed",
         "messages": f"up to {MESSAGES:,}",
         "rounds": str(ROUNDS),
         "commit": _commit(),
@@ -166,6 +168,11 @@ def _processor() -> str:
 
 def _memory_gib() -> int:
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+
+
+def _pyspark_archive() -> Path:
+    """What Spark's processes import PySpark from; packed, each of them compiles it anew."""
+    return Path(str(files("pyspark"))) / "python" / "lib" / "pyspark.zip"
 
 
 def _java_version() -> str:
