@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..broker_errors import error_for
 from ..errors import MalformedFrame
 from ..wire.codes import ResponseCode
-from ..wire.header import Command
+from ..wire.header import Command, PullAnswer
 
 __all__ = ["Outcome", "PullStatus", "read_outcome"]
 
@@ -28,6 +28,7 @@ class PullStatus(IntEnum):
     OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED
 
 
+_FOUND = PullStatus.FOUND
 _STATUSES = {int(status): status for status in PullStatus}
 
 
@@ -46,6 +47,8 @@ class Outcome(NamedTuple):
 
 def read_outcome(answer: Command) -> Outcome:
     """Read an answer; raises the broker's error for codes that are no outcome. Places are for the caller to name."""
+    if isinstance(answer, PullAnswer):
+        return tuple.__new__(Outcome, (_FOUND, *answer.numbers, answer.body, False))  # half the cost of `Outcome(…)`
     status = _STATUSES.get(answer.code)
     if status is None:
         raise error_for(answer.code, answer.remark)

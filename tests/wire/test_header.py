@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark_rocketmq.errors import LocalProtocolError, MalformedFrame
 from pyspark_rocketmq.wire.codes import LanguageCode
 from pyspark_rocketmq.wire.frame import join_frame
-from pyspark_rocketmq.wire.header import Command, HeaderType, decode_command, encode_command
+from pyspark_rocketmq.wire.header import Command, HeaderType, PullAnswer, decode_command, encode_command
 
 from .recorded import recorded_commands
 from .strategies import commands
@@ -23,6 +23,7 @@ USUAL_ANSWER = (
     b'"minOffset":"0"},'
     b'"flag":1,"language":"JAVA","opaque":7,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":479}'
 )
+NUMBERS = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId")
 ROUTE_REQUEST = Command(105, 7, {"topic": "TopicTest"})
 
 
@@ -31,9 +32,17 @@ def decode(header: bytes | str, header_type: int = HeaderType.JSON) -> Command:
     return decode_command(memoryview(join_frame(header_type, data, b"")))
 
 
+def as_read(command: Command) -> Command:
+    """A command of what each attribute says by itself; numbers read beforehand are those that the fields say."""
+    if isinstance(command, PullAnswer):
+        fields = command.fields or {}
+        assert command.numbers == tuple(int(fields[name]) for name in NUMBERS)
+    return Command(**{name: getattr(command, name) for name in Command.__slots__})
+
+
 def outcome(header: bytes) -> Command | type[MalformedFrame]:
     try:
-        return decode(header)
+        return as_read(decode(header))
     except MalformedFrame:
         return MalformedFrame
 
@@ -93,7 +102,7 @@ _PULL_FIELDS = (
     st.lists(st.integers(0, 2**63 - 1).map(str) | _SAID, min_size=6, max_size=6),
     _SAID,
     st.integers(-1, 2**31 - 1),
-    st.integers(0, 10**9),
+    st.just(0) | st.integers(0, 10**9),
 )
 def test_answers_to_pulls_are_read_as_any_json(
     left_out: set[str], said: list[str], remark: str, opaque: int, code: int
@@ -103,7 +112,27 @@ def test_answers_to_pulls_are_read_as_any_json(
     answer = Command(code, opaque, fields, b"", remark, 1, LanguageCode.JAVA, 479)
     frame = bytes(encode_command(answer))
 
-    assert decode_command(memoryview(frame)) == decode(frame[8:] + b" ") == answer
+    read = decode_command(memoryview(frame))
+    assert as_read(read) == decode(frame[8:] + b" ") == answer == read
+
+
+@pytest.mark.parametrize("optional", [b"", b',"topicSysFlag":"0"'])
+def test_the_usual_answer_is_read_in_short(optional: bytes) -> None:
+    """What brokers send thousands of times a second is told from all else, and is a command like any other."""
+    header = USUAL_ANSWER.replace(b'"minOffset":"0"', b'"minOffset":"0"' + optional)
+    data = join_frame(HeaderType.JSON, header, b"messages")
+    answer = decode_command(memoryview(data))
+
+    assert isinstance(answer, PullAnswer) and answer.numbers == (32, 0, 90, 0)
+    assert answer == decode_command(memoryview(join_frame(HeaderType.JSON, header + b" ", b"messages")))
+    assert encode_command(answer) == data and answer != ROUTE_REQUEST
+
+
+@pytest.mark.parametrize(("header_type", "surplus"), [(HeaderType.ROCKETMQ, 0), (HeaderType.JSON, 1)])
+def test_only_a_frame_that_says_so_has_the_usual_header(header_type: HeaderType, surplus: int) -> None:
+    """Neither a header of the other form nor the beginning of a longer one is read as the usual answer."""
+    with pytest.raises(MalformedFrame):
+        decode(USUAL_ANSWER + b"x" * surplus, header_type)
 
 
 @given(st.integers(0, 300), st.sampled_from(b'",:{}\\0-9aA \x00\x80'))
