@@ -9,12 +9,12 @@ read, and `receive` is the only place where the end of the stream shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from ..errors import ConnectionLost, MalformedFrame, ProtocolError
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
-from ..wire.session import Event, Session
+from ..wire.session import Event, Session, Writer
 from .failures import request_name
 from .outbox import Outbox
 from .settings import NetSettings
@@ -38,12 +38,12 @@ class Channel:
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Ask; returns the opaque by which the answer will come."""
-        return self.request_as(code, (self.session.writer(code, fields, body),))[0]
+        return self.request_as(code, 1, self.session.writer(code, fields, body))[0]
 
-    def request_as(self, code: int, writes: Iterable[Callable[[int], bytes]]) -> list[int]:
-        """Ask with frames that `writes` make, each for an opaque; returns these."""
+    def request_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
+        """Ask so many times with frames that `write` makes; returns the opaques."""
         try:
-            opaques, frames = self.session.request_as(code, writes)
+            opaques, frames = self.session.request_as(code, count, write)
         except ProtocolError as error:
             self._locate(error, code)
             raise

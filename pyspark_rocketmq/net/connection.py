@@ -15,7 +15,7 @@ from typing import Self
 from ..errors import ConnectionLost, LocalProtocolError, RocketMQError
 from ..model import Address
 from ..wire.header import Command
-from ..wire.session import Reply
+from ..wire.session import Reply, Writer
 from .channel import Channel
 from .deadline import Deadline
 from .failures import for_requests, timed_out
@@ -90,10 +90,10 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request(code, fields, body)
 
-    def submit_as(self, code: int, writes: Iterable[Callable[[int], bytes]]) -> list[int]:
-        """Gather requests whose frames `writes` make, each for an opaque; returns these."""
+    def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
+        """Gather so many requests whose frames `write` makes; returns their opaques."""
         self._raise_if_ended((code,))
-        return self._channel.request_as(code, writes)
+        return self._channel.request_as(code, count, write)
 
     def flush(self, deadline: Deadline | None = None) -> None:
         """Send what is gathered, reading meanwhile."""
@@ -190,9 +190,10 @@ class Connection:
         count = self._channel.receive()
         if count is None:
             return False
+        ready = self._ready
         for event in self._channel.events(count):
             if isinstance(event, Reply):
-                self._ready[event.opaque] = event
+                ready[event.opaque] = event
             else:
                 self._channel.decline(event.command)
         return True

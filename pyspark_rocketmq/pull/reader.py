@@ -7,10 +7,10 @@ about its bounds is never taken for loss, because it may be behind its master.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
@@ -24,6 +24,7 @@ from ..wire.commands import PullMessageRequestHeader
 from ..wire.header import Command, HeaderType, encode_command
 from ..wire.prepared import PreparedRequest
 from ..wire.scan import first_queue_offset, record_starts
+from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
 from .settings import PullSettings, Subscription
@@ -39,8 +40,6 @@ _HOLE_PATIENCE_S = 3.0
 between only a hole tells that messages are gone."""
 _FLOW_CONTROL_PAUSE_S = 0.02
 _CHANGING = ("queueOffset", "maxMsgNums")
-
-T = TypeVar("T")
 
 
 class LossPolicy(Protocol):
@@ -67,14 +66,20 @@ class PullTemplate:
         self._queue = queue
         self._settings = settings
 
-    def frame(self, offset: int, count: int) -> Callable[[int], bytes]:
-        """What writes one pull, given its opaque."""
-        if prepared := self._prepared:
-            return lambda opaque: prepared.frame(opaque, (offset, count))
+    def frames(self, requests: Sequence[Request], opaques: Sequence[int]) -> list[bytes]:
+        """Pulls of these requests; a request may span more offsets than one answer may bring messages."""
+        most = self._settings.batch_size
+        pulls = [
+            (start, end - start if end - start < most else most, opaque)
+            for (start, end), opaque in zip(requests, opaques, strict=True)
+        ]
+        return self._prepared.frames(pulls) if self._prepared else [self._frame(*pull) for pull in pulls]
+
+    def _frame(self, offset: int, count: int, opaque: int) -> bytes:
         fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
         fields = signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
         header_type = self._cluster.net.header_type
-        return lambda opaque: encode_command(Command(RequestCode.PULL_MESSAGE, opaque, fields, header_type=header_type))
+        return encode_command(Command(RequestCode.PULL_MESSAGE, opaque, fields, header_type=header_type))
 
     @cached_property
     def _fields(self) -> dict[str, str]:
@@ -158,10 +163,9 @@ class QueueReader:
         """What to ask for next, now counted as in flight."""
         return list(islice(iter(self.cursor.next_request, None), most))
 
-    def frame(self, request: Request) -> Callable[[int], bytes]:
-        """What writes a request's frame, given its opaque."""
-        start, end = request
-        return self._template.frame(start, min(end - start, self._settings.batch_size))
+    def writer(self, requests: Sequence[Request]) -> Writer:
+        """What writes the frames of requests."""
+        return partial(self._template.frames, requests)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -180,11 +184,11 @@ class QueueReader:
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
             self._no_progress(request, place, outcome, now)
             return False
-        if place.is_master and self._begins_with_hole(request, outcome) and not self._is_lawful_hole(now):
-            self._doubt(request, place, outcome, now)
-            return False
-        self._progress(request, outcome, now)
-        return True
+        try:
+            return self._progress(request, place, outcome, now)
+        except DecodeError as error:
+            error.locate(**self._whence(request.start))
+            raise
 
     def failed(self, request: Request, error: RocketMQError, now: float) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
@@ -226,21 +230,8 @@ class QueueReader:
         """Whether messages at the offset asked for were passed over, though no filter was in the way."""
         if not self._takes_all:
             return False
-        first = self._located(first_queue_offset, request, outcome) if outcome.body else outcome.next_offset
+        first = first_queue_offset(outcome.body) if outcome.body else outcome.next_offset
         return first > request.start
-
-    def _message_count(self, request: Request, outcome: Outcome) -> int:
-        """How many messages came at most: without a filter, and without holes, one for every offset."""
-        if self._takes_all and outcome.body:
-            return outcome.next_offset - request.start
-        return len(self._located(record_starts, request, outcome))
-
-    def _located(self, read: Callable[[memoryview], T], request: Request, outcome: Outcome) -> T:
-        try:
-            return read(outcome.body)
-        except DecodeError as error:
-            error.locate(**self._whence(request.start))
-            raise
 
     def _is_lawful_hole(self, now: float) -> bool:
         """Compaction leaves holes, too: one that outlives our patience is believed, and all after it."""
@@ -256,12 +247,19 @@ class QueueReader:
         self.cursor.failed(request.start)
         self.resume_at = now + _HOLE_PAUSE_S
 
-    def _progress(self, request: Request, outcome: Outcome, now: float) -> None:
-        message_count = self._message_count(request, outcome)
-        self.cursor.answered(request.start, outcome.next_offset, outcome.body, message_count)
+    def _progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> bool:
+        """Take messages in, unless some before them may be missing; whether that brought the range forward."""
+        if place.is_master and self._begins_with_hole(request, outcome) and not self._is_lawful_hole(now):
+            self._doubt(request, place, outcome, now)
+            return False
+        start, next_offset, body = request.start, outcome.next_offset, outcome.body
+        # Without a filter, and without holes, there is at most one message for every offset.
+        message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
+        self.cursor.answered(start, next_offset, body, message_count)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s
+        return True
 
     def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
         """Nothing at this offset: it is gone, or not there yet, or the broker wants to be asked elsewhere."""

@@ -32,11 +32,15 @@ _WANTED_BYTES = 2 * 2**20
 """So much is wanted on its way. A socket's buffer holds twice as much, so brokers need not wait for us to send it."""
 
 
-class _Pull(NamedTuple):
+class _Group(NamedTuple):
+    """What pulls that left together have in common."""
+
     reader: QueueReader
-    request: Request
     place: Place
     due: float
+
+
+_Pull = tuple[_Group, Request]
 
 
 class _Lane:
@@ -45,6 +49,11 @@ class _Lane:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pulls: OrderedDict[int, _Pull] = OrderedDict()
+
+    @property
+    def first_due(self) -> float:
+        """Until when the oldest pull is to be answered."""
+        return next(iter(self.pulls.values()))[0].due
 
 
 class Window:
@@ -95,7 +104,7 @@ class Window:
     def drain(self, now: float, until: Deadline) -> dict[QueueReader, bool]:
         """Wait for answers, at most `until`, and take them in. Whose they were, and whether that range came forward."""
         busy = {address: lane for address, lane in self._lanes.items() if lane.pulls}
-        first_due = min(next(iter(lane.pulls.values())).due for lane in busy.values())
+        first_due = min(lane.first_due for lane in busy.values())
         wait_s = max(0.0, min(first_due - now, until.remaining()))
         try:
             ready = wait_any([lane.connection for lane in busy.values()], Deadline.after(wait_s, until.clock))
@@ -124,10 +133,10 @@ class Window:
         except RocketMQError as error:
             reader.unplaced(error, now)
             return 0
-        requests, due = reader.next_requests(allowed), now + self._settings.pull_timeout_s
-        opaques = lane.connection.submit_as(RequestCode.PULL_MESSAGE, map(reader.frame, requests))
+        requests, group = reader.next_requests(allowed), _Group(reader, place, now + self._settings.pull_timeout_s)
+        opaques = lane.connection.submit_as(RequestCode.PULL_MESSAGE, len(requests), reader.writer(requests))
         for opaque, request in zip(opaques, requests, strict=True):
-            lane.pulls[opaque] = _Pull(reader, request, place, due)
+            lane.pulls[opaque] = group, request
         return len(requests)
 
     def _lane(self, address: Address) -> _Lane:
@@ -143,11 +152,14 @@ class Window:
         except RocketMQError as error:
             self._end(lane, error, now)
             return
-        self._adapt([len(answer.body) for _, answer in replies if answer.body])
+        self._adapt([size for _, answer in replies if (size := len(answer.body))])
         for opaque, answer in replies:
-            pull = lane.pulls.pop(opaque)
-            moved = pull.reader.answered(pull.request, pull.place, answer, now)
-            heard[pull.reader] = moved or heard.get(pull.reader, False)
+            group, request = lane.pulls.pop(opaque)
+            reader = group.reader
+            if reader.answered(request, group.place, answer, now):
+                heard[reader] = True
+            else:
+                heard.setdefault(reader, False)
         for reader in heard:
             self._wake(reader)
 
@@ -165,16 +177,17 @@ class Window:
 
     def _give_up_late(self, lanes: Iterable[_Lane], now: float) -> None:
         for lane in lanes:
-            while lane.pulls and next(iter(lane.pulls.values())).due <= now:
+            while lane.pulls and lane.first_due <= now:
                 opaque, pull = lane.pulls.popitem(last=False)
                 lane.connection.forget(opaque)
                 what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"
                 error = RequestTimeout(what, advice="raise pullTimeoutMs, or look at the broker's load")
-                self._fail(pull, error.locate(address=str(pull.place.address)), now)
+                self._fail(pull, error.locate(address=str(pull[0].place.address)), now)
 
     def _fail(self, pull: _Pull, error: RocketMQError, now: float) -> None:
-        pull.reader.failed(pull.request, error, now)
-        self._wake(pull.reader)
+        group, request = pull
+        group.reader.failed(request, error, now)
+        self._wake(group.reader)
 
     def _wake(self, reader: QueueReader) -> None:
         """A short or missing answer leaves a gap to be asked for."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from .frame import MIN_FRAME_BYTES
 from .header import Command, encode_command
@@ -17,6 +18,11 @@ __all__ = ["PreparedRequest"]
 
 _PREFIX = struct.Struct(">II")
 """Length; header type, which is 0 for JSON, and header length."""
+
+
+@lru_cache  # Digits alone make a difference, so there are few lengths.
+def _prefix(header_bytes: int) -> bytes:
+    return _PREFIX.pack(header_bytes + 4, header_bytes)
 
 
 class PreparedRequest:
@@ -40,10 +46,10 @@ class PreparedRequest:
             )
         )
 
-    def frame(self, opaque: int, numbers: Sequence[int]) -> bytes:
-        """The whole frame with these values of the changing fields, in their order."""
-        header = self._text % (*numbers, opaque)
-        return _PREFIX.pack(len(header) + 4, len(header)) + header
+    def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
+        """Whole frames, one for each row of numbers: the changing fields in their order, then the opaque."""
+        headers = [self._text % row for row in numbers]
+        return [_prefix(len(header)) + header for header in headers]
 
 
 def _literal(text: bytes) -> bytes:

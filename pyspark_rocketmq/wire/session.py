@@ -12,7 +12,7 @@ does every framing error: from then on the session refuses to go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedReply
@@ -20,6 +20,8 @@ from .frame import MAX_FRAME_BYTES, FrameBuffer
 from .header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, decode_command, encode_command
 
 _LAST_OPAQUE = 2**31 - 1
+_new = tuple.__new__
+"""A named tuple's own constructor is a Python function that does no more than this, at twice the cost."""
 
 
 class Reply(NamedTuple):
@@ -36,6 +38,9 @@ class Request(NamedTuple):
 
 
 Event = Reply | Request
+
+Writer = Callable[[Sequence[int]], list[bytes]]
+"""Makes the frames of some requests, given an opaque for each."""
 
 
 class Session:
@@ -61,25 +66,24 @@ class Session:
 
     def request(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[int, bytes]:
         """Ask; returns the opaque by which the answer will come, and the bytes to send."""
-        (opaque,), data = self.request_as(code, (self.writer(code, fields, body),))
+        (opaque,), data = self.request_as(code, 1, self.writer(code, fields, body))
         return opaque, data
 
-    def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Callable[[int], bytes]:
-        """What makes the frame of a request, given its opaque."""
-        return lambda opaque: self._encode(Command(code, opaque, fields, body))
+    def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Writer:
+        """What makes the frames of requests that ask for the same."""
+        return lambda opaques: [self._encode(Command(code, opaque, fields, body)) for opaque in opaques]
 
-    def request_as(self, code: int, writes: Iterable[Callable[[int], bytes]]) -> tuple[list[int], bytes]:
-        """Ask with frames that `writes` make, each for an opaque; returns the opaques and the bytes to send."""
-        opaques, frames = list[int](), list[bytes]()
-        for write in writes:
-            opaques.append(self._next_opaque())
-            frames.append(self._sendable(write(opaques[-1])))
+    def request_as(self, code: int, count: int, write: Writer) -> tuple[Sequence[int], bytes]:
+        """Ask so many times with frames that `write` makes; returns the opaques and the bytes to send."""
+        opaques = self._next_opaques(count)
+        frames = write(opaques)
+        self._refuse_unsendable(max(map(len, frames)))
         self.pending.update(dict.fromkeys(opaques, code))
         return opaques, b"".join(frames)
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Tell without wanting an answer; returns the bytes to send."""
-        return self._sendable(self._encode(Command(code, self._next_opaque(), fields, body, flag=ONEWAY_FLAG)))
+        return self._sendable(self._encode(Command(code, self._next_opaques(1)[0], fields, body, flag=ONEWAY_FLAG)))
 
     def reply(self, request: Command, answer: Command) -> bytes:
         """Answer the peer's request, in the header form the answer names; returns the bytes to send."""
@@ -120,9 +124,8 @@ class Session:
                 command = decode_command(frame)
                 if not command.flag & RESPONSE_FLAG:
                     yield Request(command)
-                elif command.opaque in self.pending:
-                    del self.pending[command.opaque]
-                    yield Reply(command.opaque, command)
+                elif self.pending.pop(command.opaque, None) is not None:
+                    yield _new(Reply, (command.opaque, command))
                 else:
                     self._drop(command)
         except RemoteProtocolError as error:
@@ -143,17 +146,20 @@ class Session:
         return encode_command(command)
 
     def _sendable(self, data: bytes) -> bytes:
-        if self.broken:
-            raise LocalProtocolError(f"the session is broken: {self.broken.what}", advice="open a new connection")
-        if len(data) > self.max_frame_bytes:
-            raise FrameTooLarge(
-                f"a frame of {len(data)} bytes to send, the limit is {self.max_frame_bytes}",
-                advice="send less at once, or raise maxFrameSize here and on the server",
-            )
+        self._refuse_unsendable(len(data))
         return data
 
-    def _next_opaque(self) -> int:
-        if self._last_opaque == _LAST_OPAQUE:
+    def _refuse_unsendable(self, size: int) -> None:
+        if self.broken:
+            raise LocalProtocolError(f"the session is broken: {self.broken.what}", advice="open a new connection")
+        if size > self.max_frame_bytes:
+            raise FrameTooLarge(
+                f"a frame of {size} bytes to send, the limit is {self.max_frame_bytes}",
+                advice="send less at once, or raise maxFrameSize here and on the server",
+            )
+
+    def _next_opaques(self, count: int) -> range:
+        if self._last_opaque > _LAST_OPAQUE - count:
             self._last_opaque, self._wrapped = 0, True
-        self._last_opaque += 1
-        return self._last_opaque
+        self._last_opaque += count
+        return range(self._last_opaque - count + 1, self._last_opaque + 1)

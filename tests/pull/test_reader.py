@@ -76,7 +76,8 @@ def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTE
 def asked(settings: ClusterSettings) -> list[Command]:
     """The first two pulls of a reader of `[98, 200)`, as a broker would read them."""
     reading = QueueReader(QueueRange(QUEUE, 98, 200), open_cluster(settings).brokers, PullSettings(), Told())
-    return [decode_command(memoryview(reading.frame(request)(7))) for request in reading.next_requests(2)]
+    frames = reading.writer(reading.next_requests(2))([7, 8])
+    return [decode_command(memoryview(frame)) for frame in frames]
 
 
 def test_pulls_differ_in_what_they_ask_for_alone() -> None:
@@ -84,7 +85,7 @@ def test_pulls_differ_in_what_they_ask_for_alone() -> None:
     json, binary = (asked(ClusterSettings((NOWHERE,), net=NetSettings(header_type=kind))) for kind in HeaderType)
 
     assert [said.fields for said in json] == [said.fields for said in binary]
-    assert [(said.code, said.opaque, said.flag) for said in json + binary] == [(11, 7, 0)] * 4
+    assert [(said.code, said.opaque, said.flag) for said in json + binary] == [(11, 7, 0), (11, 8, 0)] * 2
     first, second = (said.fields or {} for said in json)
     assert (first["queueOffset"], second["queueOffset"], first["maxMsgNums"]) == ("98", "130", "32")
     assert first | {"queueOffset": "130"} == second

@@ -24,7 +24,7 @@ def test_a_filled_in_request_is_the_one_written_anew(
     prepared = PreparedRequest(code, fields, list(changing))
     rest = {name: value for name, value in fields.items() if name not in changing}
     whole = Command(code, opaque, rest | {name: str(value) for name, value in changing.items()})
-    assert prepared.frame(opaque, list(changing.values())) == encode_command(whole)
+    assert prepared.frames([(*changing.values(), opaque)] * 2) == [encode_command(whole)] * 2
 
 
 def test_what_cannot_be_written_is_told_when_preparing() -> None:

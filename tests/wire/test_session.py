@@ -223,6 +223,27 @@ def test_a_frame_too_large_to_send_is_refused_and_harms_nothing() -> None:
     assert [event.command.opaque for event in client.receive(reply_to(opaque))] == [opaque]
 
 
+def test_one_frame_too_large_refuses_the_requests_beside_it() -> None:
+    """Requests made together go together or not at all."""
+    client = Session(max_frame_bytes=200)
+
+    with pytest.raises(FrameTooLarge, match="a frame of 201 bytes to send"):
+        client.request_as(11, 3, lambda opaques: [bytes(50), bytes(201), bytes(50)])
+    assert client.pending == {}
+
+
+def test_requests_made_together_have_opaques_in_a_row() -> None:
+    """So many that the counter would pass its last number in between begin at 1."""
+    client = Session()
+    client._last_opaque = 2**31 - 3
+    written = [
+        client.request_as(11, count, lambda opaques: [b"%d " % opaque for opaque in opaques]) for count in (2, 3)
+    ]
+
+    assert [data for _, data in written] == [b"2147483646 2147483647 ", b"1 2 3 "]
+    assert list(client.pending) == [2**31 - 2, 2**31 - 1, 1, 2, 3]
+
+
 def test_requests_go_out_in_the_sessions_header_form() -> None:
     """Requests take the form that was chosen; answers take the form they name."""
     client, server = Session(header_type=HeaderType.ROCKETMQ), Session()
