@@ -11,9 +11,12 @@ one might already belong to somebody else.
 from __future__ import annotations
 
 import functools
+import math
+import select
 import selectors
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -29,7 +32,6 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """Room in the kernel for the answers to a window of pulls."""
 
-_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 _Candidate = tuple[socket.AddressFamily, Any]
 
 
@@ -42,10 +44,26 @@ class Waitable(Protocol):
 
 def wait_ready(waits: Iterable[tuple[Waitable, int]], deadline: Deadline | None = None) -> bool:
     """Wait until one of the descriptors is ready for its `READ` or `WRITE`; False if the deadline came first."""
-    with _Selector() as selector:
+    return _is_any_ready(waits, None if deadline is None else deadline.remaining())
+
+
+if sys.platform == "win32":
+
+    def _is_any_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None) -> bool:
+        with selectors.SelectSelector() as selector:
+            for waitable, needs in waits:
+                selector.register(waitable.fileno(), needs)
+            return bool(selector.select(timeout_s))
+
+else:
+    _POLLED = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
+
+    def _is_any_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None) -> bool:
+        """As `selectors.PollSelector` does it, at a fifth of its cost for a selector that is used once."""
+        poll = select.poll()
         for waitable, needs in waits:
-            selector.register(waitable.fileno(), needs)
-        return bool(selector.select(None if deadline is None else deadline.remaining()))
+            poll.register(waitable.fileno(), _POLLED[needs])
+        return bool(poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)))
 
 
 class Transport:
