@@ -226,13 +226,6 @@ class QueueReader:
         self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
         self.cursor.stop_at(self.cursor.done)
 
-    def _begins_with_hole(self, request: Request, outcome: Outcome) -> bool:
-        """Whether messages at the offset asked for were passed over, though no filter was in the way."""
-        if not self._takes_all:
-            return False
-        first = first_queue_offset(outcome.body) if outcome.body else outcome.next_offset
-        return first > request.start
-
     def _is_lawful_hole(self, now: float) -> bool:
         """Compaction leaves holes, too: one that outlives our patience is believed, and all after it."""
         self._hole_since = now if self._hole_since is None else self._hole_since
@@ -249,10 +242,12 @@ class QueueReader:
 
     def _progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> bool:
         """Take messages in, unless some before them may be missing; whether that brought the range forward."""
-        if place.is_master and self._begins_with_hole(request, outcome) and not self._is_lawful_hole(now):
-            self._doubt(request, place, outcome, now)
-            return False
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
+        if self._takes_all and place.is_master:
+            first = first_queue_offset(body) if body else next_offset
+            if first > start and not self._is_lawful_hole(now):
+                self._doubt(request, place, outcome, now)
+                return False
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
         self.cursor.answered(start, next_offset, body, message_count)

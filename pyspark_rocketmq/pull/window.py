@@ -8,7 +8,7 @@ up and asked again.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ class _Lane:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.pulls: OrderedDict[int, _Pull] = OrderedDict()
+        self.pulls: dict[int, _Pull] = {}
 
     @property
     def first_due(self) -> float:
@@ -178,7 +178,8 @@ class Window:
     def _give_up_late(self, lanes: Iterable[_Lane], now: float) -> None:
         for lane in lanes:
             while lane.pulls and lane.first_due <= now:
-                opaque, pull = lane.pulls.popitem(last=False)
+                opaque = next(iter(lane.pulls))
+                pull = lane.pulls.pop(opaque)
                 lane.connection.forget(opaque)
                 what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"
                 error = RequestTimeout(what, advice="raise pullTimeoutMs, or look at the broker's load")

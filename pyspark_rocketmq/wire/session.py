@@ -78,7 +78,8 @@ class Session:
         opaques = self._next_opaques(count)
         frames = write(opaques)
         self._refuse_unsendable(max(map(len, frames)))
-        self.pending.update(dict.fromkeys(opaques, code))
+        for opaque in opaques:
+            self.pending[opaque] = code
         return opaques, b"".join(frames)
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
