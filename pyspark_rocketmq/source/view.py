@@ -2,8 +2,10 @@
 
 Bounds are remembered for a moment: a query plans about a hundred times a second, and while nothing is new a broker is
 asked at most ten times in it. So what counts is how many requests the question costs it: one for each topic, or where
-it refuses statistics of topics one for each queue. The more it costs, the longer the answer is remembered. An answer
-with news is remembered for the time of one request, whatever it cost: more may follow soon.
+it refuses statistics of topics one for each queue. The more it costs, the longer the answer is remembered.
+
+Where something was new, more may follow soon. So an answer with news is remembered for the time of one request,
+whatever it cost, and the answers after it at first for a small part of their price, then for twice as much each time.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ __all__ = ["SECONDS_PER_REQUEST", "SMALLEST_LAST_S", "BrokerView"]
 SECONDS_PER_REQUEST = 0.1
 """What one request to a broker costs of the time in which nothing more is asked."""
 
+_PART_AFTER_NEWS = 1 / 16
+"""Of the price of the first answer after news; so four answers are had in the time of one."""
+
 SMALLEST_LAST_S = 30.0
 """How long smallest offsets are taken for granted where each costs a request; pulls tell of those that moved on."""
 
@@ -33,6 +38,8 @@ class BrokerView:
         self._clock = clock
         self._known: Mapping[MessageQueue, Bounds] = {}
         self._due = float("-inf")
+        self._part = 1.0
+        """For which part of its price the next answer is remembered."""
         self._smallest_due = float("-inf")
 
     @property
@@ -69,8 +76,9 @@ class BrokerView:
         if not smallest:
             self._smallest_due = self._clock() + SMALLEST_LAST_S
         has_news = bool(self._known) and found != self._known
-        request_count = 1 if has_news else self._cluster.offsets.count_requests(queues, smallest)
-        self._known, self._due = found, self._clock() + SECONDS_PER_REQUEST * request_count
+        price = 1 if has_news else self._part * self._cluster.offsets.count_requests(queues, smallest)
+        self._part = _PART_AFTER_NEWS if has_news else min(1.0, 2 * self._part)
+        self._known, self._due = found, self._clock() + SECONDS_PER_REQUEST * price
 
     def _ask(
         self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int]

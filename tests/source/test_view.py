@@ -76,6 +76,23 @@ def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> No
     assert polling.bounds[queue_of(3)].max_offset == 2
 
 
+def test_a_message_soon_after_another_is_soon_seen() -> None:
+    """Though the first question after the other found nothing; brokers are asked four times more for it."""
+    with StubBroker({TOPIC: 8}) as stub:
+        polling = Polling(stub)
+        stub.put(TOPIC, b"a", queue_id=3)
+        polling.poll(0.21)
+        stub.put(TOPIC, b"b", queue_id=3)
+        polling.poll(0.02)
+        assert polling.bounds[queue_of(3)].max_offset == 2
+        asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
+        polling.poll(1.0)
+        first_second = asked.fired
+        assert 10 < first_second <= 14
+        polling.poll(1.0)
+        assert asked.fired - first_second <= 10
+
+
 def test_a_queue_that_was_made_anew_has_new_bounds(refusing: StubBroker) -> None:
     """Also where its old smallest offset was taken for granted."""
     refusing.fill(TOPIC, 800, size=1)
