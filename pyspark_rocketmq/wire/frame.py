@@ -26,7 +26,7 @@ _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 1024 * 1024
 """To this size chunks double while the stream keeps filling them, so that few frames straddle two of them."""
 _MOST_SPARE = 24
-"""Room for two batches of 8 MiB, one being gathered and one in use, and some more."""
+"""As many as may be in use at once where answers are kept, as group members keep them for their listeners."""
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
