@@ -73,9 +73,11 @@ def test_another_strategy_shares_otherwise(group: Group) -> None:
 def test_everybody_has_every_queue_in_broadcasting(group: Group) -> None:
     """Two broadcasting members both get all messages, and brokers learn of no position."""
     logs = [Log(), Log()]
-    for number, log in enumerate(logs):
+    members = [
         group.concurrent(log, message_model=MessageModel.BROADCASTING, instance_name=f"member{number}")
-    until(lambda: len(group.stub.groups().get(GROUP, ())) == 2)
+        for number, log in enumerate(logs)
+    ]
+    until(lambda: _shares(*members) == [{0, 1, 2, 3}] * 2)  # From where they hold a queue on, they miss nothing.
     group.put(*"abcdefgh")
 
     for log in logs:
