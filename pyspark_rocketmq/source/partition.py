@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["RangePartition", "read_partition"]
 
 _LARGE_BYTES = 4 * 2**20
-"""A record of this size makes a record batch of its own, even if others came with it in one answer."""
+"""A record of this size, half of what a record batch holds, makes one of its own, whatever came in the same answer."""
 
 _SUMMARY = (
     "%d rows of %d ranges; %d records were read one by one, as packed bodies, IPv6 hosts, inner batches and broken "

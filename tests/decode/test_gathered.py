@@ -54,11 +54,11 @@ def test_what_was_received_may_be_overwritten_once_the_next_is_asked_for() -> No
 
     def received() -> Iterator[Block]:
         for number in range(20):
-            buffer[:] = block([replace(PLAIN, body=b"%03d" % number)] * 10).data[:BYTES]
+            buffer[:] = block([replace(PLAIN, body=b"%05d" % number)] * 10).data
             yield TEN._replace(data=memoryview(buffer))
 
     rows = [row for each in ColumnDecoder(["body"]).decode_all(received()) for row in each.batch.column(0).to_pylist()]
-    assert rows == [b"%03d" % number for number in range(20) for _ in range(10)]
+    assert rows == [b"%05d" % number for number in range(20) for _ in range(10)]
 
 
 def test_a_batch_outlives_the_next() -> None:

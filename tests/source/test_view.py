@@ -77,7 +77,7 @@ def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> No
 
 
 def test_a_message_soon_after_another_is_soon_seen() -> None:
-    """Though the first question after the other found nothing; brokers are asked four times more for it."""
+    """Though the first question after the other found nothing; brokers are asked four more times for it."""
     with StubBroker({TOPIC: 8}) as stub:
         polling = Polling(stub)
         stub.put(TOPIC, b"a", queue_id=3)
