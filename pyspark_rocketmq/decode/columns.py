@@ -89,13 +89,12 @@ class ColumnDecoder:
             self._gathered.put(block)
 
     def _fits(self, block: Block, size: BatchSize) -> bool:
-        gathered, byte_count = self._gathered, len(block.data)
-        stands_alone = 2 * byte_count >= size.byte_count or (
-            len(gathered.ranges) == 1 and 2 * gathered.byte_count >= size.byte_count
-        )
-        return not stands_alone and (
+        gathered, byte_count, half = self._gathered, len(block.data), size.byte_count / 2
+        return (
             gathered.message_count + block.message_count <= size.messages
             and gathered.byte_count + byte_count <= size.byte_count
+            and byte_count < half
+            and (gathered.byte_count < half or len(gathered.ranges) > 1)
         )
 
     def _decode_gathered(self) -> Decoded:

@@ -27,9 +27,10 @@ __all__ = ["Window"]
 
 _TOGETHER = 4
 """So many pulls of one range leave together: finding out whether and where it may ask costs as much as a pull."""
-_LEAST_DEPTH, _MOST_DEPTH = 32, 128
-_WANTED_BYTES = 2 * 2**20
-"""So much is wanted on its way. A socket's buffer holds twice as much, so brokers need not wait for us to send it."""
+_LEAST_DEPTH, _MOST_DEPTH = 32, 256
+_WANTED_BYTES = 8 * 2**20
+"""So much is wanted on its way: what a record batch holds, so that it arrives while the one before is decoded. Nearly
+all of it has room in the buffers of the two sockets; what a broker cannot send, it keeps in its heap."""
 
 
 class _Group(NamedTuple):

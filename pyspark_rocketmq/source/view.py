@@ -4,8 +4,8 @@ Bounds are remembered for a moment: a query plans about a hundred times a second
 asked at most ten times in it. So what counts is how many requests the question costs it: one for each topic, or where
 it refuses statistics of topics one for each queue. The more it costs, the longer the answer is remembered.
 
-Where something was new, more may follow soon. So an answer with news is remembered for the time of one request,
-whatever it cost, and the answers after it at first for a small part of their price, then for twice as much each time.
+Where something was new, more may follow soon. So the price is low right after news and grows to its full height: where
+one request is enough, a message waits for the next question no longer than a sixteenth of the time since the last one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS_PER_REQUEST = 0.1
 """What one request to a broker costs of the time in which nothing more is asked."""
 
 _PART_AFTER_NEWS = 1 / 16
-"""Of the price of the first answer after news; so four answers are had in the time of one."""
+"""What one request costs of the time since the last news, while that is less than its full price."""
 
 SMALLEST_LAST_S = 30.0
 """How long smallest offsets are taken for granted where each costs a request; pulls tell of those that moved on."""
@@ -38,8 +38,7 @@ class BrokerView:
         self._clock = clock
         self._known: Mapping[MessageQueue, Bounds] = {}
         self._due = float("-inf")
-        self._part = 1.0
-        """For which part of its price the next answer is remembered."""
+        self._last_news = float("-inf")
         self._smallest_due = float("-inf")
 
     @property
@@ -75,10 +74,15 @@ class BrokerView:
             found = self._ask(queues, smallest)
         if not smallest:
             self._smallest_due = self._clock() + SMALLEST_LAST_S
-        has_news = bool(self._known) and found != self._known
-        price = 1 if has_news else self._part * self._cluster.offsets.count_requests(queues, smallest)
-        self._part = _PART_AFTER_NEWS if has_news else min(1.0, 2 * self._part)
-        self._known, self._due = found, self._clock() + SECONDS_PER_REQUEST * price
+        if self._known and found != self._known:
+            self._last_news = self._clock()
+        requests = self._cluster.offsets.count_requests(queues, smallest)
+        self._known, self._due = found, self._clock() + self._price(requests)
+
+    def _price(self, requests: int) -> float:
+        """For how many seconds an answer is remembered that cost so many requests."""
+        each = min(SECONDS_PER_REQUEST, _PART_AFTER_NEWS * (self._clock() - self._last_news))
+        return max(_PART_AFTER_NEWS * SECONDS_PER_REQUEST, requests * each)
 
     def _ask(
         self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int]

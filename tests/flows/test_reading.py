@@ -92,18 +92,18 @@ def test_short_answers_are_completed(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body_bytes", "depth", "deepest"), [(50, None, 128), (50, 32, 32), (100_000, None, 32)], ids=str
+    ("body_bytes", "depth", "deepest"), [(50, None, 256), (50, 32, 32), (100_000, None, 83)], ids=str
 )
 def test_small_answers_let_the_window_grow(body_bytes: int, depth: int | None, deepest: int) -> None:
     """What counts are bytes on their way, unless the user has said how many pulls."""
     with StubBroker({"T": 2}) as stub:
-        stub.fill("T", COUNT, body_bytes)
+        stub.fill("T", 2 * COUNT, body_bytes)
         assert deepest_window(client(stub), PullSettings(batch_size=1, depth=depth)) == deepest
 
 
 def deepest_window(cluster: Cluster, settings: PullSettings) -> int:
     """The most pulls that were in flight until both queues were read."""
-    readers = [QueueReader(whole(queue, COUNT // 2), cluster.brokers, settings, Losses()) for queue in QUEUES]
+    readers = [QueueReader(whole(queue, COUNT), cluster.brokers, settings, Losses()) for queue in QUEUES]
     window, until_end, seen = Window(readers, pool_for(cluster.settings.net), settings), Deadline.after(PATIENCE_S), [0]
     window.fill(time.monotonic())
     while window.in_flight:
