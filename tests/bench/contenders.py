@@ -20,8 +20,10 @@ JAVA = (JAVA_PUSH, JAVA_LITE, JAVA_PULL)
 FLOOR = "raw sockets"
 ENGINE = "pull engine"
 ARROW, ARROW_NO_MAP = "pull engine + Arrow", "pull engine + Arrow, no map"
+ARROW_GROWN = "pull engine + Arrow, window as it grows"
 SPARK, SPARK_NO_MAP = "Spark batch", "Spark batch, no map"
 SPARK_STREAM = "Spark availableNow"
+READY, READY_NO_MAP = "Spark batch, rows ready", "Spark batch, rows ready, no map"
 
 PUSH_BATCH = 32
 MOST_WARMING = 300_000
@@ -54,9 +56,10 @@ TASKS: dict[str, Task] = {
     JAVA_LITE: lambda _: ("lite", {}),
     JAVA_PULL: lambda _: ("pull", {}),
     FLOOR: lambda shape: ("floor", {"depth": DEPTH, "size": shape.size}),
-    ENGINE: lambda _: ("engine", {}),
-    ARROW: lambda _: ("arrow", {"columns": "default"}),
-    ARROW_NO_MAP: lambda _: ("arrow", {"columns": "no map"}),
+    ENGINE: lambda _: ("engine", {"depth": DEPTH}),
+    ARROW: lambda _: ("arrow", {"columns": "default", "depth": DEPTH}),
+    ARROW_NO_MAP: lambda _: ("arrow", {"columns": "no map", "depth": DEPTH}),
+    ARROW_GROWN: lambda _: ("arrow", {"columns": "default", "depth": None}),
 }
 """What to ask a process for, by contender."""
 
@@ -70,6 +73,14 @@ def open_crew(stage: Stage) -> Iterator[Crew]:
 
 
 def spark_contenders(spark: BenchSpark, stage: Stage, shape: Shape) -> list[Contender]:
-    """Our source inside Spark: batches, and with large bodies a stream from its start to its end."""
-    batches = [spark.batch(stage, shape, SPARK, no_map=False), spark.batch(stage, shape, SPARK_NO_MAP, no_map=True)]
+    """Our source inside Spark: batches, and with large bodies a stream from its start to its end; and rows ready."""
+    batches = [
+        make(stage, shape, name, no_map=no_map)
+        for make, name, no_map in (
+            (spark.batch, SPARK, False),
+            (spark.batch, SPARK_NO_MAP, True),
+            (spark.ready, READY, False),
+            (spark.ready, READY_NO_MAP, True),
+        )
+    ]
     return [*batches, spark.stream(stage, HALF, SPARK_STREAM)] if shape == LARGE else batches

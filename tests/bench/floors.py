@@ -1,7 +1,12 @@
-"""Which ratios are to be reached, and which figures of which part are they made of?"""
+"""Which ratios are to be reached, which figures are they made of, and how far could one get at all?
+
+A limit takes for granted that what this project does costs nothing: both cores are always busy, with what the broker
+needs to send, bare sockets to receive, and Spark to take rows that are ready.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +16,19 @@ from tests.bench.contenders import (
     ENGINE,
     FLOOR,
     JAVA,
+    READY,
+    READY_NO_MAP,
     SPARK,
     SPARK_NO_MAP,
     SPARK_STREAM,
 )
-from tests.bench.plan import LARGE, SINGLE, SMALL
+from tests.bench.plan import LARGE, SINGLE, SMALL, Shape
 
 DISK = f"{LARGE}, from disk"
+JAVA_DECODER = "Java MessageDecoder.decodes"
+COPIED = "copied, not decoded"
+
+Value = Callable[[Result], float | None]
 
 
 @dataclass(frozen=True)
@@ -27,9 +38,10 @@ class Floor:
     figure: str
     wanted: float
     part: str
-    value: Callable[[Result], float | None]
+    value: Value
     at_most: bool = False
     unit: str = ""
+    limit: Value | None = None
 
     @property
     def goal(self) -> str:
@@ -41,67 +53,136 @@ class Floor:
         return value <= self.wanted if self.at_most else value >= self.wanted
 
 
-def ratio(setting: object, name: str, *others: str, what: str = "rate") -> Callable[[Result], float | None]:
+def ratio(setting: object, name: str, *others: str) -> Value:
     """A contender's median over that of the best of others."""
 
     def value(result: Result) -> float | None:
-        own = result.median(f"{setting}/{name}/{what}")
-        measured = [found for other in others if (found := result.median(f"{setting}/{other}/{what}"))]
-        return own / max(measured) if own and measured else None
+        own, best = result.median(f"{setting}/{name}/rate"), _best_rate(result, setting, others)
+        return own / best if own and best else None
 
     return value
 
 
-def alone(name: str) -> Callable[[Result], float | None]:
+def cpu(setting: object, *parts: tuple[str, str]) -> Value:
+    """What some processes of some contenders need together for a message, in µs."""
+
+    def value(result: Result) -> float | None:
+        found = [result.median(f"{setting}/{name}/cpu {group}") for name, group in parts]
+        return None if None in found else sum(filter(None, found))
+
+    return value
+
+
+def at_full_use(setting: object, costs: Sequence[tuple[str, str]], *others: str) -> Value:
+    """The rate of cores that do nothing else, over that of the best of others."""
+
+    def value(result: Result) -> float | None:
+        needed, best = cpu(setting, *costs)(result), _best_rate(result, setting, others or JAVA)
+        return _cores(result) * 1e6 / needed / best if needed and best else None
+
+    return value
+
+
+def _best_rate(result: Result, setting: object, names: Sequence[str]) -> float | None:
+    return max((found for name in names if (found := result.median(f"{setting}/{name}/rate"))), default=None)
+
+
+def _cores(result: Result) -> int:
+    found = re.search(r"(\d+) cores", result.surroundings["machine"])
+    assert found, result.surroundings
+    return int(found[1])
+
+
+def alone(name: str) -> Value:
     """A figure that is its own measure."""
     return lambda result: result.median(name)
 
 
-def _drain(figure: str, wanted: float, part: str, setting: object, name: str, *others: str) -> Floor:
-    return Floor(figure, wanted, part, ratio(setting, name, *(others or JAVA)))
+def _drain(
+    figure: str, wanted: float, part: str, setting: object, name: str, *others: str, limit: Value | None = None
+) -> Floor:
+    return Floor(figure, wanted, part, ratio(setting, name, *(others or JAVA)), limit=limit)
 
 
-_JAVA_DECODER = "Java MessageDecoder.decodes"
+def _decoding(figure: str, wanted: float, setting: str, name: str) -> Floor:
+    limit = ratio(setting, COPIED, JAVA_DECODER)
+    return Floor(
+        f"decoder, {figure} ÷ Java decoder, {setting}",
+        wanted,
+        "decoder",
+        ratio(setting, name, JAVA_DECODER),
+        limit=limit,
+    )
+
+
+def _python_us(setting: Shape, wanted: float, size: str) -> Floor:
+    value = cpu(setting, (SPARK_NO_MAP, "Python"))
+    limit = cpu(setting, (FLOOR, "Python"), (READY_NO_MAP, "Python"))
+    return Floor(f"Python µs per row inside Spark, no map, {size}", wanted, "memory", value, True, " µs", limit)
+
+
+def _kafka(setting: str, wanted: float) -> Floor:
+    limit = at_full_use(setting, [(SPARK_NO_MAP, "JVM"), (SPARK_NO_MAP, "broker")], _KAFKA)
+    figure = f"Spark batch, no map ÷ Spark's Kafka source, {setting}"
+    return Floor(figure, wanted, "kafka", ratio(setting, SPARK_NO_MAP, _KAFKA), limit=limit)
+
+
+def _bare(setting: Shape) -> Value:
+    return ratio(setting, FLOOR, *JAVA)
+
+
+_KAFKA = "Kafka batch"
+_IN_SPARK = [(FLOOR, "Python"), (FLOOR, "broker"), (READY, "Python"), (READY, "JVM")]
 _BEST = "best Java consumer"
 
 FLOORS: Sequence[Floor] = (
-    _drain(f"pull engine, nothing decoded ÷ {_BEST}, {LARGE}", 4.0, "memory", LARGE, ENGINE),
+    _drain(f"pull engine, nothing decoded ÷ {_BEST}, {LARGE}", 4.0, "memory", LARGE, ENGINE, limit=_bare(LARGE)),
     _drain("pull engine, nothing decoded ÷ raw sockets, window of 32", 0.9, "memory", LARGE, ENGINE, FLOOR),
-    _drain(f"pull engine + Arrow, default columns ÷ {_BEST}, {LARGE}", 2.8, "memory", LARGE, ARROW),
-    _drain(f"the same, {SMALL}", 2.0, "memory", SMALL, ARROW),
-    _drain(f"the same, {SINGLE}", 4.0, "single", SINGLE, ARROW),
-    _drain(f"the same, {DISK}", 4.0, "disk", DISK, ARROW),
-    Floor("decoder, full map ÷ Java decoder, 1 KiB", 1.0, "decoder", ratio("1 KiB", "full map", _JAVA_DECODER)),
-    Floor("decoder, full map ÷ Java decoder, 100 B", 0.8, "decoder", ratio("100 B", "full map", _JAVA_DECODER)),
-    Floor("decoder, no map ÷ Java decoder, 1 KiB", 2.0, "decoder", ratio("1 KiB", "no map", _JAVA_DECODER)),
-    Floor("decoder, no map ÷ Java decoder, 100 B", 1.6, "decoder", ratio("100 B", "no map", _JAVA_DECODER)),
-    _drain(f"Spark batch, default columns ÷ {_BEST}, {LARGE}", 2.5, "memory", LARGE, SPARK),
-    _drain(f"the same, {SMALL}", 1.8, "memory", SMALL, SPARK),
-    _drain(f"Spark availableNow with its start, default columns ÷ {_BEST}, 1 KiB", 1.8, "memory", LARGE, SPARK_STREAM),
-    Floor(
-        "Spark batch, no map ÷ Spark's Kafka source, 1 KiB", 1.4, "kafka", ratio("1 KiB", SPARK_NO_MAP, "Kafka batch")
+    _drain(f"pull engine + Arrow, default columns ÷ {_BEST}, {LARGE}", 2.8, "memory", LARGE, ARROW, limit=_bare(LARGE)),
+    _drain(f"the same, {SMALL}", 2.0, "memory", SMALL, ARROW, limit=_bare(SMALL)),
+    _drain(f"the same, {SINGLE}", 4.0, "single", SINGLE, ARROW, limit=_bare(SINGLE)),
+    _drain(
+        f"the same, {DISK}",
+        4.0,
+        "disk",
+        DISK,
+        ARROW,
+        limit=at_full_use(DISK, [(ENGINE, "Python"), (ENGINE, "broker")]),
     ),
-    Floor(
-        "Spark batch, no map ÷ Spark's Kafka source, 100 B", 0.9, "kafka", ratio("100 B", SPARK_NO_MAP, "Kafka batch")
-    ),
-    Floor(
-        "Python µs per row inside Spark, no map, 1 KiB",
-        1.6,
+    _decoding("full map", 1.0, "1 KiB", "full map"),
+    _decoding("full map", 0.8, "100 B", "full map"),
+    _decoding("no map", 2.0, "1 KiB", "no map"),
+    _decoding("no map", 1.6, "100 B", "no map"),
+    _drain(
+        f"Spark batch, default columns ÷ {_BEST}, {LARGE}",
+        2.5,
         "memory",
-        alone(f"{LARGE}/{SPARK_NO_MAP}/cpu Python"),
-        at_most=True,
-        unit=" µs",
+        LARGE,
+        SPARK,
+        limit=at_full_use(LARGE, _IN_SPARK),
     ),
-    Floor(
-        "Python µs per row inside Spark, no map, 100 B",
-        1.0,
+    _drain(f"the same, {SMALL}", 1.8, "memory", SMALL, SPARK, limit=at_full_use(SMALL, _IN_SPARK)),
+    _drain(
+        f"Spark availableNow with its start, default columns ÷ {_BEST}, 1 KiB",
+        1.8,
         "memory",
-        alone(f"{SMALL}/{SPARK_NO_MAP}/cpu Python"),
-        at_most=True,
-        unit=" µs",
+        LARGE,
+        SPARK_STREAM,
+        limit=at_full_use(LARGE, _IN_SPARK),
     ),
+    _kafka("1 KiB", 1.4),
+    _kafka("100 B", 0.9),
+    _python_us(LARGE, 1.6, "1 KiB"),
+    _python_us(SMALL, 1.0, "100 B"),
     Floor("trigger without tasks ÷ rate-micro-batch of one row", 1.3, "triggers", alone("empty ÷ rate"), at_most=True),
-    Floor("one message, p50 ÷ trigger without tasks, p50", 1.2, "triggers", alone("latency ÷ empty"), at_most=True),
+    Floor(
+        "one message, p50 ÷ trigger without tasks, p50",
+        1.2,
+        "triggers",
+        alone("latency ÷ empty"),
+        at_most=True,
+        limit=alone("a row at hand ÷ empty"),
+    ),
     Floor("latestOffset", 3.0, "triggers", alone("latestOffset"), at_most=True, unit=" ms"),
     Floor("planning 10,000 queues, pure", 0.3, "planning", alone("10,000 queues, pure"), at_most=True, unit=" s"),
     Floor("planning 10,000 queues, with latestOffset", 1.0, "planning", alone("10,000 queues, asked"), True, " s"),
@@ -114,16 +195,26 @@ FLOORS: Sequence[Floor] = (
 )
 
 
-def rows(results: Mapping[str, Result]) -> list[tuple[str, str, str, str, str]]:
-    """Figure, goal, what was measured, whether it holds, and where that comes from."""
+def rows(results: Mapping[str, Result]) -> list[tuple[str, ...]]:
+    """Figure, goal, what was measured, its limit, whether the goal is reached, and where that comes from."""
     return [_row(floor, results.get(floor.part)) for floor in FLOORS]
 
 
-def _row(floor: Floor, result: Result | None) -> tuple[str, str, str, str, str]:
+def _row(floor: Floor, result: Result | None) -> tuple[str, ...]:
     value = floor.value(result) if result else None
     if result is None or value is None:
-        return floor.figure, floor.goal, "not measured", "", floor.part
-    told = f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+        return floor.figure, floor.goal, "not measured", "", "", floor.part
+    limit = floor.limit(result) if floor.limit else None
     facts = ", ".join(result.surroundings[fact] for fact in ("messages", "commit", "day"))
     origin = f"[{floor.part}]({floor.part}.md): {facts}"
-    return floor.figure, floor.goal, told + floor.unit, "yes" if floor.holds(value) else "**no**", origin
+    return floor.figure, floor.goal, _told(value, floor), _told(limit, floor), _verdict(floor, value), origin
+
+
+def _told(value: float | None, floor: Floor) -> str:
+    if value is None:
+        return ""
+    return (f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}") + floor.unit
+
+
+def _verdict(floor: Floor, value: float) -> str:
+    return "yes" if floor.holds(value) else "**no**"

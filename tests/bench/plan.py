@@ -18,6 +18,8 @@ PAGES = Path(os.environ.get("BENCH_DIR") or ROOT / ("build/benchmarks" if IS_QUI
 RESULTS = PAGES / "results"
 DEPTH = 32
 """Pulls in flight, of our engine and of the raw sockets it is compared with."""
+SLOTS = 2
+"""Of a Spark session."""
 
 
 class Shape(NamedTuple):

@@ -14,13 +14,13 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_rocketmq.decode.layout import Layout, default_columns
-from tests.bench.plan import Shape
+from tests.bench.plan import SLOTS, Shape
+from tests.bench.ready import READY, ROWS, ReadySource
 from tests.bench.rounds import Contender, Run
 from tests.bench.stage import Stage
 from tests.bench.usage import Groups, named, tree
 from tests.spark.fixtures import LOG_OPTION, spark_environment
 
-SLOTS = 2
 NO_MAP = ",".join(name for name in default_columns(Layout.ROCKETMQ) if name != "properties")
 STREAM_S = 900
 
@@ -45,6 +45,13 @@ class BenchSpark:
         """A topic as a table."""
         options = reading(stage, shape, {"columns": NO_MAP} if no_map else {})
         return self.table(name, "rocketmq", options, shape.messages, stage.processes)
+
+    def ready(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
+        """As many rows as the topic has, ready before they are wanted."""
+        self.session.dataSource.register(ReadySource)
+        columns = {"columns": NO_MAP} if no_map else {}
+        options = {**reading(stage, shape, columns), ROWS: str(shape.messages)}
+        return self.table(name, READY, options, shape.messages, stage.processes)
 
     def table(self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups) -> Contender:
         """Any source's table, written nowhere; the first run counts its rows."""

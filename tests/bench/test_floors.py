@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.bench.archive import Result, keep, load_all
 from tests.bench.contenders import ENGINE, JAVA_LITE, JAVA_PUSH, TASKS
-from tests.bench.floors import FLOORS, ratio, rows
+from tests.bench.floors import FLOORS, at_full_use, ratio, rows
 from tests.bench.plan import LARGE
 from tests.bench.plots import bar_chart
 from tests.bench.rounds import Spread
@@ -27,6 +27,16 @@ def test_the_best_of_the_others_is_what_counts() -> None:
     assert ratio(LARGE, "nobody", JAVA_PUSH)(_result()) is None
 
 
+def test_a_limit_is_what_busy_cores_leave_room_for() -> None:
+    """Two cores, 4 µs of several processes a message, and somebody who does 100 a second."""
+    result = Result("memory", {"machine": "some, 2 cores, 1 GiB"})
+    for name, value in {"bare/cpu broker": 3, "ready/cpu JVM": 1, f"{JAVA_PUSH}/rate": 100_000}.items():
+        result.add(f"{LARGE}/{name}", [value])
+
+    assert at_full_use(LARGE, [("bare", "broker"), ("ready", "JVM")])(result) == 5.0
+    assert at_full_use(LARGE, [("bare", "broker"), ("ready", "Python")])(result) is None
+
+
 def test_figures_survive_being_kept(tmp_path: Path) -> None:
     """What one part found is read again for the page of all ratios."""
     keep(_result(), tmp_path)
@@ -39,8 +49,8 @@ def test_the_page_of_ratios_says_what_is_reached_and_what_is_missing() -> None:
     found = rows({"memory": _result()})
 
     assert len(found) == len(FLOORS)
-    assert found[0][1:] == ("≥ 4", "5.00", "yes", "[memory](memory.md): up to 9, abc, 2026-11-18")
-    assert {row[2] for row in found if row[4] == "disk"} == {"not measured"}
+    assert found[0][1:] == ("≥ 4", "5.00", "", "yes", "[memory](memory.md): up to 9, abc, 2026-11-18")
+    assert {row[2] for row in found if row[5] == "disk"} == {"not measured"}
 
 
 def test_a_plot_has_a_bar_for_each_contender() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.contenders import TASKS, open_crew, spark_contenders
+from tests.bench.contenders import ENGINE, TASKS, open_crew, spark_contenders
 from tests.bench.plan import IS_QUICK, LARGE, ROUNDS, SMALL
+from tests.bench.profiles import PULLING, add_profile
 from tests.bench.report import report_of
 from tests.bench.rounds import interleave
 from tests.bench.sparks import open_spark
@@ -29,3 +30,6 @@ def test_memory(stage: Stage) -> None:
                 contenders += spark_contenders(spark, stage, shape)
                 assert stage.answer_size(shape) == MEMORY_ANSWER
                 report.add_outcomes(str(shape), interleave(contenders, ROUNDS))
+                task, wish = TASKS[ENGINE](shape)
+                reading = {"topic": stage.topic(shape), "count": shape.messages, **wish}
+                add_profile(report, f"{shape}, {ENGINE}", crew.python, PULLING, task, **reading)

@@ -14,7 +14,7 @@ from tests.bench.plan import IS_QUICK, ROUNDS
 from tests.bench.report import Report, report_of
 from tests.bench.sparks import BenchSpark, open_spark
 from tests.bench.stage import Stage
-from tests.bench.triggers import TICKING, Progress, one_by_one, triggers_of
+from tests.bench.triggers import TICKING, Progress, at_hand, one_by_one, triggers_of
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
@@ -25,7 +25,8 @@ ABOUT = (
     "Queries with trigger 0 and two slots. *No task*: our reader over 8 queues, whose offset gets a counter so that "
     "every trigger has a new offset and no range; everything else is what happens in earnest. *Rate*: Spark's "
     "`rate-micro-batch` with one row in one partition. *One message*: sent when the batch of the one before is done; "
-    "the clock runs from the broker's store timestamp until `foreachBatch` has collected it."
+    "the clock runs from the broker's store timestamp until `foreachBatch` has collected it. *A row at hand*: a Python "
+    "source that makes its row on the spot, seen the same way; from the trigger's begin to the log of its end."
 )
 
 
@@ -50,12 +51,14 @@ class Round:
         empty: Sequence[Progress],
         single: Sequence[Progress],
         latencies: Sequence[float],
+        at_hand: Sequence[Progress],
     ) -> None:
         self.rate = median(each["triggerExecution"] for each in rate)
         self.empty = median(each["triggerExecution"] for each in empty)
         self.latest_offset = median(each["latestOffset"] for each in empty)
         self.single = median(each["triggerExecution"] for each in single)
         self.latency = median(latencies)
+        self.at_hand = median(each["triggerExecution"] - each["commitOffsets"] for each in at_hand)
 
 
 def _round(spark: BenchSpark, stage: Stage, topic: str, count: int) -> Round:
@@ -64,9 +67,10 @@ def _round(spark: BenchSpark, stage: Stage, topic: str, count: int) -> Round:
     rate = triggers_of(spark.session, "rate-micro-batch", a_row, count, rows=1)
     empty = triggers_of(spark.session, TICKING, reading, count, rows=0)
     single, latencies = one_by_one(spark.session, stage.name_server, topic, count)
-    counts = [len(found) for found in (rate, empty, single, latencies)]
-    assert counts == [count] * 4, f"{counts} triggers and arrivals of {count}"
-    found = Round(rate, empty, single, latencies)
+    least = at_hand(spark.session, count)
+    counts = [len(found) for found in (rate, empty, single, latencies, least)]
+    assert counts == [count] * 5, f"{counts} triggers and arrivals of {count}"
+    found = Round(rate, empty, single, latencies, least)
     print(f"  rate {found.rate} ms, empty {found.empty} ms, one message {found.latency:.0f} ms", flush=True)
     return found
 
@@ -77,7 +81,9 @@ def _note(report: Report, rounds: Sequence[Round]) -> None:
         report.collect("no task", each.empty, "ms")
         report.collect("one message in one queue, whole trigger", each.single, "ms")
         report.collect("one message, stored until seen, p50", each.latency, "ms")
+        report.collect("a row at hand, until seen", each.at_hand, "ms")
         report.collect("latestOffset", each.latest_offset, "ms")
         report.collect("empty ÷ rate", each.empty / each.rate)
         report.collect("latency ÷ empty", each.latency / each.empty)
+        report.collect("a row at hand ÷ empty", each.at_hand / each.empty)
     report.add_collected(f"Medians of {TRIGGERS} triggers, over {len(rounds)} rounds")

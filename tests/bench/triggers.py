@@ -18,6 +18,7 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.datasource import RocketMQDataSource
 from pyspark_rocketmq.model import Message, parse_addresses
 from pyspark_rocketmq.source.stream import StreamReader
+from tests.bench.ready import AT_HAND, AtHandSource
 from tests.bench.sparks import fresh_folder
 
 Progress = Mapping[str, int]
@@ -142,6 +143,20 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
                 arrivals.wait_for_next(lambda: producer.send(Message(topic, b"x" * 1024)))
             _wait_for_batch(query, count + _WARMING)
             return _durations(query, rows=1)[-count:], arrivals.latencies[-count:]
+        finally:
+            query.stop()
+
+
+def at_hand(session: SparkSession, count: int) -> list[Progress]:
+    """Triggers of one row each that `foreachBatch` collects, of a source that has it at hand."""
+    session.dataSource.register(AtHandSource)
+    session.conf.set(_KEPT, _ALL)
+    with fresh_folder() as checkpoint:
+        writer = session.readStream.format(AT_HAND).load().writeStream.foreachBatch(Arrivals())
+        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
+        try:
+            _wait_for_batch(query, count + _WARMING)
+            return _durations(query, rows=1)[_WARMING : count + _WARMING]
         finally:
             query.stop()
 

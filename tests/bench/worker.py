@@ -5,16 +5,22 @@ One JSON object a line comes in, one goes out; see `tests.bench.partners`.
 
 from __future__ import annotations
 
+import cProfile
 import gc
 import json
+import pstats
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.client.consumer import PushConsumer
@@ -23,14 +29,17 @@ from pyspark_rocketmq.client.results import SUCCESS, Consumed
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.decode.columns import ColumnDecoder
+from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.gathered import Gathered
 from pyspark_rocketmq.decode.layout import Layout, default_columns
 from pyspark_rocketmq.decode.rows import Content
+from pyspark_rocketmq.decode.spans import Integers, cut_windows
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addresses
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
+from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.floor import PULL_COUNT, drain_raw
 from tests.bench.plan import DEPTH
 from tests.bench.tally import Tally
@@ -39,6 +48,8 @@ Answer = dict[str, Any]
 DEFAULT = default_columns(Layout.ROCKETMQ)
 WITHOUT_MAP = tuple(name for name in DEFAULT if name != "properties")
 COLUMNS = {"default": DEFAULT, "no map": WITHOUT_MAP}
+_BODY_AT = 88
+"""Bodies begin so far behind the begin of a record whose hosts have IPv4 addresses."""
 _NO_QUEUE = MessageQueue("bench", "broker-a", 0)
 _stubs: list[StubBroker] = []
 
@@ -70,18 +81,18 @@ def floor(name_server: str, topic: str, count: int, depth: int, size: int) -> An
     return _answer(drained.messages, drained.seconds)
 
 
-def engine(name_server: str, topic: str, count: int) -> Answer:
+def engine(name_server: str, topic: str, count: int, depth: int) -> Answer:
     """Our pull engine, nothing decoded."""
     began = time.perf_counter()
-    messages = sum(block.message_count for block in _read(name_server, topic, count))
+    messages = sum(block.message_count for block in _read(name_server, topic, count, depth))
     return _answer(messages, time.perf_counter() - began)
 
 
-def arrow(name_server: str, topic: str, count: int, columns: str) -> Answer:
+def arrow(name_server: str, topic: str, count: int, columns: str, depth: int | None) -> Answer:
     """Our pull engine and decoding into record batches."""
     decoder = ColumnDecoder(COLUMNS[columns])
     began = time.perf_counter()
-    messages = sum(each.batch.num_rows for each in decoder.decode_all(_read(name_server, topic, count)))
+    messages = sum(each.batch.num_rows for each in decoder.decode_all(_read(name_server, topic, count, depth)))
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -111,7 +122,7 @@ def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
     """Keep pull answers in a file, each behind its length."""
     began, messages = time.perf_counter(), 0
     with Path(file).open("wb") as out:
-        for block in _read(name_server, topic, count):
+        for block in _read(name_server, topic, count, DEPTH):
             out.write(len(block.data).to_bytes(4, "big") + block.data)
             messages += block.message_count
     return _answer(messages, time.perf_counter() - began)
@@ -128,6 +139,32 @@ def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
     return _answer(messages, time.perf_counter() - began)
 
 
+def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
+    """The least that decoding takes: answers are copied, and their bodies of one size; nothing is looked at."""
+    batches, gathered, messages = _bodies(file), Gathered(), 0
+    began = time.perf_counter()
+    while messages < count:
+        for blocks, starts in batches:
+            for block in blocks:
+                gathered.put(block)
+            messages += len(cut_windows(gathered.data, starts, size, pa.binary()))
+            gathered.clear()
+    return _answer(messages, time.perf_counter() - began)
+
+
+@cache
+def _bodies(file: str) -> list[tuple[list[Block], Integers]]:
+    """The blocks of each record batch, and where bodies lie in them."""
+    blocks, size = list(map(_as_block, _load(file))), BatchSize()
+    step = min(size.messages // PULL_COUNT, size.byte_count // len(blocks[0].data))
+    return [(part, _body_starts(part)) for at in range(0, len(blocks), step) if (part := blocks[at : at + step])]
+
+
+def _body_starts(blocks: Sequence[Block]) -> Integers:
+    starts = [start + _BODY_AT for start in record_starts(b"".join(block.data for block in blocks))]
+    return np.array(starts, np.int64)
+
+
 @cache
 def _load(file: str) -> list[memoryview]:
     data, at, answers = Path(file).read_bytes(), 0, []
@@ -140,6 +177,18 @@ def _load(file: str) -> list[memoryview]:
 
 def _as_block(data: memoryview) -> Block:
     return Block(data, QueueRange(_NO_QUEUE, 0, 2**62), PULL_COUNT)
+
+
+def profile(name_server: str, of: str, parts: dict[str, list[str]], **wish: Any) -> Answer:
+    """Another task under a profiler: which shares of its time go into functions, named as `file:function`."""
+    profiler = cProfile.Profile()
+    answer = profiler.runcall(TASKS[of], name_server, **wish)
+    spent: Counter[str] = Counter()
+    stats: dict[tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
+    for (file, _, function), (_, _, _, cumulative, _) in stats.items():
+        spent[f"{Path(file).name}:{function}"] += cumulative
+    shares = {part: sum(spent[name] for name in names) / answer["seconds"] for part, names in parts.items()}
+    return {**answer, "shares": shares}
 
 
 # --- the stub ------------------------------------------------------------------------------------------------------
@@ -165,10 +214,10 @@ def stub_fill(_name_server: str, topics: list[str], count: int, size: int) -> An
 # --- common --------------------------------------------------------------------------------------------------------
 
 
-def _read(name_server: str, topic: str, count: int) -> Iterator[Block]:
+def _read(name_server: str, topic: str, count: int, depth: int | None) -> Iterator[Block]:
     queues = _queues(name_server, topic)
     ranges = [QueueRange(queue, 0, count // len(queues)) for queue in queues]
-    settings = PullSettings(depth=DEPTH).for_queues(len(queues))
+    settings = PullSettings(depth=depth).for_queues(len(queues))
     return read_ranges(
         ranges, _cluster(name_server).brokers, pool_for(_settings(name_server).net), LossJournal(True), settings
     )
@@ -194,7 +243,7 @@ def _answer(messages: int, seconds: float) -> Answer:
 
 
 TASKS: dict[str, Callable[..., Answer]] = {
-    task.__name__: task for task in (floor, engine, arrow, push, dump, decode, stub, stub_fill)
+    task.__name__: task for task in (floor, engine, arrow, push, dump, decode, copy, profile, stub, stub_fill)
 }
 
 if __name__ == "__main__":

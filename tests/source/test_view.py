@@ -77,7 +77,7 @@ def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> No
 
 
 def test_a_message_soon_after_another_is_soon_seen() -> None:
-    """Whenever it comes; brokers are asked the less, the longer the other is ago, and in the end as little as before."""
+    """Whenever it comes; brokers are asked the less, the longer the other is ago, in the end as before."""
     with StubBroker({TOPIC: 8}) as stub:
         polling = Polling(stub)
         stub.put(TOPIC, b"a", queue_id=3)

@@ -20,8 +20,8 @@ DEPTH = Option(
     "T1",
     integer(1, 256),
     otherwise="32",
-    meaning="Pulls in flight per task, over all its queues. Where it is not given, as many more as bring 8 MiB on their "
-    "way, up to 256.",
+    meaning="Pulls in flight per task, over all its queues. Where it is not given, as many more as bring 8 MiB on "
+    "their way, up to 256.",
 )
 MESSAGES_PER_QUEUE = Option(
     "pullThresholdForQueue",
