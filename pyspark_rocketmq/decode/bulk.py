@@ -33,6 +33,7 @@ from .spans import (
     pack_numbers,
     pack_rows,
     pack_texts,
+    repeat_texts,
     unsigned_at,
 )
 
@@ -154,8 +155,7 @@ class Bulk:
         """A column of texts that depend on the queue alone."""
         texts = [text_of(queue) for queue in self._queues]
         if len(set(texts)) == 1:
-            text = texts[0].encode()
-            return pack_rows(text * len(self.head), [len(text)], len(self.head))
+            return repeat_texts([texts[0].encode()], len(self.head))
         return pack_texts(texts).take(pack_numbers(self.answers))
 
     def queue_ids(self) -> pa.Array:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from .entries import Selected
 from .shapes import Shape, find_fitting, maybe_learn
-from .spans import Bytes, Integers, Spans, cut_pairs, cut_spans, cut_windows, pack_numbers, pack_rows, pack_texts
+from .spans import Bytes, Integers, Spans, cut_pairs, cut_spans, cut_windows, pack_numbers, pack_texts, repeat_texts
 
 __all__ = ["ShapeFinder", "ShapedEntries"]
 
@@ -40,11 +40,12 @@ class _Group(NamedTuple):
         """Where the values of a name lie."""
         return Spans(*(self.begins[stretch] + offset for stretch, offset in self.shape.slices[name]))
 
-    def edges_of(self, names: Sequence[str]) -> Integers:
+    def edges_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
         """For each row start and end of each name's value, in turn."""
-        edges = np.empty((self.begins.shape[1], 2 * len(names)), np.int64)
+        begins = self.begins.astype(np.int32)
+        edges = np.empty((begins.shape[1], 2 * len(names)), np.int32)
         for column, (stretch, offset) in enumerate(chain.from_iterable(self.shape.slices[name] for name in names)):
-            np.add(self.begins[stretch], offset, out=edges[:, column])
+            np.add(begins[stretch], offset, out=edges[:, column])
         return edges
 
     def cut(self, data: Bytes, name: str) -> pa.Array:
@@ -169,7 +170,7 @@ class ShapedEntries:
         spelled = [name.encode() for name in names]
         return Selected(
             pack_numbers(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
-            pack_rows(b"".join(spelled) * self._row_count, list(map(len, spelled)), self._row_count),
+            repeat_texts(spelled, self._row_count),
             cut_pairs(self._data, group.edges_of(names), pa.string()),
         )
 
@@ -177,7 +178,7 @@ class ShapedEntries:
         """From each group those of its names."""
         numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(chosen)))}
         limits = self._limits([len(names) for names in chosen])
-        named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int64)
+        named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int32)
         for group, names in zip(self._groups, chosen, strict=True):
             if names:
                 at = np.add.outer(limits[:-1][group.rows], np.arange(len(names)))

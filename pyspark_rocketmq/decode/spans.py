@@ -9,6 +9,7 @@ every window of that width is one item of an overlapping array.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "pack_rows",
     "pack_texts",
     "peek_windows",
+    "repeat_texts",
     "unsigned_at",
 ]
 
@@ -87,6 +89,16 @@ def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Arra
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
+def repeat_texts(texts: Sequence[bytes], count: int) -> pa.Array:
+    """An array of strings from so many rows, each holding these texts. Batches share what was made for one of them."""
+    return _repeated(tuple(texts), 1 << max(0, count - 1).bit_length()).slice(0, count * len(texts))
+
+
+@lru_cache(maxsize=16)
+def _repeated(texts: tuple[bytes, ...], count: int) -> pa.Array:
+    return pack_rows(b"".join(texts) * count, list(map(len, texts)), count)
+
+
 def pack_texts(texts: Sequence[str]) -> pa.Array:
     """An array of a few strings."""
     encoded = [text.encode() for text in texts]
@@ -101,7 +113,7 @@ def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
 
 
 def cut_pairs(
-    data: Bytes, edges: Integers, type_: pa.DataType, absent: npt.NDArray[np.bool_] | None = None
+    data: Bytes, edges: npt.NDArray[np.integer[Any]], type_: pa.DataType, absent: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """An array of the bytes between each start and end, in an array of such pairs of any shape, null where absent."""
     offsets = np.zeros(edges.size + 2, np.int32)

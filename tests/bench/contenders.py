@@ -24,6 +24,8 @@ ARROW_GROWN = "pull engine + Arrow, window as it grows"
 SPARK, SPARK_NO_MAP = "Spark batch", "Spark batch, no map"
 SPARK_STREAM = "Spark availableNow"
 READY, READY_NO_MAP = "Spark batch, rows ready", "Spark batch, rows ready, no map"
+ESSENTIAL = (*JAVA, FLOOR, ENGINE, ARROW, SPARK)
+"""Who takes part when there is little time."""
 
 PUSH_BATCH = 32
 MOST_WARMING = 300_000

@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench.floors import COPIED, JAVA_DECODER
 from tests.bench.partners import Partner, java_partner, on_one_core, python_partner
-from tests.bench.plan import MESSAGES, ROUNDS, Shape, share_of
+from tests.bench.plan import IS_QUICK, MESSAGES, ROUNDS, Shape, share_of
 from tests.bench.profiles import DECODING, add_profile
 from tests.bench.report import report_of
 from tests.bench.rounds import Contender, Run, interleave
@@ -39,6 +39,8 @@ def test_decoder(stage: Stage, tmp_path: Path) -> None:
     """Stored messages of a real broker, mixed and all alike."""
     with report_of("decoder", "The decoder", ABOUT, RocketMQ=stage.cluster.version) as report:
         for setting, shape in SHAPES.items():
+            if IS_QUICK and shape.alike:
+                continue
             file = str(tmp_path / f"{shape.size}-{shape.alike}")
             with python_partner(stage.name_server) as reader:
                 reader.drain("dump", topic=stage.topic(shape), count=shape.messages, file=file)
