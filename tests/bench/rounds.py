@@ -33,6 +33,8 @@ class Contender:
     messages: int
     warm_up: int
     """How many messages it drains once before anything counts."""
+    wake: Callable[[], object] = lambda: None
+    """Called before each run: what fell asleep while others had their turns is up again when the clock starts."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _turned(contenders: Sequence[Contender], by: int) -> Sequence[Contender]:
 
 
 def _measure(contender: Contender, number: int) -> Outcome:
+    contender.wake()
     meter = Meter(contender.processes)
     run = contender.run(contender.messages)
     assert run.messages >= contender.messages, f"{contender.name} drained {run.messages} of {contender.messages}"

@@ -8,13 +8,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_rocketmq.decode.layout import Layout, default_columns
-from tests.bench.plan import SLOTS, Shape
+from tests.bench.plan import FEW, SLOTS, Shape
 from tests.bench.ready import READY, ROWS, ReadySource
 from tests.bench.rounds import Contender, Run
 from tests.bench.stage import Stage
@@ -44,14 +44,14 @@ class BenchSpark:
     def batch(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
         """A topic as a table."""
         options = reading(stage, shape, {"columns": NO_MAP} if no_map else {})
-        return self.table(name, "rocketmq", options, shape.messages, stage.processes)
+        return self._awake(stage, self.table(name, "rocketmq", options, shape.messages, stage.processes))
 
     def ready(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
         """As many rows as the topic has, ready before they are wanted."""
         self.session.dataSource.register(ReadySource)
         columns = {"columns": NO_MAP} if no_map else {}
         options = {**reading(stage, shape, columns), ROWS: str(shape.messages)}
-        return self.table(name, READY, options, shape.messages, stage.processes)
+        return self._awake(stage, self.table(name, READY, options, shape.messages, stage.processes))
 
     def table(self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups) -> Contender:
         """Any source's table, written nowhere; the first run counts its rows."""
@@ -71,7 +71,7 @@ class BenchSpark:
     def stream(self, stage: Stage, shape: Shape, name: str, *, no_map: bool = False) -> Contender:
         """A topic as a stream that ends, its start included."""
         options = reading(stage, shape, {"startingOffsets": "earliest", **({"columns": NO_MAP} if no_map else {})})
-        return self.ending_stream(name, "rocketmq", options, shape.messages, stage.processes)
+        return self._awake(stage, self.ending_stream(name, "rocketmq", options, shape.messages, stage.processes))
 
     def ending_stream(
         self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups
@@ -84,6 +84,11 @@ class BenchSpark:
             messages,
             0,
         )
+
+    def _awake(self, stage: Stage, contender: Contender) -> Contender:
+        """Spark ends its Python workers when they were idle for a minute, which is less than a round takes."""
+        few = self.session.read.format("rocketmq").options(**reading(stage, FEW, {})).load()
+        return replace(contender, wake=lambda: write_nowhere(few))
 
     def _drain_stream(self, source: str, options: Mapping[str, str]) -> Run:
         with fresh_folder() as checkpoint:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.bench.rounds import Contender, Run, Spread, interleave
@@ -25,6 +27,16 @@ def test_everybody_runs_once_a_round_in_an_order_that_turns() -> None:
     assert calls[:2] == [("a", 7), ("b", 7)]
     assert [name for name, _ in calls[2:]] == ["a", "b", "b", "a"]
     assert {outcome.rate for outcome in outcomes} == {50.0}
+
+
+def test_who_fell_asleep_is_woken_before_each_measured_run() -> None:
+    """And not for the warm-up, which wakes by itself."""
+    calls: list[tuple[str, int]] = []
+    contender = replace(_contender("a", calls), wake=lambda: calls.append(("wake", 0)))
+
+    interleave([contender], 2, settle=lambda: None)
+
+    assert [name for name, _ in calls] == ["a", "wake", "a", "wake", "a"]
 
 
 def test_who_drains_too_little_is_not_measured() -> None:
