@@ -27,8 +27,11 @@ class Gathered:
         """What is wanted of each answer."""
         self.message_count = 0
         """How many messages there are at most."""
-        self.byte_count = 0
+
+    @property
+    def byte_count(self) -> int:
         """How long they are together."""
+        return self._ends[-1]
 
     @property
     def data(self) -> Bytes:
@@ -43,19 +46,18 @@ class Gathered:
 
     def put(self, block: Block) -> None:
         """Add one that is not empty behind the others."""
-        data, wanted, message_count = block
-        start, end = self.byte_count, self.byte_count + len(data)
+        start = self._ends[-1]
+        end = start + len(block.data)
         if end > len(self._memory):
             self._grow(end)
-        self._memory[start:end] = data
+        self._memory[start:end] = block.data
         self._ends.append(end)
-        self.ranges.append(wanted)
-        self.message_count += message_count
-        self.byte_count = end
+        self.ranges.append(block.wanted)
+        self.message_count += block.message_count
 
     def clear(self) -> None:
         """Forget them all; the memory stays."""
-        self._ends, self.ranges, self.message_count, self.byte_count = [0], [], 0, 0
+        self._ends, self.ranges, self.message_count = [0], [], 0
 
     def _grow(self, wanted: int) -> None:
         larger = _memory_of(max(wanted, 2 * len(self._memory)))

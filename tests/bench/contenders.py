@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.bench.partners import Partner, java_partner, python_partner
-from tests.bench.plan import DEPTH, HALF, LARGE, Shape
+from tests.bench.plan import DEPTH, HALF, IS_QUICK, LARGE, Shape
 from tests.bench.rounds import Contender
 from tests.bench.stage import Stage
 
@@ -24,8 +24,7 @@ ARROW_GROWN = "pull engine + Arrow, window as it grows"
 SPARK, SPARK_NO_MAP = "Spark batch", "Spark batch, no map"
 SPARK_STREAM = "Spark availableNow"
 READY, READY_NO_MAP = "Spark batch, rows ready", "Spark batch, rows ready, no map"
-ESSENTIAL = (*JAVA, FLOOR, ENGINE, ARROW, SPARK)
-"""Who takes part when there is little time."""
+_ESSENTIAL = (*JAVA, FLOOR, ENGINE, ARROW, SPARK)
 
 PUSH_BATCH = 32
 MOST_WARMING = 300_000
@@ -74,6 +73,11 @@ def open_crew(stage: Stage) -> Iterator[Crew]:
         yield Crew(java, stack.enter_context(python_partner(stage.name_server)))
 
 
+def takes_part(name: str) -> bool:
+    """Whether there is time for somebody; topics are filled for those alone."""
+    return name in _ESSENTIAL or not IS_QUICK
+
+
 def spark_contenders(spark: BenchSpark, stage: Stage, shape: Shape) -> list[Contender]:
     """Our source inside Spark: batches, and with large bodies a stream from its start to its end; and rows ready."""
     batches = [
@@ -84,5 +88,8 @@ def spark_contenders(spark: BenchSpark, stage: Stage, shape: Shape) -> list[Cont
             (spark.ready, READY, False),
             (spark.ready, READY_NO_MAP, True),
         )
+        if takes_part(name)
     ]
-    return [*batches, spark.stream(stage, HALF, SPARK_STREAM)] if shape == LARGE else batches
+    if shape == LARGE and takes_part(SPARK_STREAM):
+        return [*batches, spark.stream(stage, HALF, SPARK_STREAM)]
+    return batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.contenders import ENGINE, ESSENTIAL, TASKS, open_crew, spark_contenders
+from tests.bench.contenders import ENGINE, TASKS, open_crew, spark_contenders, takes_part
 from tests.bench.plan import IS_QUICK, LARGE, ROUNDS, SMALL
 from tests.bench.profiles import PULLING, add_profile
 from tests.bench.report import report_of
@@ -27,9 +27,8 @@ def test_memory(stage: Stage) -> None:
     with report_of("memory", "Draining eight queues from memory", ABOUT, RocketMQ=stage.cluster.version) as report:
         for shape in (LARGE,) if IS_QUICK else (LARGE, SMALL):
             with open_crew(stage) as crew, open_spark() as spark:
-                contenders = [crew.contender(stage, shape, name) for name in TASKS]
+                contenders = [crew.contender(stage, shape, name) for name in TASKS if takes_part(name)]
                 contenders += spark_contenders(spark, stage, shape)
-                contenders = [each for each in contenders if each.name in ESSENTIAL or not IS_QUICK]
                 assert stage.answer_size(shape) == MEMORY_ANSWER
                 report.add_outcomes(str(shape), interleave(contenders, ROUNDS))
                 task, wish = TASKS[ENGINE](shape)

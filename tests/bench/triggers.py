@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.producer import Producer
@@ -93,11 +94,14 @@ def triggers_of(
 ) -> list[Progress]:
     """So many triggers of a query, once it is warm; each of them has so many rows."""
     session.dataSource.register(TickingSource)
+    frame = session.readStream.format(source).options(**options).load()
+    return _triggers(session, frame.writeStream.format("noop"), count, rows)
+
+
+def _triggers(session: SparkSession, writer: DataStreamWriter, count: int, rows: int) -> list[Progress]:
     session.conf.set(_KEPT, _ALL)
     with fresh_folder() as checkpoint:
-        frame = session.readStream.format(source).options(**options).load()
-        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.trigger(processingTime="0 seconds").start()
+        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
         try:
             _wait_for_batch(query, count + _WARMING)
             return _durations(query, rows)[_WARMING : count + _WARMING]
@@ -150,15 +154,8 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
 def at_hand(session: SparkSession, count: int) -> list[Progress]:
     """Triggers of one row each that `foreachBatch` collects, of a source that has it at hand."""
     session.dataSource.register(AtHandSource)
-    session.conf.set(_KEPT, _ALL)
-    with fresh_folder() as checkpoint:
-        writer = session.readStream.format(AT_HAND).load().writeStream.foreachBatch(Arrivals())
-        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
-        try:
-            _wait_for_batch(query, count + _WARMING)
-            return _durations(query, rows=1)[_WARMING : count + _WARMING]
-        finally:
-            query.stop()
+    frame = session.readStream.format(AT_HAND).load()
+    return _triggers(session, frame.writeStream.foreachBatch(Arrivals()), count, rows=1)
 
 
 def _batch_id(query: StreamingQuery) -> int:
