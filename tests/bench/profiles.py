@@ -29,6 +29,7 @@ DECODING: Parts = {
     "heads and where things lie": ["bulk.py:__init__", "bulk.py:field", "bulk.py:_property_spans"],
     "names of topic and broker": ["bulk.py:queue_texts"],
 }
+READING: Parts = {"pulling": ["loop.py:_blocks"], **DECODING}
 
 
 def add_profile(report: Report, setting: str, python: Partner, parts: Parts, of: str, **wish: object) -> None:

@@ -44,14 +44,16 @@ class BenchSpark:
     def batch(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
         """A topic as a table."""
         options = reading(stage, shape, {"columns": NO_MAP} if no_map else {})
-        return self._awake(stage, self.table(name, "rocketmq", options, shape.messages, stage.processes))
+        table = self.table(name, "rocketmq", options, shape.messages, stage.processes)
+        return self._awake(table, "rocketmq", reading(stage, FEW, {}))
 
     def ready(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
         """As many rows as the topic has, ready before they are wanted."""
         self.session.dataSource.register(ReadySource)
         columns = {"columns": NO_MAP} if no_map else {}
         options = {**reading(stage, shape, columns), ROWS: str(shape.messages)}
-        return self._awake(stage, self.table(name, READY, options, shape.messages, stage.processes))
+        table = self.table(name, READY, options, shape.messages, stage.processes)
+        return self._awake(table, READY, {**options, ROWS: str(SLOTS)})
 
     def table(self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups) -> Contender:
         """Any source's table, written nowhere; the first run counts its rows."""
@@ -71,7 +73,8 @@ class BenchSpark:
     def stream(self, stage: Stage, shape: Shape, name: str, *, no_map: bool = False) -> Contender:
         """A topic as a stream that ends, its start included."""
         options = reading(stage, shape, {"startingOffsets": "earliest", **({"columns": NO_MAP} if no_map else {})})
-        return self._awake(stage, self.ending_stream(name, "rocketmq", options, shape.messages, stage.processes))
+        stream = self.ending_stream(name, "rocketmq", options, shape.messages, stage.processes)
+        return self._awake(stream, "rocketmq", reading(stage, FEW, {}))
 
     def ending_stream(
         self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups
@@ -85,10 +88,14 @@ class BenchSpark:
             0,
         )
 
-    def _awake(self, stage: Stage, contender: Contender) -> Contender:
-        """Spark ends its Python workers when they were idle for a minute, which is less than a round takes."""
-        few = self.session.read.format("rocketmq").options(**reading(stage, FEW, {})).load()
-        return replace(contender, wake=lambda: write_nowhere(few))
+    def _awake(self, contender: Contender, source: str, few: Mapping[str, str]) -> Contender:
+        """Spark ends its Python workers when they were idle for a minute, which is less than a round takes.
+
+        Those that read a source of the session's own are others than those of an installed one, and so are those that
+        make a source; hence a few rows of the same one are read, from the beginning.
+        """
+        load = self.session.read.format(source).options(**few).load
+        return replace(contender, wake=lambda: write_nowhere(load()))
 
     def _drain_stream(self, source: str, options: Mapping[str, str]) -> Run:
         with fresh_folder() as checkpoint:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.contenders import ENGINE, TASKS, open_crew, spark_contenders, takes_part
+from tests.bench.contenders import ARROW_GROWN, ENGINE, TASKS, open_crew, spark_contenders, takes_part
 from tests.bench.plan import IS_QUICK, LARGE, ROUNDS, SMALL
-from tests.bench.profiles import PULLING, add_profile
+from tests.bench.profiles import PULLING, READING, add_profile
 from tests.bench.report import report_of
 from tests.bench.rounds import interleave
 from tests.bench.sparks import open_spark
@@ -31,6 +31,7 @@ def test_memory(stage: Stage) -> None:
                 contenders += spark_contenders(spark, stage, shape)
                 assert stage.answer_size(shape) == MEMORY_ANSWER
                 report.add_outcomes(str(shape), interleave(contenders, ROUNDS))
-                task, wish = TASKS[ENGINE](shape)
-                reading = {"topic": stage.topic(shape), "count": shape.messages, **wish}
-                add_profile(report, f"{shape}, {ENGINE}", crew.python, PULLING, task, **reading)
+                for name, parts in ((ENGINE, PULLING), (ARROW_GROWN, READING)):
+                    task, wish = TASKS[name](shape)
+                    reading = {"topic": stage.topic(shape), "count": shape.messages, **wish}
+                    add_profile(report, f"{shape}, {name}", crew.python, parts, task, **reading)
