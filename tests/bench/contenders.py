@@ -38,10 +38,11 @@ class Crew:
     java: dict[str, Partner]
     python: Partner
 
-    def contender(self, stage: Stage, shape: Shape, name: str) -> Contender:
-        """Somebody outside Spark, by name."""
+    def contender(self, stage: Stage, shape: Shape, name: str, **more: object) -> Contender:
+        """Somebody outside Spark, by name, who may have to be told more."""
         topic, partner = stage.topic(shape), self.java.get(name, self.python)
         task, wish = TASKS[name](shape)
+        wish.update(more)
         return Contender(
             name,
             lambda count: partner.drain(task, topic=topic, count=count, **wish),

@@ -29,9 +29,9 @@ class Drained(NamedTuple):
     seconds: float
 
 
-def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, depth: int) -> Drained:
-    """Everything once, `depth` requests in flight, the next sent in groups of a quarter."""
-    requests = list(_requests(queues, per_queue))
+def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, depth: int, each: int) -> Drained:
+    """Everything once, in answers of `each` messages, `depth` requests in flight, sent in groups of a quarter."""
+    requests = list(_requests(queues, per_queue, each))
     with socket.create_connection(address, TIMEOUT_S) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -71,11 +71,11 @@ def _walk(memory: memoryview, end: int) -> tuple[int, int]:
     return count, at
 
 
-def _requests(queues: Sequence[MessageQueue], per_queue: int) -> Iterator[bytes]:
+def _requests(queues: Sequence[MessageQueue], per_queue: int, each: int) -> Iterator[bytes]:
     """Pulls of all queues in turn."""
     session = Session()
-    templates = [to_fields(pull_errand(queue, 0, count=PULL_COUNT).header) for queue in queues]
-    for offset in range(0, per_queue, PULL_COUNT):
+    templates = [to_fields(pull_errand(queue, 0, count=each).header) for queue in queues]
+    for offset in range(0, per_queue, each):
         for template in templates:
             _, data = session.request(RequestCode.PULL_MESSAGE, {**template, "queueOffset": str(offset)})
             yield bytes(data)

@@ -136,10 +136,10 @@ def _summary() -> str:
         "The best Java consumer is the quickest of the official push, lite pull and pull consumers in the same run. "
         "Each line names the page with the whole measurement; `make bench` takes all of them anew.\n\n"
         "*Limit* is what the machine of that page leaves room for if nothing that this project does took any time: "
-        "all cores busy with the broker's own work and with receiving by bare sockets, in Spark also with handing over "
-        "rows that were ready; from disk, the engine decoding nothing; beside Kafka, the broker and Spark's JVM; for "
-        "the decoder, copying what was received and the bodies; for one message, a Python source that has its row at "
-        "hand. Where it is empty, it was not measured."
+        "outside Spark, bare sockets; in Spark, all cores busy with the broker's own work, bare sockets and handing "
+        "over rows that were ready; beside Kafka, the broker and Spark's JVM; for the decoder, copying what was "
+        "received and the bodies; for one message, a Python source that has its row at hand. Where it is empty, it "
+        "was not measured."
     )
     results = load_all()
     table = _table(("figure", "wanted", "measured", "limit", "reached", "from"), rows(results))

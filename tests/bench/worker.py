@@ -71,12 +71,12 @@ def main() -> None:
 # --- draining ------------------------------------------------------------------------------------------------------
 
 
-def floor(name_server: str, topic: str, count: int, depth: int, size: int) -> Answer:
-    """Bare sockets, nothing decoded."""
+def floor(name_server: str, topic: str, count: int, depth: int, size: int, each: int = PULL_COUNT) -> Answer:
+    """Bare sockets, nothing decoded; they have to know how many messages an answer brings."""
     cluster, queues = _cluster(name_server), _queues(name_server, topic)
     route = cluster.routes.route(topic)
     address = route.broker(queues[0].broker_name).master()
-    drained = drain_raw(address, queues, count // len(queues), depth)
+    drained = drain_raw(address, queues, count // len(queues), depth, each)
     assert drained.byte_count >= count * size, f"{drained.byte_count} bytes are too few for {count} messages"
     return _answer(drained.messages, drained.seconds)
 
