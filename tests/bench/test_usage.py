@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.bench.usage import Meter, tree
 
@@ -16,12 +18,29 @@ BUSY = (
 def test_a_childs_time_and_memory_are_seen() -> None:
     """A process below ours burns 0.3 seconds."""
     meter = Meter({"all": lambda: tree(os.getpid())})
-    command = [sys.executable, "-c", BUSY]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
+    with _busy() as child:
         alive = meter.read()["all"]
         child.communicate(b"\n")
     assert alive.cpu_s >= 0.25
     assert alive.peak_mib > 5
     assert meter.read()["all"].cpu_s >= 0.25
+
+
+def test_one_that_ended_takes_nothing_from_the_others() -> None:
+    """Workers of Spark end when they were idle, and nobody is told what they used."""
+    with _busy() as child:
+        pids = [os.getpid(), child.pid]
+        meter = Meter({"all": lambda: pids})
+        child.communicate(b"\n")
+    pids.remove(child.pid)
+    assert 0 <= meter.read()["all"].cpu_s < 0.25
+
+
+@contextmanager
+def _busy() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has burned its time, and ends when it is told."""
+    command = [sys.executable, "-c", BUSY]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        yield child

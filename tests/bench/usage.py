@@ -1,6 +1,7 @@
 """What did processes use between two moments? Read from /proc.
 
-A process's time includes that of children it has waited for, so sums over a tree lose nobody who ended meanwhile.
+A process's time includes that of children it has waited for. Spark's Python daemon waits for none: what a worker of
+its used that ended meanwhile is lost, and so nothing of it may be subtracted.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ class Meter:
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
-        self._began = {name: _cpu_seconds(pids()) for name, pids in groups.items()}
+        self._began = {pid: _cpu_seconds(pid) for pids in groups.values() for pid in pids()}
         for pids in groups.values():
             _reset_peaks(pids())
 
     def read(self) -> dict[str, Usage]:
         """What each group used since."""
-        return {
-            name: Usage(_cpu_seconds(pids()) - self._began[name], _peak_mib(pids()))
-            for name, pids in self._groups.items()
-        }
+        return {name: Usage(sum(map(self._used, pids())), _peak_mib(pids())) for name, pids in self._groups.items()}
+
+    def _used(self, pid: int) -> float:
+        return max(0.0, _cpu_seconds(pid) - self._began.get(pid, 0.0))
 
 
 def tree(root: int) -> list[int]:
@@ -62,10 +63,9 @@ def _all_pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
-def _cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time, own and of children waited for."""
-    stats = filter(None, map(_stat, pids))
-    return sum(sum(map(int, fields[11:15])) for fields in stats) / _TICKS
+def _cpu_seconds(pid: int) -> float:
+    """User and system time, own and of children waited for; none if it has ended."""
+    return sum(map(int, _stat(pid)[11:15])) / _TICKS
 
 
 def _peak_mib(pids: Iterable[int]) -> float:
