@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 2 * 1024 * 1024
 """To this size chunks double while the stream keeps filling them: what is received at once then grows, and few frames
-straddle two chunks. Of 128 KiB to 8 MiB this took the least time a message."""
+straddle two chunks. Smaller ones take more time a message, and larger ones no less."""
 _MOST_SPARE = 12
 """As many as may be in use at once where answers are kept, as group members keep them for their listeners."""
 
