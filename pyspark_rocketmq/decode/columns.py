@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +37,7 @@ RecordBatch = pa.RecordBatch
 _BODY_COLUMNS = frozenset(("body", "value"))
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSize:
+class BatchSize(NamedTuple):
     """What a record batch is made of at most, unless a single answer has more. One of half the bytes stands alone."""
 
     messages: int = 10_000
@@ -70,32 +70,28 @@ class ColumnDecoder:
 
     def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
         """Record batches of a size. What a block looks into is not needed any more when the next one is asked for."""
-        size = size or BatchSize()
+        most_messages, most_bytes = size or BatchSize()
+        self._gathered.clear()
+        messages = byte_count = 0
         for block in blocks:
-            if self._gathered.ranges and not self._fits(block, size):
+            data, _, more_messages = block
+            more_bytes = len(data)
+            if more_bytes * 2 >= most_bytes:
+                more_bytes = most_bytes  # nothing has room beside it
+            messages, byte_count = messages + more_messages, byte_count + more_bytes
+            if self._gathered.ranges and (messages > most_messages or byte_count > most_bytes):
                 yield self._decode_gathered()
-            self._gather(block)
+                messages, byte_count = more_messages, more_bytes
+            self._gathered.put(block)
         if self._gathered.ranges:
             yield self._decode_gathered()
 
     def decode(self, blocks: Iterable[Block]) -> Decoded:
         """One record batch of all messages wanted, in the order of the blocks."""
+        self._gathered.clear()
         for block in blocks:
-            self._gather(block)
-        return self._decode_gathered()
-
-    def _gather(self, block: Block) -> None:
-        if block.data:
             self._gathered.put(block)
-
-    def _fits(self, block: Block, size: BatchSize) -> bool:
-        gathered, byte_count, half = self._gathered, len(block.data), size.byte_count / 2
-        return (
-            gathered.message_count + block.message_count <= size.messages
-            and gathered.byte_count + byte_count <= size.byte_count
-            and byte_count < half
-            and (gathered.byte_count < half or len(gathered.ranges) > 1)
-        )
+        return self._decode_gathered()
 
     def _decode_gathered(self) -> Decoded:
         try:

@@ -25,18 +25,11 @@ class Gathered:
         self._ends = [0]
         self.ranges: list[QueueRange] = []
         """What is wanted of each answer."""
-        self.message_count = 0
-        """How many messages there are at most."""
-
-    @property
-    def byte_count(self) -> int:
-        """How long they are together."""
-        return self._ends[-1]
 
     @property
     def data(self) -> Bytes:
         """All of them in one buffer."""
-        return np.frombuffer(self._memory[: self.byte_count], np.uint8)
+        return np.frombuffer(self._memory[: self._ends[-1]], np.uint8)
 
     @property
     def answers(self) -> Spans:
@@ -45,23 +38,26 @@ class Gathered:
         return Spans(ends[:-1], ends[1:])
 
     def put(self, block: Block) -> None:
-        """Add one that is not empty behind the others."""
+        """Add one behind the others; one that is empty leaves no trace."""
+        data, wanted, _ = block
         start = self._ends[-1]
-        end = start + len(block.data)
+        end = start + len(data)
+        if end == start:
+            return
         if end > len(self._memory):
             self._grow(end)
-        self._memory[start:end] = block.data
+        self._memory[start:end] = data
         self._ends.append(end)
-        self.ranges.append(block.wanted)
-        self.message_count += block.message_count
+        self.ranges.append(wanted)
 
     def clear(self) -> None:
         """Forget them all; the memory stays."""
-        self._ends, self.ranges, self.message_count = [0], [], 0
+        self._ends, self.ranges = [0], []
 
     def _grow(self, wanted: int) -> None:
         larger = _memory_of(max(wanted, 2 * len(self._memory)))
-        larger[: self.byte_count] = self._memory[: self.byte_count]
+        kept = self._ends[-1]
+        larger[:kept] = self._memory[:kept]
         self._memory = larger
 
 

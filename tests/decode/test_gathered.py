@@ -76,3 +76,19 @@ def test_a_damaged_answer_does_not_stay() -> None:
     with pytest.raises(DecodeError):
         decoder.decode([TEN, TEN._replace(data=TEN.data[:-1])])
     assert decoder.decode([TEN]).batch.num_rows == 10
+
+
+def test_what_an_abandoned_reading_gathered_is_forgotten() -> None:
+    """A task that is stopped leaves its decoder in the middle of a batch."""
+
+    def broken() -> Iterator[Block]:
+        yield TEN
+        raise DecodeError("stopped")
+
+    decoder = ColumnDecoder(["body"])
+    with pytest.raises(DecodeError, match="stopped"):
+        list(decoder.decode_all(broken()))
+    assert [each.batch.num_rows for each in decoder.decode_all([TEN])] == [10]
+    with pytest.raises(DecodeError, match="stopped"):
+        list(decoder.decode_all(broken()))
+    assert decoder.decode([TEN]).batch.num_rows == 10
