@@ -28,12 +28,14 @@ def test_a_childs_time_and_memory_are_seen() -> None:
 
 def test_one_that_ended_takes_nothing_from_the_others() -> None:
     """Workers of Spark end when they were idle, and nobody is told what they used."""
-    with _busy() as child:
-        pids = [os.getpid(), child.pid]
+    with _busy() as stays, _busy() as ends:
+        pids = [stays.pid, ends.pid]
         meter = Meter({"all": lambda: pids})
-        child.communicate(b"\n")
-    pids.remove(child.pid)
-    assert 0 <= meter.read()["all"].cpu_s < 0.25
+        ends.communicate(b"\n")
+        pids.remove(ends.pid)
+        used_s = meter.read()["all"].cpu_s
+        stays.communicate(b"\n")
+    assert 0 <= used_s < 0.25
 
 
 @contextmanager
