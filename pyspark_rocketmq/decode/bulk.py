@@ -3,7 +3,7 @@
 A record is *plain* if its fields lie where those of most records lie: first layout version, IPv4 hosts, body
 not packed, no inner batch, property text with separators in turn. Then every field of the head sits at a fixed
 distance from the record's start, and body, topic and properties follow from three length fields. All
-steps are whole-array steps.
+steps are whole-array steps. The topic's text is not looked at, because no column shows it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..model import Address, MessageQueue
 from ..wire.record import MAGIC_V1
 from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
-from .rows import Content, json_string
+from .rows import LEAST_MS, MOST_MS, Content, json_string
 from .shaped import ShapedEntries, ShapeFinder
 from .spans import (
     Bytes,
@@ -62,6 +62,8 @@ _NATIVE = {name: _HEAD[name].newbyteorder("=") for name in _HEAD.names or ()}
 _ODD_FLAGS = (
     SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 )
+_LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
+"""What is above is a size below zero, as these sizes have a sign."""
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
 
@@ -125,8 +127,13 @@ class Bulk:
         body_ends = self.bodies.ends
         if np.count_nonzero(self._has_plain_head) < len(body_ends):
             body_ends = np.where(self._has_plain_head, body_ends, 0)
-        starts = np.minimum(body_ends + 3 + self.data[body_ends], len(self.data))
-        return Spans(starts, starts + unsigned_at(self.data, 2)[starts - 2])
+        topic_sizes = self.data[body_ends]
+        starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
+        sizes = unsigned_at(self.data, 2)[starts - 2]
+        if topic_sizes.max(initial=0) > _LARGEST_BYTE or sizes.max(initial=0) > _LARGEST_SHORT:
+            is_size = (topic_sizes <= _LARGEST_BYTE) & (sizes <= _LARGEST_SHORT)
+            return Spans(starts, np.where(is_size, starts + sizes, -1))
+        return Spans(starts, starts + sizes)
 
     @cached_property
     def _shaped(self) -> ShapedEntries | None:
@@ -218,7 +225,14 @@ def _integer(name: str) -> Callable[[Bulk, Content], pa.Array]:
 
 
 def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: pack_numbers(bulk.field(name) * 1000).view(pa.timestamp("us", tz="UTC"))
+    return lambda bulk, _: _pack_times(bulk.field(name)).view(pa.timestamp("us", tz="UTC"))
+
+
+def _pack_times(times_ms: npt.NDArray[np.int64]) -> pa.Array:
+    """Microseconds, null where a time is none of Spark's."""
+    if times_ms.min(initial=0) >= LEAST_MS and times_ms.max(initial=0) <= MOST_MS:
+        return pack_numbers(times_ms * 1000)
+    return pack_numbers(times_ms * 1000, (times_ms < LEAST_MS) | (times_ms > MOST_MS))
 
 
 def _body(bulk: Bulk, _: Content) -> pa.Array:

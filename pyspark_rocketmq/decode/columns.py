@@ -16,18 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import DecodeError
 from ..model import Block, QueueRange
-from ..wire.record import decode_record
-from ..wire.scan import record_starts
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
 from .gathered import Gathered
 from .memory import keep_freed_memory
-from .rows import Content, Mode, Row, read_rows, row_value
+from .odd import OddReader, Portion
+from .rows import Content, row_value
 from .schema import arrow_schema
 from .shaped import ShapeFinder
-from .spans import Integers
-from .starts import Starts, maybe_find_starts
+from .spans import Integers, pack_numbers
+from .starts import each_record, find_starts
 
 __all__ = ["BatchSize", "ColumnDecoder", "Decoded", "RecordBatch"]
 
@@ -38,7 +36,10 @@ _BODY_COLUMNS = frozenset(("body", "value"))
 
 
 class BatchSize(NamedTuple):
-    """What a record batch is made of at most, unless a single answer has more. One of half the bytes stands alone."""
+    """What a record batch is made of at most, unless one answer has more messages.
+
+    An answer of half the bytes is taken record by record, and a record of half the bytes makes a batch of its own.
+    """
 
     messages: int = 10_000
     byte_count: int = 8 * 2**20
@@ -64,60 +65,54 @@ class ColumnDecoder:
         self.content = content or Content()
         self.schema = arrow_schema(self.columns, self.content.properties_as_json, nullable)
         self._reads_properties = bool(self.content.tags) or not READS_PROPERTIES.isdisjoint(self.columns)
-        self._reads_bodies = not _BODY_COLUMNS.isdisjoint(self.columns)
+        self._odd_reader = OddReader(
+            self.content, self._reads_properties, reads_bodies=not _BODY_COLUMNS.isdisjoint(self.columns)
+        )
         self._shape_finder = ShapeFinder()
         self._gathered = Gathered()
 
     def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
         """Record batches of a size. What a block looks into is not needed any more when the next one is asked for."""
-        most_messages, most_bytes = size or BatchSize()
+        size = size or BatchSize()
         self._gathered.clear()
         messages = byte_count = 0
-        for block in blocks:
-            data, _, more_messages = block
+        for data, wanted, more_messages in _with_large_apart(blocks, size.byte_count // 2):
             more_bytes = len(data)
-            if more_bytes * 2 >= most_bytes:
-                more_bytes = most_bytes  # nothing has room beside it
+            if more_bytes * 2 >= size.byte_count:
+                more_bytes = size.byte_count  # nothing has room beside it
             messages, byte_count = messages + more_messages, byte_count + more_bytes
-            if self._gathered.ranges and (messages > most_messages or byte_count > most_bytes):
-                yield self._decode_gathered()
+            if self._gathered.ranges and (messages > size.messages or byte_count > size.byte_count):
+                yield from self._decode_gathered(size.byte_count)
                 messages, byte_count = more_messages, more_bytes
-            self._gathered.put(block)
+            self._gathered.put(data, wanted)
         if self._gathered.ranges:
-            yield self._decode_gathered()
+            yield from self._decode_gathered(size.byte_count)
 
-    def decode(self, blocks: Iterable[Block]) -> Decoded:
-        """One record batch of all messages wanted, in the order of the blocks."""
-        self._gathered.clear()
-        for block in blocks:
-            self._gathered.put(block)
-        return self._decode_gathered()
-
-    def _decode_gathered(self) -> Decoded:
+    def _decode_gathered(self, most_bytes: int) -> Iterator[Decoded]:
         try:
-            return self._decode(self._gathered)
+            yield from self._decode(self._gathered, most_bytes)
         finally:
             self._gathered.clear()
 
-    def _decode(self, gathered: Gathered) -> Decoded:
+    def _decode(self, gathered: Gathered, most_bytes: int) -> Iterator[Decoded]:
+        """One record batch, or several if there are packed bodies that are larger when unpacked."""
         ranges = gathered.ranges
-        if not ranges:
-            return Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), 0, 0)
         bulk = _find_records(gathered, self._shape_finder)
-        odd = self._odd(bulk)
-        plain = bulk.only(~odd)
+        is_odd = self._is_odd(bulk)
+        plain = bulk.only(~is_odd)
         wanted = self._is_wanted(plain, ranges)
         arrays = self._bulk_arrays(plain.only(wanted))
-        if not odd.any():
-            return Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
-        rows = list(self._odd_rows(bulk, np.flatnonzero(odd), ranges))
-        kept = [(index, row) for index, row in rows if self._is_whole(row)]
-        arrays = self._merge(arrays, np.flatnonzero(~odd)[wanted], kept)
-        return Decoded(
-            pa.RecordBatch.from_arrays(arrays, schema=self.schema), int(np.count_nonzero(odd)), len(rows) - len(kept)
-        )
+        if not is_odd.any():
+            yield Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
+            return
+        places, begin = np.flatnonzero(~is_odd)[wanted], 0
+        for portion in self._odd_reader.portions(bulk, np.flatnonzero(is_odd), ranges, most_bytes):
+            end = int(np.searchsorted(places, portion.end))
+            merged = self._merge([array[begin:end] for array in arrays], places[begin:end], portion)
+            yield Decoded(merged, portion.handed_over, portion.dropped)
+            begin = end
 
-    def _odd(self, bulk: Bulk) -> npt.NDArray[np.bool_]:
+    def _is_odd(self, bulk: Bulk) -> npt.NDArray[np.bool_]:
         plain = bulk.plain()
         if self._reads_properties and len(careful := bulk.only(plain).unreadable_properties()):
             plain[np.flatnonzero(plain)[careful]] = False
@@ -136,61 +131,27 @@ class ColumnDecoder:
     def _bulk_arrays(self, bulk: Bulk) -> list[pa.Array]:
         return [bulk_column(name, bulk, self.content) for name in self.columns]
 
-    def _odd_rows(self, bulk: Bulk, indexes: Integers, ranges: Sequence[QueueRange]) -> Iterator[tuple[int, Row]]:
-        """The wanted messages of odd records, each with the index of its record."""
-        view = bulk.data.data
-        for index in indexes.tolist():
-            queue, start, end = ranges[bulk.answers[index]]
-            at = int(bulk.starts[index])
-            try:
-                record, _ = decode_record(view, at)
-            except DecodeError as error:
-                offset = int(bulk.queue_offsets[index])
-                error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
-                raise
-            for row in read_rows(record, queue, self.content):
-                if start <= row.record.queue_offset < end and row.passes_tags():
-                    yield index, row
-
-    def _is_whole(self, row: Row) -> bool:
-        """Whether the row stays; asked only of what the columns show."""
-        if self.content.mode is not Mode.DROPMALFORMED:
-            return True
-        return not (
-            (self._reads_properties and row.all_properties is None) or (self._reads_bodies and row.body is None)
-        )
-
-    def _merge(self, arrays: list[pa.Array], plain: Integers, rows: list[tuple[int, Row]]) -> list[pa.Array]:
-        """Bulk arrays and rows in the order of their records."""
-        order = pa.array(np.argsort(np.concatenate((plain, [index for index, _ in rows])), kind="stable"))
+    def _merge(self, arrays: list[pa.Array], places: Integers, portion: Portion) -> pa.RecordBatch:
+        """Bulk arrays of the records at these places, and rows, in the order of their records."""
+        order = pack_numbers(np.argsort(np.concatenate((places, portion.records)), kind="stable"))
         merged = []
         for name, array in zip(self.columns, arrays, strict=True):
-            odd = pa.array([row_value(name, row) for _, row in rows], self.schema.field(name).type)
+            odd = pa.array([row_value(name, row) for row in portion.rows], self.schema.field(name).type)
             merged.append(pa.concat_arrays([array, odd]).take(order))
-        return merged
+        return pa.RecordBatch.from_arrays(merged, schema=self.schema)
+
+
+def _with_large_apart(blocks: Iterable[Block], large: int) -> Iterator[Block]:
+    """The blocks in order, those that may hold a record so large as one block a record."""
+    for block in blocks:
+        if len(block.data) < large:
+            yield block
+        else:
+            yield from each_record(block)
 
 
 def _find_records(gathered: Gathered, finder: ShapeFinder) -> Bulk:
     """All records of the answers."""
-    starts, counts = maybe_find_starts(gathered.data, gathered.answers) or _walk_each(gathered)
+    starts, counts = find_starts(gathered.data, gathered.answers, gathered.ranges)
     answers = np.repeat(np.arange(len(counts)), counts)
     return Bulk(gathered.data, starts, answers, [each.queue for each in gathered.ranges], finder)
-
-
-def _walk_each(gathered: Gathered) -> Starts:
-    """The same from answer to answer, where a damaged one is to be told by name."""
-    bodies, (bases, ends) = gathered.data.data, gathered.answers
-    starts = [
-        start + np.array(_located_starts(bodies[start:end], wanted))
-        for start, end, wanted in zip(bases, ends, gathered.ranges, strict=True)
-    ]
-    return Starts(np.concatenate(starts), np.array(list(map(len, starts))))
-
-
-def _located_starts(body: memoryview, wanted: QueueRange) -> Sequence[int]:
-    try:
-        return record_starts(body)
-    except DecodeError as error:
-        queue, offset, _ = wanted
-        error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
-        raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..model import Block, QueueRange
+from ..model import QueueRange
 from .spans import Bytes, Integers, Spans
 
 __all__ = ["Gathered"]
@@ -37,9 +37,8 @@ class Gathered:
         ends: Integers = np.array(self._ends)
         return Spans(ends[:-1], ends[1:])
 
-    def put(self, block: Block) -> None:
+    def put(self, data: memoryview, wanted: QueueRange) -> None:
         """Add one behind the others; one that is empty leaves no trace."""
-        data, wanted, _ = block
         start = self._ends[-1]
         end = start + len(data)
         if end == start:

@@ -19,7 +19,7 @@ from ..wire.compression import MAX_UNPACKED_BYTES
 from ..wire.properties import is_reserved
 from ..wire.record import Record, unwrap_inner_batch
 
-__all__ = ["Content", "Mode", "Row", "json_string", "read_rows", "row_value"]
+__all__ = ["LEAST_MS", "MOST_MS", "Content", "Mode", "Row", "json_string", "read_rows", "row_value"]
 
 
 T = TypeVar("T")
@@ -124,16 +124,40 @@ class Row:
         try:
             return read()
         except DecodeError as error:
-            if self._content.mode is Mode.FAILFAST:
-                error.advice = error.advice or "set mode to PERMISSIVE (null) or DROPMALFORMED (leave out) to go on"
-                raise error.locate(broker=self.queue.broker_name) from error.__cause__
+            _require_tolerance(error, self.queue, self._content)
             return None
 
 
+def _require_tolerance(error: DecodeError, queue: MessageQueue, content: Content) -> None:
+    """Fail unless the user wants to go on without what cannot be read."""
+    if content.mode is Mode.FAILFAST:
+        error.advice = error.advice or "set mode to PERMISSIVE (null) or DROPMALFORMED (leave out) to go on"
+        raise error.locate(broker=queue.broker_name) from error.__cause__
+
+
 def read_rows(record: Record, queue: MessageQueue, content: Content) -> Iterator[Row]:
-    """The messages in one record: itself, or those of an inner batch."""
-    for message in unwrap_inner_batch(record, content.max_body_bytes):
+    """The messages in one record: itself, or those of an inner batch.
+
+    A batch that cannot be taken apart stands for its messages, without a body, if that is tolerated.
+    """
+    try:
+        messages = unwrap_inner_batch(record, content.max_body_bytes)
+    except DecodeError as error:
+        _require_tolerance(error, queue, content)
+        batch = Row(record, queue, content, inner=False)
+        batch.body = None
+        yield batch
+        return
+    for message in messages:
         yield Row(message, queue, content, record.is_inner_batch)
+
+
+LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""Times from the year 1 to the year 9999, which Spark's timestamps are made for; others come from wrong clocks."""
+
+
+def _microseconds(time_ms: int) -> int | None:
+    return time_ms * 1000 if LEAST_MS <= time_ms <= MOST_MS else None
 
 
 def json_string(text: str) -> str:
@@ -165,8 +189,8 @@ _VALUES: dict[str, Callable[[Row], object]] = {
     "body": lambda row: row.body,
     "properties": lambda row: row.shown_properties,
     "msgId": lambda row: row.property_of("UNIQ_KEY") or row.offset_message_id,
-    "bornTimestamp": lambda row: row.record.born_timestamp * 1000,
-    "storeTimestamp": lambda row: row.record.store_timestamp * 1000,
+    "bornTimestamp": lambda row: _microseconds(row.record.born_timestamp),
+    "storeTimestamp": lambda row: _microseconds(row.record.store_timestamp),
     "reconsumeTimes": lambda row: row.record.reconsume_times,
     "flag": lambda row: row.record.flag,
     "commitLogOffset": lambda row: None if row.inner else row.record.physical_offset,
@@ -183,7 +207,7 @@ _VALUES: dict[str, Callable[[Row], object]] = {
     "value": lambda row: row.body,
     "partition": lambda row: row.queue.queue_id,
     "offset": lambda row: row.record.queue_offset,
-    "timestamp": lambda row: row.record.store_timestamp * 1000,
+    "timestamp": lambda row: _microseconds(row.record.store_timestamp),
     "timestampType": lambda row: 1,
     "headers": _headers,
 }

@@ -3,20 +3,25 @@
 Each record's size tells where the next one begins, so an answer has to be walked from record to record. Many answers
 are walked in lock step: an array holds the place reached in each, and one array step takes all of them a record
 further, whose memory is then fetched side by side. The steps trust what they read and only never leave their answer;
-afterwards everything is verified at once. Whatever is wrong, if anything is, the walk of `wire.scan` finds again.
+afterwards everything is verified at once. Whatever is wrong, if anything is, the walk of `wire.scan` finds again,
+answer by answer, and the error names the queue.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import DecodeError
+from ..model import Block, QueueRange
 from ..wire.record import MAGIC_V1, MAGIC_V2
-from ..wire.scan import MIN_RECORD_BYTES
+from ..wire.scan import MIN_RECORD_BYTES, record_starts
 from .spans import Bytes, Integers, Spans, unsigned_at
 
-__all__ = ["Starts", "maybe_find_starts"]
+__all__ = ["Starts", "each_record", "find_starts", "maybe_find_starts"]
 
 _FEWEST_ANSWERS = 8
 """Fewer are walked faster one by one."""
@@ -32,6 +37,17 @@ class Starts(NamedTuple):
 
     places: Integers
     counts: Integers
+
+
+def find_starts(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
+    """The records of answers to these ranges, of which the error tells if an answer is damaged."""
+    return maybe_find_starts(data, answers) or _walk_each(data, answers, ranges)
+
+
+def each_record(block: Block) -> Iterator[Block]:
+    """Each record of an answer as a block of its own."""
+    for start, end in pairwise([*_located_starts(block.data, block.wanted), len(block.data)]):
+        yield block._replace(data=block.data[start:end], message_count=1)
 
 
 def maybe_find_starts(data: Bytes, answers: Spans) -> Starts | None:
@@ -70,3 +86,21 @@ def _fill(data: Bytes, answers: Spans, found: Starts) -> bool:
     sizes, magics = heads >> np.uint64(32), heads.astype(np.uint32)
     fits = (sizes == ends - found.places) & ((magics == MAGIC_V1) | (magics == MAGIC_V2))
     return bool(np.count_nonzero(fits) == len(fits) and sizes.min() >= MIN_RECORD_BYTES)
+
+
+def _walk_each(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
+    view = data.data
+    starts = [
+        start + np.array(_located_starts(view[start:end], wanted))
+        for start, end, wanted in zip(*answers, ranges, strict=True)
+    ]
+    return Starts(np.concatenate(starts), np.array(list(map(len, starts))))
+
+
+def _located_starts(answer: memoryview, wanted: QueueRange) -> Sequence[int]:
+    try:
+        return record_starts(answer)
+    except DecodeError as error:
+        queue, offset, _ = wanted
+        error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
+        raise

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -25,16 +24,12 @@ from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
 from ..pull.loop import read_ranges
-from ..wire.scan import record_starts
 from .losses import LossJournal
 
 if TYPE_CHECKING:
     from ..decode.columns import RecordBatch
 
 __all__ = ["RangePartition", "read_partition"]
-
-_LARGE_BYTES = 4 * 2**20
-"""A record of this size, half of what a record batch holds, makes one of its own, whatever came in the same answer."""
 
 _SUMMARY = (
     "%d rows of %d ranges; %d records were read one by one, as packed bodies, IPv6 hosts, inner batches and broken "
@@ -75,7 +70,7 @@ def read_partition(
     decoder = ColumnDecoder(options.columns, options.content, nullable)
     rows = handed_over = dropped = 0
     blocks = _advised(_read_blocks(partition, options), options)
-    for decoded in decoder.decode_all(_with_large_apart(blocks), BatchSize(options.rows_per_batch)):
+    for decoded in decoder.decode_all(blocks, BatchSize(options.rows_per_batch)):
         keep_imports()
         rows += decoded.batch.num_rows
         handed_over += decoded.handed_over
@@ -105,21 +100,6 @@ def _advised(blocks: Iterator[Block], options: ReaderOptions) -> Iterator[Block]
         if options.pull.group == READER_GROUP:
             error.advice += "; no group was given: set consumerGroup to one that this user may read with"
         raise
-
-
-def _with_large_apart(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The blocks in order, those that may hold a large record as one block a record."""
-    for block in blocks:
-        if len(block.data) < _LARGE_BYTES:
-            yield block
-        else:
-            yield from _records(block)
-
-
-def _records(block: Block) -> Iterator[Block]:
-    """Each record as a block of its own."""
-    for start, end in pairwise([*record_starts(block.data), len(block.data)]):
-        yield block._replace(data=block.data[start:end], message_count=1)
 
 
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:

@@ -22,7 +22,7 @@ PULLING: Parts = {
 }
 DECODING: Parts = {
     "copying what was received": ["gathered.py:put"],
-    "finding records": ["starts.py:maybe_find_starts"],
+    "finding records": ["starts.py:find_starts"],
     "verifying property texts": ["shaped.py:maybe_find"],
     "values of properties": ["shaped.py:values_of", "shaped.py:select"],
     "bodies": ["bulk.py:_body"],

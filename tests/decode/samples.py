@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder, Decoded
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.compression import Compression, compress
@@ -23,7 +24,7 @@ property_values = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12
 )
 _entries = st.lists(st.tuples(property_names, property_values), max_size=6)
-_times = st.integers(0, 2**41)
+_times = st.one_of(st.integers(0, 2**41), st.integers(-(2**63), 2**63 - 1))
 
 
 def property_text(entries: Sequence[tuple[str, str]], terminated: bool = True) -> bytes:
@@ -85,3 +86,9 @@ def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: Me
     placed = [replace(r, queue_offset=r.queue_offset or at) for at, r in enumerate(records)]
     data = b"".join(map(encode_record, placed))
     return Block(memoryview(data), wanted or QueueRange(queue, 0, 2**62), len(records))
+
+
+def whole(decoder: ColumnDecoder, blocks: Sequence[Block]) -> Decoded:
+    """One record batch of all these blocks."""
+    (decoded,) = decoder.decode_all(blocks, BatchSize(10**6, 2**40))
+    return decoded

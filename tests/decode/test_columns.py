@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import ColumnDecoder
-from pyspark_rocketmq.decode.layout import COLUMNS, Layout, default_columns
+from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.layout import COLUMNS
 from pyspark_rocketmq.decode.rows import Content, Mode, read_rows, row_value
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.compression import Compression
-from pyspark_rocketmq.wire.record import Record, decode_records
+from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from pyspark_rocketmq.wire.scan import record_starts
+from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .samples import (
     QUEUE,
@@ -32,6 +33,7 @@ from .samples import (
     property_names,
     property_text,
     property_values,
+    whole,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
@@ -66,15 +68,13 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
 
 
 @given(
-    st.lists(st.lists(st.one_of(plain_records, odd_records), max_size=4), max_size=3),
+    st.lists(st.lists(st.one_of(plain_records, odd_records), min_size=1, max_size=4), min_size=1, max_size=3),
     st.builds(Content, properties_as_json=st.booleans(), system_properties=st.booleans()),
 )
 def test_bulk_equals_readable_for_any_mixture(answers: list[list[Record]], content: Content) -> None:
     """Every column of every record, plain or odd, in any mixture, in the order of arrival."""
-    blocks = [
-        block(records, queue=MessageQueue(f"t{i}", "broker-a", i)) for i, records in enumerate(answers) if records
-    ]
-    decoded = ColumnDecoder(EVERY_COLUMN, content).decode(blocks)
+    blocks = [block(records, queue=MessageQueue(f"t{i}", "broker-a", i)) for i, records in enumerate(answers)]
+    decoded = whole(ColumnDecoder(EVERY_COLUMN, content), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, content)
     decoded.batch.validate(full=True)
 
@@ -85,19 +85,19 @@ def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None
     rows = data.draw(st.lists(st.tuples(*[property_values] * len(names)), min_size=1, max_size=5))
     texts = [property_text(list(zip(names, row, strict=True))) for row in rows]
     blocks = [block([replace(PLAIN, properties_text=text) for text in texts])]
-    decoded = ColumnDecoder(EVERY_COLUMN).decode(blocks)
+    decoded = whole(ColumnDecoder(EVERY_COLUMN), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, Content())
 
 
 @given(st.lists(plain_records, min_size=1, max_size=8))
 def test_plain_records_need_no_help(records: list[Record]) -> None:
     """No record of the usual kind is read one by one."""
-    assert ColumnDecoder(EVERY_COLUMN).decode([block(records)]).handed_over == 0
+    assert whole(ColumnDecoder(EVERY_COLUMN), [block(records)]).handed_over == 0
 
 
 def test_odd_records_are_counted() -> None:
     """The number of records read one by one is reported."""
-    decoded = ColumnDecoder(["body"]).decode([block([PLAIN, packed(PLAIN, Compression.ZLIB), PLAIN])])
+    decoded = whole(ColumnDecoder(["body"]), [block([PLAIN, packed(PLAIN, Compression.ZLIB), PLAIN])])
     assert decoded.handed_over == 1
     assert decoded.batch.column("body").to_pylist() == [b"hello"] * 3
 
@@ -105,7 +105,7 @@ def test_odd_records_are_counted() -> None:
 def test_offsets_outside_the_range_are_left_out() -> None:
     """Messages before the start and from the end on are not rows, not even inside an inner batch."""
     records = [inner_batch(PLAIN, [b"a", b"b", b"c"]), replace(PLAIN, queue_offset=3), replace(PLAIN, queue_offset=4)]
-    decoded = ColumnDecoder(["queueOffset", "body"]).decode([block(records, QueueRange(QUEUE, 1, 4))])
+    decoded = whole(ColumnDecoder(["queueOffset", "body"]), [block(records, QueueRange(QUEUE, 1, 4))])
     assert decoded.batch.to_pydict() == {"queueOffset": [1, 2, 3], "body": [b"b", b"c", b"hello"]}
 
 
@@ -113,21 +113,21 @@ def test_tags_are_compared_as_text() -> None:
     """A message whose tag only shares the hash code of a wanted one is dropped, in bulk and one by one."""
     aa, bb = (replace(PLAIN, properties_text=property_text([("TAGS", tag)])) for tag in ("Aa", "BB"))
     decoder = ColumnDecoder(["tags"], Content(tags=frozenset(["Aa"])))
-    decoded = decoder.decode([block([aa, bb, packed(aa, Compression.LZ4), packed(bb, Compression.LZ4)])])
+    decoded = whole(decoder, [block([aa, bb, packed(aa, Compression.LZ4), packed(bb, Compression.LZ4)])])
     assert decoded.batch.to_pydict() == {"tags": ["Aa", "Aa"]}
 
 
 def test_retries_are_not_picked_by_tag() -> None:
     """A message sent back keeps coming whatever its tag, plain or odd."""
     retries = block([PLAIN, packed(PLAIN, Compression.ZLIB)], queue=MessageQueue("%RETRY%g", "broker-a", 0))
-    decoded = ColumnDecoder(["topic"], Content(tags=frozenset(["b"]))).decode([block([PLAIN]), retries])
+    decoded = whole(ColumnDecoder(["topic"], Content(tags=frozenset(["b"]))), [block([PLAIN]), retries])
     assert decoded.batch.to_pydict() == {"topic": ["%RETRY%g", "%RETRY%g"]}
 
 
 def test_last_of_equal_names_counts() -> None:
     """A name given twice has its last value, in the map and in the columns made from it."""
     record = replace(PLAIN, properties_text=property_text([("k", "1"), ("TAGS", "x"), ("k", "2"), ("TAGS", "y")]))
-    decoded = ColumnDecoder(["properties", "tags"]).decode([block([record])])
+    decoded = whole(ColumnDecoder(["properties", "tags"]), [block([record])])
     assert decoded.batch.to_pydict() == {"properties": [[("k", "2")]], "tags": ["y"]}
 
 
@@ -135,7 +135,7 @@ def test_json_properties_parse_back() -> None:
     """Quotes, backslashes and control characters survive the JSON form."""
     value = 'say "hi" \\ \n é'
     record = replace(PLAIN, properties_text=property_text([("k", value), ("l", "2")]))
-    decoded = ColumnDecoder(["properties"], Content(properties_as_json=True)).decode([block([record, PLAIN])])
+    decoded = whole(ColumnDecoder(["properties"], Content(properties_as_json=True)), [block([record, PLAIN])])
     assert [json.loads(text) for text in decoded.batch.column(0).to_pylist()] == [
         {"k": value, "l": "2"},
         {"colour": "red"},
@@ -150,34 +150,79 @@ BROKEN_TEXT = replace(PLAIN, properties_text=b"colour\x01\xff\xfe\x02")
 def test_failfast_names_the_message(broken: Record) -> None:
     """The error says which message of which queue it is, and which option goes on."""
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 3, offset 1.*mode"):
-        ColumnDecoder(["body", "properties"]).decode([block([PLAIN, broken])])
+        whole(ColumnDecoder(["body", "properties"]), [block([PLAIN, broken])])
 
 
 def test_permissive_gives_null() -> None:
     """What cannot be read is null, the rest of the message is there."""
     decoder = ColumnDecoder(["body", "properties", "queueId"], Content(mode=Mode.PERMISSIVE))
-    batch = decoder.decode([block([BROKEN_BODY, BROKEN_TEXT])]).batch
+    batch = whole(decoder, [block([BROKEN_BODY, BROKEN_TEXT])]).batch
     assert batch.to_pydict() == {"body": [None, b"hello"], "properties": [[("colour", "red")], None], "queueId": [3, 3]}
 
 
 def test_dropmalformed_drops_and_counts() -> None:
     """Unreadable messages are left out and counted."""
     decoder = ColumnDecoder(["body", "tags"], Content(mode=Mode.DROPMALFORMED))
-    decoded = decoder.decode([block([BROKEN_BODY, PLAIN, BROKEN_TEXT])])
+    decoded = whole(decoder, [block([BROKEN_BODY, PLAIN, BROKEN_TEXT])])
     assert (decoded.batch.num_rows, decoded.dropped) == (1, 2)
 
 
 def test_content_nobody_asked_for_is_not_read() -> None:
     """A broken body is no matter to a reader of offsets."""
-    decoded = ColumnDecoder(["queueOffset"]).decode([block([BROKEN_BODY, BROKEN_TEXT])])
+    decoded = whole(ColumnDecoder(["queueOffset"]), [block([BROKEN_BODY, BROKEN_TEXT])])
     assert decoded.batch.to_pydict() == {"queueOffset": [0, 1]}
 
 
-def test_nothing_to_decode_is_an_empty_batch() -> None:
-    """No blocks, or blocks without records, give the right columns and no rows."""
-    decoder = ColumnDecoder(default_columns(Layout.ROCKETMQ))
-    for blocks in ([], [Block(memoryview(b""), QueueRange(QUEUE, 0, 5), 0)]):
-        assert decoder.decode(blocks).batch.num_rows == 0
+NO_BATCH = inner_batch(PLAIN, [b"a", b"b"])
+NO_BATCH = replace(NO_BATCH, body=NO_BATCH.body[:-1])
+UNPACKABLE_BATCH = replace(NO_BATCH, sys_flag=NO_BATCH.sys_flag | SysFlag.COMPRESSED)
+
+
+@pytest.mark.parametrize("broken", [NO_BATCH, UNPACKABLE_BATCH])
+def test_a_broken_inner_batch_follows_the_mode(broken: Record) -> None:
+    """It is named, or stands for its messages without a body, or is left out and counted."""
+    blocks = [block([PLAIN, broken, PLAIN])]
+    with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 3, offset 1.*mode"):
+        whole(ColumnDecoder(["queueOffset"]), blocks)
+    columns = ["queueOffset", "body", "tags"]
+    kept = whole(ColumnDecoder(columns, Content(mode=Mode.PERMISSIVE)), blocks)
+    assert kept.batch.to_pydict() == {"queueOffset": [0, 1, 2], "body": [b"hello", None, b"hello"], "tags": ["a"] * 3}
+    left = whole(ColumnDecoder(columns, Content(mode=Mode.DROPMALFORMED)), blocks)
+    assert (left.batch.column("queueOffset").to_pylist(), left.dropped) == ([0, 2], 1)
+
+
+def test_a_time_beyond_the_year_9999_is_null() -> None:
+    """A producer's clock may tell anything; nanoseconds are a common mistake."""
+    odd_clock = replace(PLAIN, born_timestamp=1_700_000_000_123_456_789)
+    decoder = ColumnDecoder(["bornTimestamp", "storeTimestamp"])
+    batch = whole(decoder, [block([PLAIN, odd_clock, packed(odd_clock, Compression.ZLIB)])]).batch
+    assert [each is None for each in batch.column("bornTimestamp").to_pylist()] == [False, True, True]
+    assert batch.column("storeTimestamp").null_count == 0
+
+
+@pytest.mark.parametrize(("topic_size", "properties_size"), [(200, 10), (6, 40_003)])
+def test_sizes_have_a_sign(topic_size: int, properties_size: int) -> None:
+    """A larger one is below zero for the readable decoder, though so many bytes are there."""
+    tail = bytes([topic_size]) + b"t" * topic_size + properties_size.to_bytes(2, "big") + b"p" * properties_size
+    record = encode_record(PLAIN)
+    record = record[: record.index(b"hello") + 5] + tail
+    damaged = block([PLAIN])._replace(data=memoryview(len(record).to_bytes(4, "big") + record[4:]))
+    with pytest.raises(DecodeError, match=r"a field of -\d+ bytes.*topic orders, broker broker-a, queue 3, offset 0"):
+        whole(ColumnDecoder(["queueOffset"]), [block([PLAIN]), damaged])
+
+
+def test_what_unpacks_to_much_comes_in_several_batches() -> None:
+    """In order, each of one message more than fits at most; packed, all were one batch."""
+    records = [PLAIN, *[packed(replace(PLAIN, body=bytes([n]) * 4000), Compression.ZLIB) for n in range(6)], PLAIN]
+    blocks = [block(records)]
+    decoded = list(ColumnDecoder(["queueOffset", "body"]).decode_all(blocks, BatchSize(byte_count=10_000)))
+    assert [each.batch.column("queueOffset").to_pylist() for each in decoded] == [[0, 1, 2, 3], [4, 5, 6], [7]]
+    assert [body for each in decoded for body in each.batch.column("body").to_pylist()] == [
+        b"hello",
+        *[bytes([n]) * 4000 for n in range(6)],
+        b"hello",
+    ]
+    assert [each.handed_over for each in decoded] == [3, 3, 0]
 
 
 def recorded_answers() -> list[Block]:
@@ -197,6 +242,6 @@ def recorded_answers() -> list[Block]:
 def test_recorded_answers_of_real_brokers() -> None:
     """Everything real brokers sent, batches, transactions, packed bodies and retries among it, reads the same."""
     blocks = recorded_answers()
-    decoded = ColumnDecoder(EVERY_COLUMN).decode(blocks)
+    decoded = whole(ColumnDecoder(EVERY_COLUMN), blocks)
     assert decoded.batch.num_rows > 100
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, Content())

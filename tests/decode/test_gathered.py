@@ -10,7 +10,7 @@ import pytest
 from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
-from tests.decode.samples import block
+from tests.decode.samples import block, whole
 from tests.decode.test_columns import PLAIN
 
 TEN = block([PLAIN] * 10)
@@ -29,16 +29,17 @@ def test_batches_are_as_large_as_wanted() -> None:
     assert row_counts([TEN] * 10, BatchSize(byte_count=3 * BYTES)) == [30, 30, 30, 10]
 
 
-def test_an_answer_beyond_the_size_is_a_batch_by_itself() -> None:
-    """Answers are not cut."""
+def test_an_answer_of_more_messages_is_a_batch_by_itself() -> None:
+    """It is not cut."""
     assert row_counts([TEN] * 3, BatchSize(messages=1)) == [10, 10, 10]
-    assert row_counts([TEN] * 3, BatchSize(byte_count=1)) == [10, 10, 10]
 
 
-def test_an_answer_of_half_the_size_stands_alone() -> None:
-    """Whatever stands before and behind it."""
+def test_a_record_of_half_the_size_stands_alone() -> None:
+    """Whatever stands before and behind it, be it in the same answer."""
     one, large = block([PLAIN]), block([replace(PLAIN, body=b"x" * 5000)])
     assert row_counts([one, one, large, one, large, large, one], BatchSize(byte_count=10_000)) == [2, 1, 1, 1, 1, 1]
+    large_first = block([replace(PLAIN, body=b"x" * 5000), PLAIN, PLAIN])
+    assert row_counts([one, large_first, one], BatchSize(byte_count=10_000)) == [1, 1, 3]
 
 
 def test_nothing_makes_no_batch() -> None:
@@ -64,9 +65,9 @@ def test_what_was_received_may_be_overwritten_once_the_next_is_asked_for() -> No
 def test_a_batch_outlives_the_next() -> None:
     """Though both were made in the same memory."""
     decoder = ColumnDecoder(["body", "keys", "properties", "queueOffset"])
-    first = decoder.decode([TEN]).batch
+    first = whole(decoder, [TEN]).batch
     before = first.to_pylist()
-    decoder.decode([block([replace(PLAIN, body=b"something else", queue_offset=number) for number in range(10)])])
+    whole(decoder, [block([replace(PLAIN, body=b"something else", queue_offset=number) for number in range(10)])])
     assert first.to_pylist() == before
 
 
@@ -74,8 +75,16 @@ def test_a_damaged_answer_does_not_stay() -> None:
     """Whoever goes on after the error gets what comes, and nothing twice."""
     decoder = ColumnDecoder(["body"])
     with pytest.raises(DecodeError):
-        decoder.decode([TEN, TEN._replace(data=TEN.data[:-1])])
-    assert decoder.decode([TEN]).batch.num_rows == 10
+        whole(decoder, [TEN, TEN._replace(data=TEN.data[:-1])])
+    assert whole(decoder, [TEN]).batch.num_rows == 10
+
+
+def test_a_damaged_answer_is_named_however_large() -> None:
+    """Those that are taken record by record, too."""
+    damaged = TEN._replace(data=TEN.data[:-1])
+    for byte_count in (10 * BYTES, BYTES):
+        with pytest.raises(DecodeError, match="topic orders, broker broker-a, queue 3, offset 0"):
+            row_counts([damaged], BatchSize(byte_count=byte_count))
 
 
 def test_what_an_abandoned_reading_gathered_is_forgotten() -> None:
@@ -91,4 +100,4 @@ def test_what_an_abandoned_reading_gathered_is_forgotten() -> None:
     assert [each.batch.num_rows for each in decoder.decode_all([TEN])] == [10]
     with pytest.raises(DecodeError, match="stopped"):
         list(decoder.decode_all(broken()))
-    assert decoder.decode([TEN]).batch.num_rows == 10
+    assert whole(decoder, [TEN]).batch.num_rows == 10

@@ -13,7 +13,7 @@ from resource import RUSAGE_SELF, getrusage
 from pyspark_rocketmq.decode.columns import ColumnDecoder
 from pyspark_rocketmq.decode.layout import Layout, default_columns
 from pyspark_rocketmq.decode.rows import Content
-from tests.decode.samples import block, property_text
+from tests.decode.samples import block, property_text, whole
 from tests.decode.test_columns import PLAIN
 
 text = property_text([(name, "v" * 30) for name in ("KEYS", "UNIQ_KEY", "TAGS", "a", "b", "c")])
@@ -23,7 +23,7 @@ decoder = ColumnDecoder(default_columns(Layout.ROCKETMQ), Content(system_propert
 for batch in range(13):
     if batch == 3:
         before = getrusage(RUSAGE_SELF).ru_minflt
-    decoder.decode(blocks)
+    whole(decoder, blocks)
 print((getrusage(RUSAGE_SELF).ru_minflt - before) // 10)
 """
 

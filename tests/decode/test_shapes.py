@@ -16,7 +16,7 @@ from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.record import Record
 
-from .samples import block, plain_records, property_text
+from .samples import block, plain_records, property_text, whole
 from .test_columns import EVERY_COLUMN, PLAIN, readable
 
 PERMISSIVE = Content(mode=Mode.PERMISSIVE)
@@ -39,7 +39,7 @@ def usual_text(number: int, tag: str = "TagA") -> bytes:
 
 def assert_bulk_equals_readable(blocks: list[Block]) -> int:
     """Compare every column; how many records were read one by one."""
-    decoded = ColumnDecoder(EVERY_COLUMN, PERMISSIVE).decode(blocks)
+    decoded = whole(ColumnDecoder(EVERY_COLUMN, PERMISSIVE), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
     decoded.batch.validate(full=True)
     return decoded.handed_over
@@ -107,8 +107,8 @@ def test_shapes_of_earlier_batches_change_nothing(batches: list[list[bytes]]) ->
     decoder = ColumnDecoder(EVERY_COLUMN, PERMISSIVE)
     for texts in [*batches, *batches]:
         blocks = [block([with_text(text) for text in texts])]
-        decoded = decoder.decode(blocks)
-        fresh = ColumnDecoder(EVERY_COLUMN, PERMISSIVE).decode(blocks)
+        decoded = whole(decoder, blocks)
+        fresh = whole(ColumnDecoder(EVERY_COLUMN, PERMISSIVE), blocks)
         assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
         assert decoded.handed_over == fresh.handed_over
 
@@ -179,7 +179,7 @@ def test_answers_in_one_buffer_are_not_copied_together(answers: list[list[Record
 def test_a_tag_at_another_place_is_found() -> None:
     """Shapes with other names, other orders or none of the names wanted, mixed in one batch."""
     texts = [b"", property_text([("TAGS", "x"), ("k", "1")]), property_text([("k", "1"), ("TAGS", "y")])]
-    decoded = ColumnDecoder(["tags", "properties"]).decode([block([with_text(text) for text in texts * 2])])
+    decoded = whole(ColumnDecoder(["tags", "properties"]), [block([with_text(text) for text in texts * 2])])
     assert decoded.batch.to_pydict() == {
         "tags": [None, "x", "y"] * 2,
         "properties": [[], [("k", "1")], [("k", "1")]] * 2,
@@ -189,4 +189,4 @@ def test_a_tag_at_another_place_is_found() -> None:
 def test_columns_without_rows() -> None:
     """A range from which every message is left out gives the columns and no rows."""
     empty = block([PLAIN])._replace(wanted=block([PLAIN]).wanted._replace(start=5))
-    assert ColumnDecoder(tuple(COLUMNS)).decode([empty]).batch.num_rows == 0
+    assert whole(ColumnDecoder(tuple(COLUMNS)), [empty]).batch.num_rows == 0

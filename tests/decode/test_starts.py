@@ -16,7 +16,7 @@ from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, record_starts
 
-from .samples import block, odd_records, plain_records
+from .samples import block, odd_records, plain_records, whole
 from .test_columns import PLAIN
 
 _any_records = st.lists(st.one_of(plain_records, odd_records), min_size=1, max_size=4)
@@ -59,7 +59,7 @@ def test_few_or_unequal_answers_are_walked_one_by_one() -> None:
 def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:
     """The offsets of the messages, or what the error says."""
     try:
-        return list(ColumnDecoder(["queueOffset"]).decode(blocks).batch.column("queueOffset").to_pylist())
+        return list(whole(ColumnDecoder(["queueOffset"]), blocks).batch.column("queueOffset").to_pylist())
     except DecodeError as error:
         return str(error)
 
@@ -83,4 +83,4 @@ def test_an_answer_cut_short_is_told(cut: int, which: int) -> None:
     blocks = [block([PLAIN, PLAIN]) for _ in range(9)]
     blocks[which] = blocks[which]._replace(data=blocks[which].data[:-cut])
     with pytest.raises(DecodeError, match="no record at byte"):
-        ColumnDecoder(["queueOffset"]).decode(blocks)
+        whole(ColumnDecoder(["queueOffset"]), blocks)
