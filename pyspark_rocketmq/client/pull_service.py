@@ -156,7 +156,7 @@ class PullService:
     def _connection(self, address: Address) -> ThreadedConnection | None:
         """Where to ask; none if that must be opened, and this is not the pull loop."""
         known = self._connections.get(address)
-        if known and known.is_open:
+        if known and known.is_open and not known.is_mute:
             return known
         return self._connect(address) if self._loop.is_current else None
 

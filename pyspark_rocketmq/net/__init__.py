@@ -11,4 +11,7 @@
 
 A connection answers with the server's command whatever its response code says. It raises when there is no answer:
 `RequestTimeout` ends one request; every other error ends the connection and all its requests with it.
+
+A network that has forgotten a connection tells neither side. So one on which a request timed out while nothing at all
+was heard is *mute* until it is heard again, and pools hand out no mute connection.
 """

@@ -9,6 +9,7 @@ read, and `receive` is the only place where the end of the stream shows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from ..errors import ConnectionLost, MalformedFrame, ProtocolError
@@ -31,8 +32,11 @@ class Channel:
         self.transport = transport
         self.session = Session(max_frame_bytes=settings.max_frame_bytes, header_type=settings.header_type)
         self.outbox = Outbox()
+        self.heard_at = time.monotonic()
+        """When bytes last arrived; at first when the stream was opened."""
         self._send_failure: ConnectionLost | None = None
         self._heard = False
+        self._silent_since: float | None = None
 
     # --- speaking: into the outbox -----------------------------------------------------------------------------------
 
@@ -112,9 +116,25 @@ class Channel:
         """What to wait for before another attempt is worth it."""
         return self.transport.needs(write=bool(self.outbox))
 
+    # --- silence -----------------------------------------------------------------------------------------------------
+
+    def note_time_out(self, heard_at: float) -> None:
+        """Take note that no answer came in time to what was asked when `heard_at` was as given."""
+        if heard_at == self.heard_at:
+            self._silent_since = heard_at
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether a request timed out, and nothing at all came from the time it was made until now.
+
+        What nobody has had time to receive did come: a reader that is held up is no sign of a silent server.
+        """
+        return self._silent_since == self.heard_at and not self.transport.has_unread
+
     # --- how it ends -------------------------------------------------------------------------------------------------
 
     def _hear(self, first: memoryview) -> None:
+        self.heard_at = time.monotonic()
         if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
             raise self._lost("the server answered with a TLS alert", "set useTLS=true")
         self._heard = True

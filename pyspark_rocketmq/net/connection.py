@@ -60,8 +60,14 @@ class Connection:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next user would find it open and clean: nothing in flight, unsent or unread."""
-        return self.is_open and not (self.in_flight or self._ready or self._channel.outbox)
+        """Whether the next user would find it open and clean: nothing in flight, unsent or unread, and not mute."""
+        unsettled = self.in_flight or self._ready or self._channel.outbox or self._channel.is_mute
+        return self.is_open and not unsettled
+
+    @property
+    def heard_at(self) -> float:
+        """The monotonic time when bytes last arrived; at first when it was opened."""
+        return self._channel.heard_at
 
     @property
     def has_news(self) -> bool:
@@ -131,11 +137,12 @@ class Connection:
         When the deadline passes, or the caller stops early, the unanswered are given up.
         """
         deadline = deadline or self.settings.request_deadline()
+        heard_at = self.heard_at
         missing = set(opaques)
         try:
             while missing:
                 codes = [code for opaque, code in self._channel.session.pending.items() if opaque in missing]
-                self._drive(lambda: not missing.isdisjoint(self._ready), codes, deadline)
+                self._drive(lambda: not missing.isdisjoint(self._ready), codes, deadline, heard_at)
                 for opaque in [opaque for opaque in self._ready if opaque in missing]:
                     missing.discard(opaque)
                     yield self._ready.pop(opaque)
@@ -198,13 +205,24 @@ class Connection:
                 self._channel.decline(event.command)
         return True
 
-    def _drive(self, done: Callable[[], bool], codes: Collection[int], deadline: Deadline | None) -> None:
-        """Exchange bytes until `done`; `codes` are the requests for which an error is raised."""
+    def _drive(
+        self,
+        done: Callable[[], bool],
+        codes: Collection[int],
+        deadline: Deadline | None,
+        heard_at: float | None = None,
+    ) -> None:
+        """Exchange bytes until `done`; `codes` are the requests for which an error is raised.
+
+        Who has been waiting for longer says what `heard_at` was when that began.
+        """
         deadline = deadline or self.settings.request_deadline()
+        heard_at = heard_at or self.heard_at
         arrived = done() or self.exchange()
         while not done():
             self._raise_if_ended(codes)
             if deadline.expired:
+                self._channel.note_time_out(heard_at)
                 raise timed_out(self.address, codes, deadline, len(self._channel.outbox))
             if not arrived:
                 wait_ready([self.wants], deadline)

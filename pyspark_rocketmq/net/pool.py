@@ -1,8 +1,8 @@
 """Which connection does the next caller get?
 
 `ConnectionPool` lends connections to one user at a time; `SharedPool` hands one connection per address to all threads.
-Neither hands out a connection that is known to be broken. Whether a request that failed on a connection may be
-repeated is for its caller to decide.
+Neither hands out a connection that is known to be broken, or that is mute. Whether a request that failed on a
+connection may be repeated is for its caller to decide.
 
 A forked child starts with empty pools: its copies of the parent's descriptors are closed at once, which the
 servers do not notice, and the parent goes on undisturbed.
@@ -69,7 +69,7 @@ class ConnectionPool:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Return what was taken. One that is not settled is closed: its answers would flood the next user."""
+        """Return what was taken. One that is not settled is closed: the next user would get its answers, or none."""
         with self._lock:
             keep = connection in self._lent and connection.is_settled
             self._lent.discard(connection)
@@ -130,11 +130,14 @@ class SharedPool:
         return f"<SharedPool {open_count} open, {len(self._opening)} opening>"
 
     def connection(self, address: Address, deadline: Deadline | None = None) -> ThreadedConnection:
-        """The connection to an address; the first who asks opens it, the others wait for that."""
+        """The connection to an address; the first who asks opens it, the others wait for that.
+
+        A mute one is closed as soon as another stands in its place: until then it may be heard again.
+        """
         deadline = deadline or self.settings.connect_deadline()
         with self._lock:
             known = self._connections.get(address)
-            if known and known.is_open:
+            if known and known.is_open and not known.is_mute:
                 return known
             opening = self._opening.get(address)
             is_first = opening is None
@@ -171,13 +174,21 @@ class SharedPool:
             if not ours:
                 raise
             return
+        replaced = self._keep(opening, connection)
+        opening.set_result(connection)
+        if replaced:
+            replaced.close("the server had not been heard for a whole time-out; a new connection was made", "try again")
+
+    def _keep(self, opening: Future[ThreadedConnection], connection: ThreadedConnection) -> ThreadedConnection | None:
+        """Keep what was opened, if it is still wanted; what it takes the place of."""
         with self._lock:
-            wanted = self._finish(opening, address)
+            wanted = self._finish(opening, connection.address)
+            replaced = self._connections.get(connection.address) if wanted else None
             if wanted:
-                self._connections[address] = connection
+                self._connections[connection.address] = connection
         if not wanted:
             connection.close()
-        opening.set_result(connection)
+        return replaced
 
     def _finish(self, opening: Future[ThreadedConnection], address: Address) -> bool:
         """Whether anybody still wants what was opened; `close_all` may have come between."""

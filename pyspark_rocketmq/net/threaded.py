@@ -56,6 +56,8 @@ class _Waiting(NamedTuple):
     future: Future[Command]
     code: int
     deadline: Deadline
+    heard_at: float
+    """When the server had last been heard."""
 
 
 class ThreadedConnection:
@@ -107,6 +109,11 @@ class ThreadedConnection:
         return self._failure is None
 
     @property
+    def is_mute(self) -> bool:
+        """Whether a request timed out, and nothing at all came from the time it was made until now."""
+        return self._channel.is_mute
+
+    @property
     def in_flight(self) -> int:
         """How many requests await an answer."""
         return len(self._waiting)
@@ -135,7 +142,8 @@ class ThreadedConnection:
         try:
             return future.result(deadline.remaining())
         except TimeoutError:
-            self._give_up(opaque)
+            with self._lock:
+                self._give_up(opaque)
             raise self._timed_out(code, deadline) from None
 
     def tell(
@@ -152,14 +160,16 @@ class ThreadedConnection:
         future.set_running_or_notify_cancel()  # From here on it cannot be cancelled: an answer may come any time.
         with self._speaking(code, deadline) as channel:
             opaque = channel.request(code, fields, body)
-            self._waiting[opaque] = _Waiting(future, code, deadline)
+            self._waiting[opaque] = _Waiting(future, code, deadline, channel.heard_at)
             heapq.heappush(self._deadlines, (deadline.at, opaque, deadline))
         return opaque, future
 
-    def _give_up(self, opaque: int) -> None:
-        with self._lock:
-            self._waiting.pop(opaque, None)
+    def _give_up(self, opaque: int) -> _Waiting | None:
+        """With the lock held: who waits in vain, if nobody has given that up before."""
+        if waiting := self._waiting.pop(opaque, None):
             self._channel.session.forget(opaque)
+            self._channel.note_time_out(waiting.heard_at)
+        return waiting
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -257,8 +267,7 @@ class ThreadedConnection:
         with self._lock:
             while (soonest := self._soonest()) and soonest.expired:
                 _, opaque, _ = heapq.heappop(self._deadlines)
-                if waiting := self._waiting.pop(opaque, None):
-                    self._channel.session.forget(opaque)
+                if waiting := self._give_up(opaque):
                     overdue.append(waiting)
             self._drop_stale_deadlines()
         for waiting in overdue:
@@ -312,9 +321,9 @@ class ThreadedConnection:
 
     # --- ending ------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """End the connection and every request in flight."""
-        self._end(ConnectionLost("the connection was closed on this side", address=str(self.address)))
+    def close(self, why: str = "the connection was closed on this side", advice: str = "") -> None:
+        """End the connection and every request in flight, which raises an error that says why."""
+        self._end(ConnectionLost(why, advice=advice, address=str(self.address)))
         self._waker.wake()
         if threading.current_thread() is not self._reader:
             self._reader.join(_CLOSING_S)

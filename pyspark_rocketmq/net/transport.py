@@ -111,6 +111,12 @@ class Transport:
             raise _lost(self.address, cause) from cause
         return None
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes, or the end of the stream, are there to be received."""
+        with self._lock:
+            return self.fileno() >= 0 and _is_any_ready([(self, READ)], 0.0)
+
     def close(self) -> None:
         """End the stream."""
         with self._lock:
@@ -119,9 +125,10 @@ class Transport:
     def abandon(self) -> None:
         """Drop a forked child's copy of the stream; the parent's is not touched.
 
-        Without the lock: at the fork another thread may have held it, and would hold it in the child for ever.
+        With a new lock: at the fork another thread may have held the old one, and would hold it in the child for ever.
         """
-        self._sock.close()
+        self._lock = threading.Lock()
+        self.close()
 
 
 class Waker:
@@ -153,12 +160,13 @@ class Waker:
     def close(self) -> None:
         """Free the descriptors."""
         with self._lock:
-            self.abandon()
+            self._receiver.close()
+            self._sender.close()
 
     def abandon(self) -> None:
-        """Drop a forked child's copy, without the lock as in `Transport.abandon`."""
-        self._receiver.close()
-        self._sender.close()
+        """Drop a forked child's copy, with a new lock as in `Transport.abandon`."""
+        self._lock = threading.Lock()
+        self.close()
 
 
 # --- connecting ------------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 
 from ..errors import OptionError
 from ..model import MessageQueue, QueueRange
-from .loss import Bounds, LossWarning, Settled, settle_ranges, settle_starts
+from .loss import Bounds, LossWarning, settle_ranges, settle_starts
 from .wish import AtTime, Keyword, Target, Wish
 
-__all__ = ["BatchPlan", "Cluster", "Resolved", "resolve_batch", "resolve_start", "resolve_wish"]
+__all__ = ["BatchPlan", "Cluster", "Resolved", "resolve_batch", "resolve_wish"]
 
 
 class Cluster(Protocol):
@@ -105,15 +105,6 @@ class _Asked:
         what = f"no message of {queue} is stored at or after {time_ms} ms"
         advice = f"set {self.wish.option}ByTimestampStrategy=latest, or give an earlier time"
         raise OptionError(self.option, None, what, advice=advice)
-
-
-def resolve_start(
-    wish: Wish, queues: Collection[MessageQueue], cluster: Cluster, *, fail_on_data_loss: bool
-) -> tuple[Settled, tuple[str, ...]]:
-    """Where a query without checkpoint starts, moved into what brokers hold; and the outranked options."""
-    bounds = cluster.fetch_bounds(queues)
-    resolved = resolve_wish(wish, queues, bounds, cluster)
-    return settle_starts(resolved.positions, bounds, fail_on_data_loss=fail_on_data_loss), resolved.outranked
 
 
 class BatchPlan(NamedTuple):

@@ -8,7 +8,8 @@ in offset order.
 
 Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of what may be handed out (`done`), the
 answers waiting in the process queue for an earlier one, the requests in flight, the gaps, and what was never asked for
-(`_frontier` on). An answer that comes in its turn, as most do, never waits.
+(`_frontier` on). An answer that comes in its turn, as most do, never waits. As long as something is missing, something
+is in flight or may be asked for, whatever the limits say.
 """
 
 from __future__ import annotations
@@ -87,17 +88,15 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the next request would be for the offset that all waiting answers wait for."""
-        return bool(self._gaps) and self._gaps.peekitem(0)[0] == self.done and self.waiting.first() is not None
+        """Whether the next request would be for the offset that everything else waits for."""
+        return bool(self._gaps) and self._gaps.peekitem(0)[0] <= self.done
 
     def allowance(self, limits: FlowLimits, most: int) -> int:
-        """How many pulls the limits allow now. One for what all others wait for is never forbidden."""
-        if self.lacks_its_lowest:
-            return 1
+        """How many pulls the limits allow now. One for what everything else waits for is never forbidden."""
         for count in (most, 1):
             if not self.waiting.held_by(limits, self._expected(count - 1)):
                 return count
-        return 0
+        return 1 if self.lacks_its_lowest else 0
 
     def _expected(self, more: int) -> Expected:
         """What pulls in flight, so many more, and gaps may still bring."""
@@ -126,21 +125,24 @@ class Cursor:
     def failed(self, start: int) -> None:
         """The pull from this offset brought nothing; its offsets are a gap again."""
         request = self._in_flight.pop(start)
-        missing, end = max(start, self.done), min(request.end, self._end)
-        if missing < end:
-            self._gaps[missing] = end
+        self._leave(start, request.end)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def answered(self, start: int, next_offset: int, data: memoryview, message_count: int) -> None:
-        """The pull from `start` covered the offsets up to `next_offset`, and found at most so many messages."""
+        """The pull from `start` covered the offsets up to `next_offset`, and found at most so many messages.
+
+        What was skipped meanwhile stays so: it comes too late to be handed out in order.
+        """
         request = self._in_flight.pop(start)
         end = request.end
         if next_offset != end or self.stride < self._batch_size:
             end = self._covered(request, next_offset)
             self._learn(request, next_offset)
         if end < request.end:
-            self._gaps[end] = request.end
+            self._leave(end, request.end)
+        if start < self.done:
+            start = self.done
         if end > start:
             self._keep(start, end, data, message_count)
 
@@ -152,7 +154,7 @@ class Cursor:
             del self._gaps[start]
 
     def skip_to(self, start: int) -> None:
-        """Messages before `start` are gone; they count as handed out."""
+        """Messages before `start` are gone; they count as handed out, after those of them that are here."""
         for gap_start, gap_end in list(self._gaps.items()):
             if gap_start < start:
                 del self._gaps[gap_start]
@@ -160,6 +162,7 @@ class Cursor:
                     self._gaps[start] = gap_end
         self._frontier = max(self._frontier, min(start, self._end))
         self.done = max(self.done, min(start, self._end))
+        self._next = self.take()
 
     def take(self) -> list[Block]:
         """The blocks that are next in offset order."""
@@ -170,6 +173,12 @@ class Cursor:
             if first.message_count:
                 blocks.append(first.item)
         return blocks
+
+    def _leave(self, start: int, end: int) -> None:
+        """These offsets are to be asked for again, as far as they are still wanted."""
+        start, end = max(start, self.done), min(end, self._end)
+        if start < end:
+            self._gaps[start] = end
 
     def _covered(self, request: Request, next_offset: int) -> int:
         """Where the offsets end that this answer settles; past the request only where nobody else asked."""

@@ -37,7 +37,7 @@ def read_ranges(
     """Every message of the ranges, in blocks; those of one queue in the order of their offsets."""
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
-    window = Window(readers, pool, settings)
+    window = Window(readers, pool, settings, clock)
     try:
         yield from _blocks(readers, window, settings, clock)
     finally:
@@ -49,14 +49,14 @@ def _blocks(
 ) -> Iterator[Block]:
     stall = Deadline.after(settings.stall_timeout_s, clock)
     unfinished = dict.fromkeys(readers)
-    window.fill(clock())
+    window.fill()
     while unfinished:
-        heard = window.drain(clock(), stall) if window.in_flight else _rest(unfinished)
+        heard = window.drain(stall) if window.in_flight else _rest(unfinished)
         blocks = list(chain.from_iterable(reader.take() for reader in heard))
         for reader in heard:
             if reader.cursor.is_finished:
                 unfinished.pop(reader, None)
-        window.fill(clock())
+        window.fill()
         yield from blocks
         if any(heard.values()):
             stall = Deadline.after(settings.stall_timeout_s, clock)

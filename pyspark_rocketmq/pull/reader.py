@@ -17,7 +17,7 @@ from ..cluster.broker import Brokers
 from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
-from ..errors import DecodeError, NoBrokerAvailable, QueueMoved, RocketMQError, Where
+from ..errors import DecodeError, NoBrokerAvailable, QueueMoved, RocketMQError, TopicNotFound, Where
 from ..model import Block, MessageQueue, QueueRange
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
@@ -122,7 +122,8 @@ class QueueReader:
         """The last place, and the route and suggestion it comes from."""
         self._failures = 0
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
-        self._hole_since: float | None = None
+        self._holes: dict[int, float] = {}
+        """Since when messages seem to be missing at an offset; forgotten when they are there, or told as lost."""
         self._trusts_holes = False
         self.resume_at = 0.0
         """No pull is sent before this moment."""
@@ -197,22 +198,29 @@ class QueueReader:
             return  # One incident that hit several pulls in flight counts once.
         if error.refresh_routes:
             self._brokers.routes.expire(self.queue.topic)
-        if not error.retriable and self._has_left_the_route():
+        if error.retriable:
+            self._pause(error, request.start, now)
+        elif self._has_left_the_route():
             self._give_up_vanished()
-            return
-        self._try_again(error, request.start, now)
+        else:
+            raise error.locate(**self._whence(request.start))
 
     def unplaced(self, error: RocketMQError, now: float) -> None:
-        """The route names no place to read from: try again, and in the end give the range up by the policy."""
+        """The route names no place to read from: try again, and in the end give the range up by the policy.
+
+        A topic that is not routed is no topic that does not exist: the range was planned, so its brokers may be back.
+        """
         if self._failures >= self._settings.max_retries and isinstance(error, QueueMoved):
             self._give_up_vanished()
             return
-        self._try_again(error, self.cursor.done, now)
+        if not (error.retriable or isinstance(error, TopicNotFound)):
+            raise error.locate(**self._whence(self.cursor.done))
+        self._pause(error, self.cursor.done, now)
         self._brokers.routes.expire(self.queue.topic)
 
-    def _try_again(self, error: RocketMQError, offset: int, now: float) -> None:
-        """Pause and count, or raise what is hopeless."""
-        if not error.retriable or self._failures >= self._settings.max_retries:
+    def _pause(self, error: RocketMQError, offset: int, now: float) -> None:
+        """Wait and count, or raise what has been waited for often enough."""
+        if self._failures >= self._settings.max_retries:
             raise error.locate(**self._whence(offset))
         self.resume_at = now + self._pause_s(error)
         self._failures += 1
@@ -226,10 +234,9 @@ class QueueReader:
         self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
         self.cursor.stop_at(self.cursor.done)
 
-    def _is_lawful_hole(self, now: float) -> bool:
+    def _is_lawful_hole(self, start: int, now: float) -> bool:
         """Compaction leaves holes, too: one that outlives our patience is believed, and all after it."""
-        self._hole_since = now if self._hole_since is None else self._hole_since
-        self._trusts_holes |= now - self._hole_since >= _HOLE_PATIENCE_S
+        self._trusts_holes |= now - self._holes.setdefault(start, now) >= _HOLE_PATIENCE_S
         return self._trusts_holes
 
     def _doubt(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
@@ -245,9 +252,11 @@ class QueueReader:
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
         if self._takes_all and place.is_master:
             first = first_queue_offset(body) if body else next_offset
-            if first > start and not self._is_lawful_hole(now):
+            if first > start and not self._is_lawful_hole(start, now):
                 self._doubt(request, place, outcome, now)
                 return False
+            if self._holes:
+                self._holes.pop(start, None)
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
         self.cursor.answered(start, next_offset, body, message_count)
@@ -271,6 +280,7 @@ class QueueReader:
 
     def _skip_to(self, minimum: int) -> None:
         """What is missing below the minimum is gone; several pulls in flight may tell, in any order."""
+        self._holes.clear()
         missing = self.cursor.lowest_missing
         if missing < minimum:
             self._policy.begins_later(self.queue, missing, minimum)

@@ -3,13 +3,19 @@
 The window holds a number of pulls, dealt round robin over the readers, and one borrowed connection per broker process.
 What keeps brokers and us busy is bytes on their way, so it grows while answers are small, unless the number is given.
 It is refilled whenever answers came in, so that requests leave in groups; a pull that is not answered in time is given
-up and asked again.
+up and asked again, over a new connection if the old one has been silent since.
+
+No broker holds up the others: whoever pauses is asked again when that is over, though another broker owes answers, and
+a broker that cannot be reached is tried once for all its queues.
 """
 
 from __future__ import annotations
 
+import copy
+import math
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..cluster.routes import Place
@@ -60,7 +66,13 @@ class _Lane:
 class Window:
     """Keeps pulls in flight for a set of readers."""
 
-    def __init__(self, readers: Sequence[QueueReader], pool: ConnectionPool, settings: PullSettings) -> None:
+    def __init__(
+        self,
+        readers: Sequence[QueueReader],
+        pool: ConnectionPool,
+        settings: PullSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._turns = deque(readers)
         self._resting: set[QueueReader] = set()
         """Readers that have asked for all they want, as long as no answer falls short."""
@@ -68,6 +80,11 @@ class Window:
         self._settings = settings
         self._lanes: dict[Address, _Lane] = {}
         self._depth = settings.depth or _LEAST_DEPTH
+        self._clock = clock
+        self._unreachable: dict[Address, RocketMQError] = {}
+        """Brokers to which no connection could be made while the window is being filled."""
+        self._next_turn_at = math.inf
+        """When the first reader may ask again of those for whom there was room, but who pause."""
 
     def __repr__(self) -> str:
         return f"<Window {self.in_flight} of {self._depth} in flight, {len(self._lanes)} connections>"
@@ -77,21 +94,22 @@ class Window:
         """Pulls that await an answer."""
         return sum(len(lane.pulls) for lane in self._lanes.values())
 
-    def fill(self, now: float) -> None:
+    def fill(self) -> None:
         """Ask for more, a few pulls a reader in turn, until the window is full or nobody may ask.
 
         Nothing happens before a quarter of the window is free, so that requests leave in groups. They leave at once:
         brokers then work while the caller does something else.
         """
+        self._next_turn_at = math.inf
         room = self._depth - self.in_flight
         if room * 4 < self._depth:
             return
-        self._deal(room, now)
-        for lane in self._lanes.values():
-            lane.connection.exchange()
+        self._deal(room)
+        self._send()
 
-    def _deal(self, room: int, now: float) -> None:
-        idle = 0
+    def _deal(self, room: int) -> None:
+        idle, now = 0, self._clock()
+        self._unreachable.clear()
         while room > 0 and idle < len(self._turns):
             reader = self._turns.popleft()
             if not reader.cursor.has_more_to_ask:
@@ -101,21 +119,30 @@ class Window:
             asked = self._ask(reader, min(room, _TOGETHER), now)
             room -= asked
             idle = 0 if asked else idle + 1
+        if room > 0:
+            self._next_turn_at = min((each.resume_at for each in self._turns if each.resume_at > now), default=math.inf)
 
-    def drain(self, now: float, until: Deadline) -> dict[QueueReader, bool]:
-        """Wait for answers, at most `until`, and take them in. Whose they were, and whether that range came forward."""
+    def _send(self) -> None:
+        for lane in self._lanes.values():
+            lane.connection.exchange()
+
+    def drain(self, until: Deadline) -> dict[QueueReader, bool]:
+        """Wait for answers, at most `until`, and take them in. Whose they were, and whether that range came forward.
+
+        Nobody's, when the next thing to do is to fill.
+        """
         busy = {address: lane for address, lane in self._lanes.items() if lane.pulls}
-        first_due = min(lane.first_due for lane in busy.values())
-        wait_s = max(0.0, min(first_due - now, until.remaining()))
+        next_at = min(self._next_turn_at, *(lane.first_due for lane in busy.values()))
+        wait_s = max(0.0, min(next_at - self._clock(), until.remaining()))
         try:
-            ready = wait_any([lane.connection for lane in busy.values()], Deadline.after(wait_s, until.clock))
+            ready = wait_any([lane.connection for lane in busy.values()], Deadline.after(wait_s, self._clock))
         except RequestTimeout:
             ready = []
         heard: dict[QueueReader, bool] = {}
         for connection in ready:
-            self._take_answers(self._lanes[connection.address], until.clock(), heard)
+            self._take_answers(self._lanes[connection.address], heard)
         # Behind answers there may be more that came in time, while the caller did something else.
-        self._give_up_late([lane for lane in busy.values() if lane.connection not in ready], until.clock())
+        self._give_up_late([lane for lane in busy.values() if lane.connection not in ready])
         return heard
 
     def close(self) -> None:
@@ -125,16 +152,19 @@ class Window:
         self._lanes.clear()
 
     def _ask(self, reader: QueueReader, most: int, now: float) -> int:
-        """Send some pulls of one range, as far as it may ask; how many that were."""
+        """Gather some pulls of one range, as far as it may ask; how many that were."""
         if not (allowed := reader.allowance(most, now)):
             return 0
         try:
             place = reader.place()
             lane = self._lane(place.address)
         except RocketMQError as error:
-            reader.unplaced(error, now)
+            reader.unplaced(error, self._clock())
             return 0
-        requests, group = reader.next_requests(allowed), _Group(reader, place, now + self._settings.pull_timeout_s)
+        if not lane.connection.is_open:
+            return 0  # What it still owes is settled first, where answers are taken in.
+        group = _Group(reader, place, self._clock() + self._settings.pull_timeout_s)
+        requests = reader.next_requests(allowed)
         opaques = lane.connection.submit_as(RequestCode.PULL_MESSAGE, len(requests), reader.writer(requests))
         for opaque, request in zip(opaques, requests, strict=True):
             lane.pulls[opaque] = group, request
@@ -142,31 +172,51 @@ class Window:
 
     def _lane(self, address: Address) -> _Lane:
         lane = self._lanes.get(address)
+        if lane and not lane.pulls and not lane.connection.is_open:
+            self._drop(lane)  # It ended while nothing was asked, which is no failure.
+            lane = None
         if lane is None:
-            lane = self._lanes[address] = _Lane(self._pool.take(address))
+            lane = self._lanes[address] = _Lane(self._connect(address))
         return lane
 
-    def _take_answers(self, lane: _Lane, now: float, heard: dict[QueueReader, bool]) -> None:
-        """Take in what is there; a connection that ended fails its pulls."""
+    def _connect(self, address: Address) -> Connection:
+        """A connection; who is asked over others does not wait for it, and nobody tries twice in vain."""
+        if failure := self._unreachable.get(address):
+            raise copy.copy(failure)
+        self._send()
         try:
-            replies = lane.connection.ready_replies()
+            return self._pool.take(address)
         except RocketMQError as error:
-            self._end(lane, error, now)
-            return
-        self._adapt([size for _, answer in replies if (size := len(answer.body))])
-        for opaque, answer in replies:
-            group, request = lane.pulls.pop(opaque)
-            reader = group.reader
-            if reader.answered(request, group.place, answer, now):
-                heard[reader] = True
-            else:
-                heard.setdefault(reader, False)
+            self._unreachable[address] = copy.copy(error)
+            raise
+
+    def _take_answers(self, lane: _Lane, heard: dict[QueueReader, bool]) -> None:
+        """Take in what is there; a connection that ended fails its pulls."""
+        now = self._clock()
+        while lane.connection.has_news:
+            try:
+                replies = lane.connection.ready_replies()
+            except RocketMQError as error:
+                self._end(lane, error)
+                break
+            self._adapt([size for _, answer in replies if (size := len(answer.body))])
+            for opaque, answer in replies:
+                group, request = lane.pulls.pop(opaque)
+                reader = group.reader
+                if reader.answered(request, group.place, answer, now):
+                    heard[reader] = True
+                else:
+                    heard.setdefault(reader, False)
         for reader in heard:
             self._wake(reader)
 
-    def _end(self, lane: _Lane, error: RocketMQError, now: float) -> None:
+    def _drop(self, lane: _Lane) -> None:
         del self._lanes[lane.connection.address]
         self._pool.give_back(lane.connection)
+
+    def _end(self, lane: _Lane, error: RocketMQError) -> None:
+        self._drop(lane)
+        now = self._clock()
         for pull in lane.pulls.values():
             self._fail(pull, error, now)
 
@@ -176,15 +226,23 @@ class Window:
             wanted = _WANTED_BYTES * len(sizes) // sum(sizes)
             self._depth = max(_LEAST_DEPTH, min(wanted, _MOST_DEPTH))
 
-    def _give_up_late(self, lanes: Iterable[_Lane], now: float) -> None:
+    def _give_up_late(self, lanes: Iterable[_Lane]) -> None:
+        """Give up pulls that are due; all of a connection that has been silent since the first was sent."""
+        now, longest_s = self._clock(), self._settings.pull_timeout_s
         for lane in lanes:
+            if lane.first_due <= now and lane.connection.heard_at < lane.first_due - longest_s:
+                self._end(lane, self._late(lane))
+                continue
             while lane.pulls and lane.first_due <= now:
                 opaque = next(iter(lane.pulls))
                 pull = lane.pulls.pop(opaque)
                 lane.connection.forget(opaque)
-                what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"
-                error = RequestTimeout(what, advice="raise pullTimeoutMs, or look at the broker's load")
-                self._fail(pull, error.locate(address=str(pull[0].place.address)), now)
+                self._fail(pull, self._late(lane), now)
+
+    def _late(self, lane: _Lane) -> RequestTimeout:
+        what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"
+        advice = "raise pullTimeoutMs, or look at the broker's load"
+        return RequestTimeout(what, advice=advice, address=str(lane.connection.address))
 
     def _fail(self, pull: _Pull, error: RocketMQError, now: float) -> None:
         group, request = pull

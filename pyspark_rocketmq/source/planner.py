@@ -5,22 +5,23 @@ where the query stands, so all it remembers are conveniences: the start it resol
 the target of availableNow, and when data was last let through.
 
 Invariants: what is below a given `start` is finished (it is acknowledged to the committer, nothing else ever is);
-an answer without news is the given start itself; ranges depend on the two offsets alone.
+an answer without news is the given start itself; ranges depend on the two offsets alone; messages are said to be gone
+only by bounds that were asked for after the position was known.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError, QueueMoved, TopicNotFound
 from ..model import MessageQueue
-from ..offsets.loss import Bounds, Finding, LossWarning, settle_starts
+from ..offsets.loss import RULES, Bounds, Finding, LossWarning, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
-from ..offsets.resolve import resolve_start, resolve_wish
+from ..offsets.resolve import resolve_wish
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["Planner"]
 
 _log = logging.getLogger(__name__)
+
+
+class _Starts(NamedTuple):
+    """Where a batch starts in each queue, and the bounds by which that was judged."""
+
+    positions: Positions
+    bounds: Mapping[MessageQueue, Bounds]
 
 
 class Planner:
@@ -81,8 +89,9 @@ class Planner:
         queues = self._catalog.queues(held)
         self._begin(start, queues)
         bounds = self._fetch_bounds(self._ours(queues, start if is_done else None), held)
-        ends = self._readable_ends(bounds)
-        starts = self._starts(start, bounds, ends)
+        ready = self._readable(bounds)
+        starts, bounds = self._starts(start, bounds, ready)
+        ends = {queue: end for queue, end in _ends(bounds).items() if queue in ready}
         if self._target is not None:
             ends = clip_to_target(ends, self._target)
             starts = {queue: offset for queue, offset in starts.items() if self._may_start(queue, start)}
@@ -143,35 +152,37 @@ class Planner:
 
     # --- where a batch starts ----------------------------------------------------------------------------------------
 
-    def _starts(self, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Positions) -> Positions:
+    def _starts(
+        self, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Collection[MessageQueue]
+    ) -> _Starts:
         if self.share:
             return self._go_on_as_member(self.share, start, bounds, ready)
         return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
-    def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+    def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
         """The start of a query without checkpoint; the same every time it is asked for."""
         if self._pinned is None:
             queues = list(bounds)
             self._catalog.require_known(queues)
-            settled, outranked = resolve_start(
-                self._options.start.wish, queues, self._view, fail_on_data_loss=self._options.fail_on_data_loss
-            )
-            self._journal.note(settled.warnings)
+            wished, outranked = resolve_wish(self._options.start.wish, queues, bounds, self._view)
+            self._pinned, bounds = self._judge(wished, bounds)
             for option in outranked:
                 _log.warning("%s has no effect: for every queue another option says where to start", option)
-            self._pinned = settled.positions
-        return {**_starts_of_new(bounds, self._pinned), **self._pinned}
+        return _Starts({**_starts_of_new(bounds, self._pinned), **self._pinned}, bounds)
 
-    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
         """After the last batch, moved where brokers lost messages; new queues begin at their beginning."""
         known = {queue: at for queue, at in start.next.items() if queue in bounds or self._catalog.covers(queue)}
-        settled = settle_starts(known, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
-        self._journal.note(self._without_repeats(settled.warnings))
-        return {**settled.positions, **_starts_of_new(bounds, known)}
+        settled, bounds = self._judge(known, bounds)
+        return _Starts({**settled, **_starts_of_new(bounds, known)}, bounds)
 
     def _go_on_as_member(
-        self, share: Share, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Positions
-    ) -> Positions:
+        self,
+        share: Share,
+        start: Position | None,
+        bounds: Mapping[MessageQueue, Bounds],
+        ready: Collection[MessageQueue],
+    ) -> _Starts:
         """In the queues that are ours: after the last batch, or where the group stands."""
         wish = self._options.start.wish
         known = share.starts(
@@ -179,9 +190,21 @@ class Planner:
             start.next if start else {},
             lambda queues: resolve_wish(wish, queues, bounds, self._view).positions,
         )
-        settled = settle_starts(known, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+        return self._judge(known, bounds)
+
+    def _judge(self, known: Positions, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
+        """Move positions into what brokers hold. Bounds may be older than a position; those that find a loss are not.
+
+        Others move a group while it is read, and an administrator who skips to the end knows of messages that came
+        after brokers were asked. So whatever seems to be lost is looked at again by what brokers say now.
+        """
+        settled = settle_starts(known, bounds, fail_on_data_loss=False)
+        if any(RULES[warning.finding].error for warning in settled.warnings):
+            self._view.forget()
+            bounds = self._fetch_bounds(list(bounds), _topics(known))
+            settled = settle_starts(known, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         self._journal.note(self._without_repeats(settled.warnings))
-        return settled.positions
+        return _Starts(settled.positions, bounds)
 
     def _without_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
         """A queue that is missing from the route is told of once, until it is back."""
@@ -250,13 +273,9 @@ class Planner:
 
     # --- how far it goes ---------------------------------------------------------------------------------------------
 
-    def _readable_ends(self, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
-        """How far each queue goes that may be read now."""
-        ends = _ends(bounds)
-        if self.locks is None:
-            return ends
-        held = self.locks.hold(ends)
-        return {queue: end for queue, end in ends.items() if queue in held}
+    def _readable(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
+        """Those of the queues that may be read now."""
+        return queues if self.locks is None else self.locks.hold(queues)
 
     def _limits(self, without_caps: bool) -> Limits:
         if without_caps:
@@ -272,5 +291,5 @@ def _starts_of_new(bounds: Mapping[MessageQueue, Bounds], known: Positions) -> d
     return {queue: each.min_offset for queue, each in bounds.items() if queue not in known}
 
 
-def _topics(queues: Mapping[MessageQueue, int] | list[MessageQueue]) -> set[str]:
+def _topics(queues: Iterable[MessageQueue]) -> set[str]:
     return {queue.topic for queue in queues}

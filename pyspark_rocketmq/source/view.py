@@ -57,6 +57,10 @@ class BrokerView:
             self._renew(queues)
         return {queue: self._known[queue] for queue in queues}
 
+    def forget(self) -> None:
+        """Have the next question go out at once, for smallest offsets, too: somebody knows more than was remembered."""
+        self._due = self._smallest_due = float("-inf")
+
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
         """Offset of the first message stored at or after each queue's time; the next offset if there is none."""
         return self._cluster.offsets.fetch_first_since(times_ms)

@@ -105,12 +105,12 @@ def deepest_window(cluster: Cluster, settings: PullSettings) -> int:
     """The most pulls that were in flight until both queues were read."""
     readers = [QueueReader(whole(queue, COUNT), cluster.brokers, settings, Losses()) for queue in QUEUES]
     window, until_end, seen = Window(readers, pool_for(cluster.settings.net), settings), Deadline.after(PATIENCE_S), [0]
-    window.fill(time.monotonic())
+    window.fill()
     while window.in_flight:
         seen.append(window.in_flight)
-        for reader in window.drain(time.monotonic(), until_end):
+        for reader in window.drain(until_end):
             reader.take()
-        window.fill(time.monotonic())
+        window.fill()
     window.close()
     assert all(reader.cursor.is_finished for reader in readers)
     return max(seen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import ssl
 import threading
@@ -31,6 +33,27 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.001)
+
+
+# Spark forks workers with and without threads around; since Python 3.12 a fork beside threads warns.
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+def in_child(check: Callable[[], bool]) -> bool:
+    """Whether a check holds in a forked child, which is killed when it hangs."""
+    child = os.fork()
+    if not child:
+        held = False
+        try:
+            held = check()
+        finally:
+            os._exit(0 if held else 1)
+    patience = threading.Timer(PATIENCE_S, os.kill, (child, signal.SIGKILL))
+    patience.start()
+    try:
+        return os.waitpid(child, 0)[1] == 0
+    finally:
+        patience.cancel()
 
 
 class Talk:

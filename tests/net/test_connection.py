@@ -39,6 +39,7 @@ from tests.net.fixtures import (
     never_read,
     sends,
     server_tls,
+    until,
 )
 
 PULL = RequestCode.PULL_MESSAGE
@@ -211,6 +212,36 @@ def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
 
     assert bytes(connection.call(PULL, body=b"next").body) == b"next"
     assert connection.dropped_replies == 1
+
+
+def test_it_knows_when_it_was_last_heard(dial: Dial) -> None:
+    """At first that is the time when it was opened; what is sent does not count."""
+    before, connection = time.monotonic(), dial(echo)
+    opened_at = connection.heard_at
+    connection.submit(PULL)
+    connection.flush()
+    connection.next_reply()
+
+    assert before <= opened_at < connection.heard_at <= time.monotonic()
+
+
+def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> None:
+    """Perhaps the network has forgotten it, so the next user should not get it; a late answer shows that it lives."""
+    answer_now = threading.Event()
+
+    def script(talk: Talk) -> None:
+        late = talk.read()
+        assert answer_now.wait(PATIENCE_S)
+        talk.answer(late)
+        talk.wait_gone()
+
+    connection = dial(script)
+    with pytest.raises(RequestTimeout):
+        connection.call(PULL, deadline=soon())
+    assert connection.is_open and not connection.is_settled
+
+    answer_now.set()
+    until(lambda: connection.is_settled)
 
 
 def test_a_time_out_of_next_reply_gives_nothing_up(dial: Dial) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -19,22 +21,21 @@ from tests.net.fixtures import (
     PATIENCE_S,
     QUICK,
     TRUSTING,
+    Peer,
     Script,
     StartPeer,
     Talk,
     echo,
     end_at_once,
+    forks,
+    in_child,
     never_answer,
     server_tls,
     until,
 )
 
-PULL = RequestCode.PULL_MESSAGE
+PULL, HEART_BEAT = RequestCode.PULL_MESSAGE, RequestCode.HEART_BEAT
 NOBODY = Address("127.0.0.1", 1)
-
-
-# Spark forks workers with and without threads around; since Python 3.12 a fork beside threads warns.
-forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 class Clock:
@@ -62,16 +63,10 @@ def shared() -> Iterator[SharedPool]:
     pool.close_all()
 
 
-def in_child(check: Callable[[], bool]) -> bool:
-    """Whether a check holds in a forked child."""
-    child = os.fork()
-    if not child:
-        held = False
-        try:
-            held = check()
-        finally:
-            os._exit(0 if held else 1)
-    return os.waitpid(child, 0)[1] == 0
+def first_plays(start_peer: StartPeer, script: Script) -> Peer:
+    """A peer that plays a script on its first connection, and echoes on the others."""
+    scripts = iter((script,))
+    return start_peer(lambda talk: next(scripts, echo)(talk))
 
 
 # --- lending ---------------------------------------------------------------------------------------------------------
@@ -143,13 +138,41 @@ def test_a_connection_that_comes_back_in_use_is_closed(start_peer: StartPeer, po
     assert repr(pool) == "<ConnectionPool 0 idle, 0 lent>"
 
 
-def test_a_request_that_timed_out_does_not_end_the_connection(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """Its late answer will be dropped whoever uses the connection then."""
-    peer = start_peer(never_answer)
-    with pool.connection(peer.address) as connection, pytest.raises(RequestTimeout):
-        connection.call(PULL, deadline=Deadline.after(0.05))
+def answer_one_too_late(talk: Talk) -> None:
+    """Answer the second of two requests, and the first of them when the client has gone on."""
+    late = talk.read()
+    talk.answer(talk.read())
+    following = talk.read()
+    talk.answer(late)
+    talk.answer(following)
+    talk.wait_gone()
 
-    assert repr(pool) == "<ConnectionPool 1 idle, 0 lent>"
+
+def test_a_connection_that_talks_is_kept_after_a_time_out(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """The late answer will be dropped whoever uses the connection then."""
+    peer, clock = start_peer(answer_one_too_late), Clock()
+    with pool.connection(peer.address) as first:
+        asked = [first.submit(PULL), first.submit(PULL)]
+        answers = first.collect(asked, Deadline.after(PATIENCE_S, clock))
+        assert next(answers).opaque == asked[1]
+        clock.now += PATIENCE_S
+        with pytest.raises(RequestTimeout):
+            next(answers)
+
+    with pool.connection(peer.address) as second:
+        assert second.call(PULL).code == 0
+    assert second is first and second.dropped_replies == 1
+
+
+def test_a_mute_connection_is_replaced(start_peer: StartPeer, pool: ConnectionPool) -> None:
+    """A network that has forgotten a connection tells nobody, so the first time-out in silence counts as its end."""
+    peer = first_plays(start_peer, never_answer)
+    with pool.connection(peer.address) as first, pytest.raises(RequestTimeout):
+        first.call(PULL, deadline=Deadline.after(0.05))
+
+    with pool.connection(peer.address) as second:
+        assert second.call(PULL).code == 0
+    assert not first.is_open
 
 
 def test_a_broken_connection_is_never_lent_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
@@ -217,25 +240,60 @@ def test_threads_share_one_connection(start_peer: StartPeer, shared: SharedPool)
     assert repr(shared) == "<SharedPool 1 open, 0 opening>"
 
 
-def close_first(start_peer: StartPeer) -> Address:
-    """A peer that closes its first connection at once."""
-    closed: list[Talk] = []
-
-    def script(talk: Talk) -> None:
-        if closed:
-            echo(talk)
-        closed.append(talk)
-
-    return start_peer(script).address
-
-
 def test_a_shared_connection_that_ended_is_replaced(start_peer: StartPeer, shared: SharedPool) -> None:
     """The reader notices the end, so the next caller gets a new one."""
-    address = close_first(start_peer)
-    first = shared.connection(address)
+    peer = first_plays(start_peer, lambda talk: None)
+    first = shared.connection(peer.address)
     until(lambda: not first.is_open)
 
-    assert shared.connection(address).call(PULL).code == 0
+    assert shared.connection(peer.address).call(PULL).code == 0
+
+
+def test_a_mute_shared_connection_is_replaced(start_peer: StartPeer, shared: SharedPool) -> None:
+    """Who still waits for an answer over the old one learns why none will come."""
+    peer = first_plays(start_peer, never_answer)
+    first = shared.connection(peer.address)
+    long_poll = first.submit(PULL)
+    with pytest.raises(RequestTimeout):
+        first.call(HEART_BEAT, deadline=Deadline.after(0.05))
+
+    assert shared.connection(peer.address).call(PULL).code == 0
+    assert isinstance(long_poll.exception(PATIENCE_S), ConnectionLost)
+    assert "not been heard for a whole time-out" in str(long_poll.exception())
+    assert not first.is_open and peer.accepted == 2
+
+
+def test_a_mute_shared_connection_stays_until_there_is_another(shared: SharedPool) -> None:
+    """What may come back to life is better than nothing."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        address = Address(*listener.getsockname())
+        first = shared.connection(address)
+        server_side, _ = listener.accept()
+    with server_side:
+        assert isinstance(first.submit(PULL, deadline=Deadline.after(0.05)).exception(PATIENCE_S), RequestTimeout)
+        with pytest.raises(ConnectError):
+            shared.connection(address)
+
+        assert first.is_open and first.is_mute
+
+
+def test_a_long_poll_does_not_make_its_connection_mute(start_peer: StartPeer, shared: SharedPool) -> None:
+    """Brokers hold pulls for long; even when one times out, the heartbeats between have been answered."""
+
+    def script(talk: Talk) -> None:
+        talk.read()
+        echo(talk)
+
+    first, clock = shared.connection(start_peer(script).address), Clock()
+    clock.now = time.monotonic()
+    long_poll = first.submit(PULL, deadline=Deadline.after(PATIENCE_S / 2, clock))
+    assert shared.connection(first.address) is first
+
+    first.call(HEART_BEAT)
+    clock.now += PATIENCE_S
+    first.call(HEART_BEAT)
+    assert isinstance(long_poll.exception(PATIENCE_S), RequestTimeout)
+    assert shared.connection(first.address) is first
 
 
 def test_all_who_wait_for_a_connection_learn_why_there_is_none(shared: SharedPool) -> None:
@@ -327,4 +385,18 @@ def test_a_forked_child_opens_its_own_shared_connections(start_peer: StartPeer, 
         return own.call(PULL).code == 0
 
     assert in_child(check)
+    assert parents.call(PULL).code == 0
+
+
+@forks
+def test_a_forked_child_can_close_what_a_thread_was_using(start_peer: StartPeer, shared: SharedPool) -> None:
+    """What other threads had locked at the fork stays locked in the child, where nobody is left to unlock it."""
+    parents = shared.connection(start_peer(echo).address)
+
+    def check() -> bool:
+        parents.close()
+        return not parents.is_open
+
+    with parents._lock, parents._waker._lock, parents._channel.transport._lock:
+        assert in_child(check)
     assert parents.call(PULL).code == 0

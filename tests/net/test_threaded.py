@@ -186,6 +186,41 @@ def test_a_slow_callback_does_not_hold_other_callers_past_their_deadline(dial: D
     stop.set()
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["call", "submit"])
+def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial, waits: bool) -> None:
+    """Perhaps the network has forgotten it; a late answer shows that it lives."""
+    script, answer_now = gated_echo()
+    connection = dial(script)
+    with pytest.raises(RequestTimeout):
+        if waits:
+            connection.call(PULL, deadline=soon())
+        else:
+            connection.submit(PULL, deadline=soon()).result(PATIENCE_S)
+    assert connection.is_open and connection.is_mute
+
+    answer_now.set()
+    until(lambda: not connection.is_mute)
+
+
+def test_a_reader_that_is_held_up_makes_no_connection_mute(dial: Dial) -> None:
+    """The answer is there, though nobody has taken it in time: the server is not to blame."""
+    script, answer_now = gated_echo()
+    connection, stop, stopped = dial(script), threading.Event(), threading.Event()
+
+    def be_slow(_: object) -> None:
+        stopped.set()
+        stop.wait(2 * PATIENCE_S)
+
+    connection.submit(PULL).add_done_callback(be_slow)
+    answer_now.set()
+    assert stopped.wait(PATIENCE_S)
+
+    with pytest.raises(RequestTimeout):
+        connection.call(PULL, deadline=soon())
+    until(lambda: not connection.is_mute)
+    stop.set()
+
+
 def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
     """A callback may submit when the outbox is full: nobody else could make room."""
     done, answer_now = threading.Event(), threading.Event()

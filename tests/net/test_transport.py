@@ -17,7 +17,19 @@ from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.settings import TlsSettings
 from pyspark_rocketmq.net.transport import READ, WRITE, Transport, Waker, connect, wait_ready
-from tests.net.fixtures import PATIENCE_S, PKI, TRUSTING, StartPeer, Talk, never_answer, never_read, server_tls
+from tests.net.fixtures import (
+    PATIENCE_S,
+    PKI,
+    TRUSTING,
+    StartPeer,
+    Talk,
+    forks,
+    in_child,
+    never_answer,
+    never_read,
+    server_tls,
+    until,
+)
 
 WITH_CLIENT_CERT = replace(
     TRUSTING, client_cert_path=str(PKI / "client.pem"), client_key_path=str(PKI / "client_locked.key")
@@ -150,6 +162,22 @@ def test_receiving_tells_silence_from_the_end(start_peer: StartPeer) -> None:
         assert receive(transport) == b""
 
 
+def test_what_is_there_to_be_received_shows(start_peer: StartPeer) -> None:
+    """The end of the stream is something to be received, too; a closed stream has nothing more to give."""
+    go_on = threading.Event()
+
+    def script(talk: Talk) -> None:
+        go_on.wait(PATIENCE_S)
+        greet(talk)
+
+    with closing(connect(start_peer(script).address, patience())) as transport:
+        assert not transport.has_unread
+        go_on.set()
+        assert receive(transport) == b"hello"
+        until(lambda: transport.has_unread)
+    assert not transport.has_unread
+
+
 def test_sending_never_waits_for_a_peer_that_does_not_read(start_peer: StartPeer) -> None:
     """When the kernel's buffers are full no more bytes are taken."""
     done = threading.Event()
@@ -191,6 +219,24 @@ def test_a_waker_ends_a_wait_from_another_thread() -> None:
         waker.clear()
         assert not wait_ready([(waker, READ)], Deadline.after(0.0))
     waker.wake()
+
+
+@forks
+def test_a_forked_childs_copies_have_locks_of_their_own(start_peer: StartPeer) -> None:
+    """Those of the parent may have been held at the fork; the parent's stream and waker are not touched."""
+
+    def check() -> bool:
+        for copy in (transport, waker):
+            copy.abandon()
+            copy.close()
+        waker.wake()
+        return True
+
+    with closing(connect(start_peer(greet).address, patience())) as transport, closing(Waker()) as waker:
+        with transport._lock, waker._lock:
+            assert in_child(check)
+        waker.wake()
+        assert wait_ready([(waker, READ)], patience()) and receive(transport) == b"hello"
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import pytest
 
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, OptionError
 from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.offsets.loss import Bounds, Finding
-from pyspark_rocketmq.offsets.resolve import resolve_batch, resolve_start
+from pyspark_rocketmq.offsets.loss import Bounds, Finding, settle_starts
+from pyspark_rocketmq.offsets.resolve import Resolved, resolve_batch, resolve_wish
 from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, QueueTree, StartSettings, parse_offsets, parse_times
 from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownCluster
 
@@ -21,10 +21,15 @@ def offsets(text: str, option: str = "startingOffsets") -> QueueTree:
     return parsed
 
 
+def resolved(settings: StartSettings, cluster: KnownCluster) -> Resolved:
+    """What the wish of a new query means."""
+    return resolve_wish(settings.wish, QUEUES, cluster.fetch_bounds(QUEUES), cluster)
+
+
 def start(settings: StartSettings, cluster: KnownCluster) -> dict[MessageQueue, int]:
-    """Positions of a new query, without loss."""
-    settled, _ = resolve_start(settings.wish, QUEUES, cluster, fail_on_data_loss=True)
-    return settled.positions
+    """Its positions, without loss."""
+    positions = resolved(settings, cluster).positions
+    return settle_starts(positions, cluster.bounds, fail_on_data_loss=True).positions
 
 
 @pytest.mark.parametrize(("keyword", "offset"), [(EARLIEST, 10), (LATEST, 100)])
@@ -96,8 +101,8 @@ def test_options_that_have_no_say_are_told() -> None:
     by_group = StartSettings(GROUP, EARLIEST)
     cluster = KnownCluster(committed=dict.fromkeys(QUEUES, 20))
 
-    assert resolve_start(settings.wish, QUEUES, cluster, fail_on_data_loss=True)[1] == ("startingOffsets",)
-    assert resolve_start(by_group.wish, QUEUES, cluster, fail_on_data_loss=True)[1] == ()
+    assert resolved(settings, cluster).outranked == ("startingOffsets",)
+    assert resolved(by_group, cluster).outranked == ()
 
 
 def test_unknown_queue() -> None:
@@ -108,14 +113,15 @@ def test_unknown_queue() -> None:
 
 def test_explicit_start_outside_what_is_there() -> None:
     """Offsets outside the bounds are loss: fatal, or moved to the nearer bound with a warning."""
-    wish = StartSettings(offsets('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}')).wish
+    settings = StartSettings(offsets('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}'))
+    cluster = KnownCluster()
 
-    settled, _ = resolve_start(wish, QUEUES, KnownCluster(), fail_on_data_loss=False)
+    settled = settle_starts(resolved(settings, cluster).positions, cluster.bounds, fail_on_data_loss=False)
 
     assert settled.positions == {A0: 10, A1: 100, B0: 10, U0: 100}
     assert [warning.finding for warning in settled.warnings] == [Finding.BELOW_MIN, Finding.ABOVE_MAX]
     with pytest.raises(OffsetBeforeEarliest):
-        resolve_start(wish, QUEUES, KnownCluster(), fail_on_data_loss=True)
+        start(settings, cluster)
 
 
 def test_batch_between_times() -> None:

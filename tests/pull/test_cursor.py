@@ -99,6 +99,23 @@ def test_a_failed_pull_is_asked_again() -> None:
     assert requests(reader, 1) == [first]
 
 
+@given(st.integers(1, 100), st.integers(1, 3000), st.integers())
+def test_limits_never_stop_a_range(limit: int, stride: int, seed: int) -> None:
+    """As long as nothing is in flight one pull is allowed, however much the gaps may bring and others wait."""
+    reader, limits, chance = cursor(0, 4_000), FlowLimits(message_count=limit), random.Random(seed)
+    (first,) = requests(reader, 1)
+    reader.answered(first.start, stride, memoryview(b""), 0)
+    while not reader.is_finished:
+        taken(reader)
+        in_flight = requests(reader, reader.allowance(limits, 4))
+        assert in_flight or reader.is_finished
+        for request in chance.sample(in_flight, len(in_flight)):
+            if chance.random() < 0.3:
+                reader.failed(request.start)
+            else:
+                answer(reader, request, chance.randint(request.start + 1, request.end))
+
+
 def test_messages_that_are_gone_are_passed_over() -> None:
     """After a move to the new minimum only later offsets are asked for."""
     reader = cursor(0, 100)
@@ -107,6 +124,18 @@ def test_messages_that_are_gone_are_passed_over() -> None:
         reader.failed(request.start)
     reader.skip_to(50)
     assert requests(reader, 2) == [Request(50, 64), Request(64, 96)]
+
+
+def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
+    """Answers that waited for what is gone now come in their order; what comes later for it is too late."""
+    reader = cursor(0, 192)
+    lost, early, late, across, last, _ = requests(reader, 6)
+    answer(reader, early)
+    reader.failed(lost.start)
+    reader.skip_to(112)
+    for request in (last, late, across):
+        answer(reader, request)
+    assert taken(reader) == [(32, 64), (112, 128), (128, 160)] and reader.done == 160
 
 
 def test_a_queue_that_ends_early_is_finished_early() -> None:

@@ -125,6 +125,20 @@ def test_a_hole_that_stays_is_lawful() -> None:
     assert told.lost == []
 
 
+def test_each_hole_is_doubted_anew() -> None:
+    """That one was told as lost, or was none after all, says nothing about the next."""
+    told = Told()
+    reading = reader(told)
+
+    assert not pull(reading, found(120, minimum=98), now=10.0)
+    assert not pull(reading, found(120, minimum=120), now=11.0)
+    assert not pull(reading, found(150, minimum=120), now=70.0)
+    assert pull(reading, found(120, minimum=120), now=70.6)
+    reading.take()
+    assert not pull(reading, found(170, minimum=120), now=140.0)
+    assert told.lost == [(98, 120)] and reading.cursor.done == 121
+
+
 @pytest.mark.parametrize(
     ("subscription", "place"),
     [(Subscription("a"), MASTER), (Subscription("x > 1", "SQL92"), MASTER), (Subscription(), REPLICA)],

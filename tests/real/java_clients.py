@@ -274,6 +274,12 @@ class JavaObject:
         wish: Json = {"script": {body: list(outcomes) for body, outcomes in script.items()}, "orderly": orderly}
         self.clients.request(op="listen", object=self.name, **wish, **({"replier": replier.name} if replier else {}))
 
+    def held_queues(self, topic: str) -> set[int]:
+        """The queues of a topic that a push consumer reads now."""
+        # Not the whole table: its values change while they are written down.
+        held = self.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable.keySet")
+        return {int(queue["queueId"]) for queue in held if queue["topic"] == topic}
+
     @property
     def deliveries(self) -> list[Json]:
         """Every message delivered so far, in the order of delivery."""

@@ -19,7 +19,7 @@ from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.results import RECONSUME_LATER, SUCCESS, Consumed, Ordered, suspend
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.model import Message, MessageQueue, dead_letter_topic
-from tests.real.java_clients import JavaClients, JavaObject, eventually
+from tests.real.java_clients import JavaClients, eventually
 from tests.real.java_fixtures import ScenarioServer
 from tests.real.our_clients import Log, Ours, committed
 
@@ -52,12 +52,6 @@ def clients(mixed_clients: JavaClients) -> JavaClients:
     return mixed_clients
 
 
-def java_share(member: JavaObject, topic: str) -> set[int]:
-    """Which queues of a topic an official consumer holds."""
-    table = member.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable")
-    return {int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")}
-
-
 def our_share(member: PushConsumer, topic: str) -> set[int]:
     """Which queues of a topic a member of ours holds."""
     return {queue.queue_id for queue in member.queues if queue.topic == topic}
@@ -76,14 +70,14 @@ def test_shares_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topi
     mine = ours.member(unique, Log())
 
     def held() -> list[int]:
-        java = [number for member in theirs for number in java_share(member, topic)]
+        java = [number for member in theirs for number in member.held_queues(topic)]
         return sorted([*java, *our_share(mine, topic)])
 
     eventually(lambda: held() == [0, 1, 2, 3] and our_share(mine, topic), "three members share")
     theirs.pop().shutdown()
     eventually(lambda: held() == [0, 1, 2, 3] and len(our_share(mine, topic)) == 2, "two members share")
     mine.close()
-    eventually(lambda: java_share(theirs[0], topic) == {0, 1, 2, 3}, "the Java member inherits")
+    eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
 def test_every_message_reaches_somebody(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
@@ -92,7 +86,7 @@ def test_every_message_reaches_somebody(clients: JavaClients, ours: Ours, topic:
     log, late = Log(), Log()
     java = clients.push_consumer(unique, {topic: "*"})
     first = ours.member(unique, log)
-    eventually(lambda: our_share(first, topic) and java_share(java, topic), "both hold queues")
+    eventually(lambda: our_share(first, topic) and java.held_queues(topic), "both hold queues")
     send(ours, *bodies[:60])
     first.close()
     ours.member(unique, late)
@@ -238,7 +232,7 @@ def test_everybody_gets_everything_in_broadcasting(
     log = Log()
     java = clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING")
     mine = ours.member(unique, log, message_model=MessageModel.BROADCASTING, local_offset_dir=tmp_path)
-    eventually(lambda: our_share(mine, topic) == java_share(java, topic) == {0, 1, 2, 3}, "both hold all queues")
+    eventually(lambda: our_share(mine, topic) == java.held_queues(topic) == {0, 1, 2, 3}, "both hold all queues")
     send(ours, *"abcdefgh")
 
     java.wait_for(8)

@@ -19,7 +19,7 @@ from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options import ReaderOptions
-from tests.real.java_clients import JavaClients, JavaObject, eventually
+from tests.real.java_clients import JavaClients, eventually
 from tests.real.java_fixtures import ScenarioServer
 from tests.real.our_clients import Ours
 from tests.source.driving import Checkpoint, Row, Run, options_for
@@ -105,12 +105,6 @@ def written(directory: Path) -> int:
     return sum(store.progress.snapshot().values())
 
 
-def java_share(member: JavaObject, topic: str) -> set[int]:
-    """Which queues of a topic an official consumer holds."""
-    table = member.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable")
-    return {int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")}
-
-
 def test_shares_are_disjoint_and_complete(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
@@ -119,12 +113,12 @@ def test_shares_are_disjoint_and_complete(
     with Query(shared(java_server, topic, unique), topic) as query:
 
         def held() -> list[int]:
-            return sorted([number for member in theirs for number in java_share(member, topic)] + [*query.share])
+            return sorted([number for member in theirs for number in member.held_queues(topic)] + [*query.share])
 
         query.until(lambda: held() == [0, 1, 2, 3] and query.share, "three members share")
         theirs.pop().shutdown()
         query.until(lambda: held() == [0, 1, 2, 3] and len(query.share) == 2, "two members share")
-    eventually(lambda: java_share(theirs[0], topic) == {0, 1, 2, 3}, "the Java member inherits")
+    eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
 def test_every_message_reaches_somebody(

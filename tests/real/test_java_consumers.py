@@ -106,8 +106,7 @@ def test_broadcast_reaches_every_member(
 
 def shares(members: list[JavaObject], topic: str) -> list[set[int]]:
     """Which queues of a topic each member holds."""
-    owned = [member.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable") for member in members]
-    return [{int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")} for table in owned]
+    return [member.held_queues(topic) for member in members]
 
 
 def test_members_share_and_inherit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.java_clients import JavaClients, JavaObject, Json, eventually, message, queue
+from tests.real.java_clients import JavaClients, Json, eventually, message, queue
 from tests.real.java_fixtures import ScenarioServer
 
 pytestmark = pytest.mark.real
@@ -15,12 +15,6 @@ def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: 
     producer = clients.producer(f"{topic}_producers")
     for body in bodies:
         producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0))
-
-
-def held_queues(consumer: JavaObject, topic: str) -> set[int]:
-    """The queues of a topic that a consumer reads now."""
-    table = consumer.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable")
-    return {int(name.rpartition("/")[2]) for name in table if name.startswith(f"{topic}/")}
 
 
 def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: str, unique: str) -> None:
@@ -50,13 +44,13 @@ def test_topics_are_taken_up_and_given_up(
     consumer.wait_for_bodies("second topic")
 
     consumer.call("unsubscribe", topic)
-    eventually(lambda: held_queues(consumer, topic) == set(), "the first topic's queues are given up")
+    eventually(lambda: consumer.held_queues(topic) == set(), "the first topic's queues are given up")
     send_in_order(any_clients, topic, "unwanted")
     send_in_order(any_clients, single_queue_topic, "wanted")
     consumer.wait_for_bodies("wanted")
 
     assert "unwanted" not in consumer.bodies
-    assert held_queues(consumer, single_queue_topic) == {0}
+    assert consumer.held_queues(single_queue_topic) == {0}
 
 
 def test_changed_subscription_counts_from_here_on(
@@ -120,7 +114,7 @@ def test_strategy_decides_about_shares(any_clients: JavaClients, topic: str, uni
     members = [any_clients.push_consumer(unique, {topic: "*"}, allocateMessageQueueStrategy=circle) for _ in range(2)]
 
     def shares() -> list[list[int]]:
-        return sorted(sorted(held_queues(member, topic)) for member in members)
+        return sorted(sorted(member.held_queues(topic)) for member in members)
 
     eventually(lambda: shares() == [[0, 2], [1, 3]], "the queues are dealt in turn")
 
@@ -135,7 +129,7 @@ def test_broker_may_be_asked_for_the_share(
     admin.call("setMessageRequestMode", str(java_server.broker), topic, unique, mode, 0, 5000)
 
     consumer = clients.push_consumer(unique, {topic: "*"}, clientRebalance=False)
-    eventually(lambda: held_queues(consumer, topic) or mode == "POP", "the consumer has its share")
+    eventually(lambda: consumer.held_queues(topic) or mode == "POP", "the consumer has its share")
     send_in_order(clients, topic, "a", "b")
 
     consumer.wait_for_bodies("a", "b")

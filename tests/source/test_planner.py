@@ -32,6 +32,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
 
 
+@pytest.fixture
+def lasting(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are remembered for longer than a test lasts."""
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 3600.0)
+
+
 def put(stub: StubCluster, *bodies: str, topic: str = TOPIC, broker: str | None = None) -> None:
     """Messages with these bodies, on the queues in turn."""
     for body in bodies:
@@ -92,6 +98,29 @@ def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
     )
     with Run(options) as run:
         assert bodies(run.trigger()) == ["b", "c", "d"]
+
+
+def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
+    """A query that knows its target, after which ten messages came to each queue and the group went to a position."""
+    group = {"startingOffsets": "group", "startingOffsetsDefault": "earliest", "consumerGroup": "other"}
+    run = Run(options_for(stub, **group, commitOffsets="none", **given), available_now=True)
+    stub.fill(TOPIC, 40, 4)
+    store_offsets(stub, {queue_of(number): position for number in range(4)}, group="other")
+    return run
+
+
+@pytest.mark.parametrize("fatal", ["true", "false"])
+def test_the_groups_position_may_be_younger_than_bounds(stub: StubBroker, lasting: None, fatal: str) -> None:
+    """A position at an end that was not seen yet is no loss, and nothing before it is read."""
+    with after_the_target(stub, 10, failOnDataLoss=fatal) as run:
+        assert run.drain() == []
+        assert run.checkpoint.last["next"] == {TOPIC: {"broker-a": dict.fromkeys("0123", 10)}}
+
+
+def test_a_group_that_stands_beyond_the_end_is_still_told_of(stub: StubBroker, lasting: None) -> None:
+    """By the end of now."""
+    with after_the_target(stub, 11) as run, pytest.raises(OffsetBeyondEnd, match="11 lies beyond the queue's end 10"):
+        run.plan()
 
 
 def test_an_unknown_topic_fails_the_first_planning(stub: StubBroker) -> None:
@@ -332,6 +361,34 @@ def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> N
         assert run.trigger() == []
         stub.put(TOPIC, b"anew", queue_id=0)
         assert bodies(run.drain()) == ["anew"]
+
+
+def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker, lasting: None) -> None:
+    """Brokers are asked a second time before it is told, and not again while the query is idle."""
+    options, checkpoint = options_for(stub, failOnDataLoss="false"), Checkpoint()
+    with Run(options, checkpoint) as run:
+        stub.put(TOPIC, b"a", queue_id=0)
+        run.drain()
+    lose_above(stub)
+    asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
+    with Run(options, checkpoint) as run:
+        assert [run.trigger() for _ in range(20)] == [[], *[None] * 19]
+        assert checkpoint.last["next"][TOPIC]["broker-a"]["0"] == 0 and asked.fired == 2
+
+
+def test_a_replica_that_lags_is_asked_no_oftener(lasting: None) -> None:
+    """Its bounds say nothing of a loss, so there is nothing to look at again."""
+    with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
+        checkpoint = Checkpoint()
+        with Run(options_for(stub), checkpoint) as run:
+            put(stub, "a", "b", "c")
+            run.drain()
+        stub.faults.slave_lag(2)
+        stub.faults.broker_down(broker_id=0)
+        asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
+        with Run(options_for(stub), checkpoint) as run:
+            assert [run.trigger() for _ in range(20)] == [None] * 20
+            assert asked.fired == 1
 
 
 @pytest.mark.parametrize("fatal", [True, False])

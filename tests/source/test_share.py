@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, Rhythm
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import GroupError, LockRefused, OptionError
+from pyspark_rocketmq.errors import GroupError, LockRefused, OffsetBeyondEnd, OptionError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses, retry_topic
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.offsets.position import Positions
@@ -347,6 +347,71 @@ def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.L
     assert "was moved" not in caplog.text
 
 
+@pytest.fixture
+def lasting(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are remembered for longer than a test lasts."""
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 3600.0)
+
+
+def rest(run: Run) -> None:
+    """Trigger until nothing is new in any queue, the retry topic's among them: a queue that is new has bounds asked."""
+    known = {TOPIC, retry_topic(GROUP)}
+    wait_for(lambda: run.trigger() is None and run.checkpoint.last["next"].keys() == known, "the query rests")
+
+
+@pytest.mark.parametrize("fatal", ["true", "false"])
+def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, lasting: None, fatal: str) -> None:
+    """Whoever resets knows of messages that came after brokers were asked; they are asked again once, no oftener."""
+    with Run(shared(stub, failOnDataLoss=fatal, startingOffsetsDefault="earliest")) as run:
+        rest(run)
+        fill(stub, 10)
+        asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
+        store_offsets(stub, dict.fromkeys(ALL, 11))
+        assert [run.trigger() for _ in range(20)] == [[], *[None] * 19]
+        assert positions(run) == dict.fromkeys(ALL, 11)
+        assert asked.fired == 2  # Of the topic, and of the retry topic.
+
+
+def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker, lasting: None) -> None:
+    """By the end of now."""
+    with Run(shared(stub, startingOffsetsDefault="earliest")) as run:
+        rest(run)
+        fill(stub, 10)
+        store_offsets(stub, {queue_of(0): 12})
+        with pytest.raises(OffsetBeyondEnd, match="offset 12 lies beyond the queue's end 11"):
+            run.trigger()
+
+
+@pytest.mark.parametrize("count", [0, 10])
+def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker, lasting: None, count: int) -> None:
+    """Of now; also where the queue was made anew and now ends before what is remembered."""
+    with Run(shared(stub, failOnDataLoss="false", startingOffsetsDefault="earliest")) as run:
+        rest(run)
+        make_anew(stub, count)
+        store_offsets(stub, {queue_of(0): 12})
+        assert run.trigger() == []
+        assert positions(run)[queue_of(0)] == count
+
+
+def make_anew(stub: StubBroker, count: int) -> None:
+    """Queue 0 loses its messages and gets so many others."""
+    stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
+    for _ in range(count):
+        stub.put(TOPIC, b"anew", queue_id=0)
+
+
+def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker, lasting: None) -> None:
+    """Though it lies before what is remembered as the queue's first offset."""
+    fill(stub, 9)
+    stub.expire(TOPIC, 0, 8)
+    store_offsets(stub, dict.fromkeys(ALL, 10))
+    with Run(shared(stub)) as run:
+        rest(run)
+        make_anew(stub, 3)
+        store_offsets(stub, {queue_of(0): 2})
+        assert [(row.queue, row.offset, row.body) for row in run.trigger() or ()] == [(queue_of(0), 2, b"anew")]
+
+
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
@@ -359,6 +424,18 @@ def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> No
         assert stub.locks(GROUP)[queue_of(0)] == make_client_id("one")
         admin_of(stub).groups.unlock(GROUP, "10.0.0.9@other", [queue_of(3)])
         assert [row.queue for row in run.read_until(1)] == [queue_of(3)]
+
+
+def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker, lasting: None) -> None:
+    """Who read on after brokers were asked how far the queue goes."""
+    admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
+    with Run(shared(stub, ordering="queue", startingOffsetsDefault="earliest")) as run:
+        rest(run)
+        stub.put(TOPIC, b"read by the other", queue_id=3)
+        store_offsets(stub, {queue_of(3): 2})
+        admin_of(stub).groups.unlock(GROUP, "10.0.0.9@other", [queue_of(3)])
+        wait_for(lambda: run.trigger() == [] and queue_of(3) in mine(run), "the queue is the query's")
+        assert positions(run)[queue_of(3)] == 2
 
 
 def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,13 +43,13 @@ class Polling:
 
     def __init__(self, stub: StubBroker) -> None:
         self._now = 0.0
-        self._view = BrokerView(open_cluster(options_for(stub).cluster), None, lambda: self._now)
+        self.view = BrokerView(open_cluster(options_for(stub).cluster), None, lambda: self._now)
         self.poll(0.01)
 
     def poll(self, seconds: float) -> None:
         """Ask 100 times a second."""
         for _ in range(round(seconds * 100)):
-            self.bounds = self._view.fetch_bounds([queue_of(number) for number in range(8)])
+            self.bounds = self.view.fetch_bounds([queue_of(number) for number in range(8)])
             self._now += 0.01
 
 
@@ -119,6 +119,19 @@ def test_bounds_are_asked_for_anew_after_a_moment() -> None:
         assert view.fetch_bounds([queue_of(0)])[queue_of(0)].max_offset == 1
         view.fetch_bounds([queue_of(0), queue_of(1)])
         assert asked.fired == 3
+
+
+def test_what_is_forgotten_is_asked_for_at_once(refusing: StubBroker) -> None:
+    """With smallest offsets, which would else be taken for granted."""
+    polling = Polling(refusing)
+    refusing.fill(TOPIC, 8, size=1)
+    refusing.expire(TOPIC, 3, 1)
+    asked = refusing.faults.delay(1, times=None)
+    polling.poll(0.5)
+    assert asked.fired == 0 and polling.bounds[queue_of(3)] == (0, 0, False)
+    polling.view.forget()
+    polling.poll(0.01)
+    assert asked.fired == 16 and polling.bounds[queue_of(3)] == (1, 1, False)
 
 
 def test_what_failed_is_not_remembered() -> None:
