@@ -7,8 +7,9 @@ import pytest
 from pyspark_rocketmq.errors import ConnectError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.flows.reading import offsets_of, read_all, whole
-from tests.flows.world import World, fresh
+from tests.flows.world import World, fresh, until
 
 
 def topic_spans_both(world: World) -> None:
@@ -67,6 +68,24 @@ def reading_waits_for_a_broker(world: World) -> None:
     seen += list(blocks)
 
     assert offsets_of(seen) == {queue: list(range(40)) for queue in queues}
+
+
+def topics_only_broker_is_waited_for(world: World) -> None:
+    """While it is down nobody knows the topic; it took a whole window of pulls along, more than a queue may hold."""
+    away = world.make_topic()[1].broker_name
+    topic = fresh("topic")
+    world.cluster.admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1), [away])
+    until(lambda: world.route_names(topic) == (away,), f"{topic} is routed")
+    queue = MessageQueue(topic, away, 0)
+    world.fill(queue, 2000, size=2000)
+    blocks = iter(read_all(world.cluster, [whole(queue, 2000)], PullSettings(max_retries=100)))
+
+    seen = [next(blocks), next(blocks)]
+    world.servers.stop(away)
+    world.servers.start(away)
+    seen += list(blocks)
+
+    assert offsets_of(seen) == {queue: list(range(2000))}
 
 
 def broker_that_stays_away_is_a_loss(world: World) -> None:
