@@ -58,10 +58,11 @@ def _blocks(
                 unfinished.pop(reader, None)
         window.fill()
         yield from blocks
-        if any(heard.values()):
+        if stall.expired and not any(heard.values()):
+            for reader in unfinished:
+                reader.give_up()
+        if stall.expired or any(heard.values()):
             stall = Deadline.after(settings.stall_timeout_s, clock)
-        elif stall.expired:
-            raise next(iter(unfinished)).stalled()
 
 
 def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:

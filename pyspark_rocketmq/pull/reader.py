@@ -121,6 +121,9 @@ class QueueReader:
         self._placed: tuple[Route, int, Place] | None = None
         """The last place, and the route and suggestion it comes from."""
         self._failures = 0
+        self._unrouted: RocketMQError | None = None
+        """Why the route names no place to read from."""
+        self._unrouted_since = 0.0
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
         self._holes: dict[int, float] = {}
         """Since when messages seem to be missing at an offset; forgotten when they are there, or told as lost."""
@@ -138,6 +141,7 @@ class QueueReader:
         route, suggested_id = self._brokers.routes.route(self.queue.topic), self._suggested_id
         if self._placed is None or self._placed[0] is not route or self._placed[1] != suggested_id:
             self._placed = route, suggested_id, self._place_by(route, suggested_id)
+            self._unrouted = None
         return self._placed[2]
 
     def _place_by(self, route: Route, suggested_id: int) -> Place:
@@ -206,17 +210,33 @@ class QueueReader:
             raise error.locate(**self._whence(request.start))
 
     def unplaced(self, error: RocketMQError, now: float) -> None:
-        """The route names no place to read from: try again, and in the end give the range up by the policy.
+        """There is no place to read from, or no way to it: try again after a pause, or raise if that is hopeless.
 
-        A topic that is not routed is no topic that does not exist: the range was planned, so its brokers may be back.
+        A broker that is away takes its routes along, and its topics where it is the only one. So what is not routed is
+        waited for as long as a task may stand still: it was there when the range was planned.
         """
-        if self._failures >= self._settings.max_retries and isinstance(error, QueueMoved):
+        if isinstance(error, QueueMoved | TopicNotFound):
+            self._await_route(error, now)
+        elif error.retriable:
+            self._pause(error, self.cursor.done, now)
+        else:
+            raise error.locate(**self._whence(self.cursor.done))
+        self._brokers.routes.expire(self.queue.topic)
+
+    def give_up(self) -> None:
+        """Nothing came for as long as a task may stand still: raise, or give the range up by the policy."""
+        if isinstance(self._unrouted, QueueMoved):
             self._give_up_vanished()
             return
-        if not (error.retriable or isinstance(error, TopicNotFound)):
-            raise error.locate(**self._whence(self.cursor.done))
-        self._pause(error, self.cursor.done, now)
-        self._brokers.routes.expire(self.queue.topic)
+        raise self._unrouted.locate(**self._whence(self.cursor.done)) if self._unrouted else self._stalled()
+
+    def _await_route(self, error: RocketMQError, now: float) -> None:
+        if self._unrouted is None:
+            self._unrouted_since = now
+        self._unrouted = error
+        if now - self._unrouted_since >= self._settings.stall_timeout_s:
+            self.give_up()
+        self.resume_at = now + self._settings.failure_pause.first_s
 
     def _pause(self, error: RocketMQError, offset: int, now: float) -> None:
         """Wait and count, or raise what has been waited for often enough."""
@@ -286,8 +306,7 @@ class QueueReader:
             self._policy.begins_later(self.queue, missing, minimum)
             self.cursor.skip_to(minimum)
 
-    def stalled(self) -> NoBrokerAvailable:
-        """The error of a range that got nowhere."""
+    def _stalled(self) -> NoBrokerAvailable:
         return NoBrokerAvailable(
             f"no progress within {self._settings.stall_timeout_s:g} s, {self.cursor.wanted.end - self.cursor.done} "
             "offsets are missing; the replica may be behind its master",

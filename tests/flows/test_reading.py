@@ -188,7 +188,7 @@ def test_a_vanished_queue_is_the_policys_business(stub: StubBroker) -> None:
     ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
     with StubCluster(2, topics={"T": 2}) as pair:
         pair.fill("T", COUNT, 50)
-        reading = read_all(client(pair), ranges[:1], PullSettings(batch_size=10, depth=1, max_retries=1))
+        reading = read_all(client(pair), ranges[:1], PullSettings(batch_size=10, depth=1, stall_timeout_s=1))
         blocks = iter(reading)
         first = next(blocks)
         pair.faults.broker_down("broker-a")
@@ -209,7 +209,7 @@ def test_the_loss_rules_end_a_reading(stub: StubBroker) -> None:
     with StubCluster(2, topics={"T": 1}) as pair:
         cluster = client(pair)
         pair.faults.broker_down("broker-a")
-        reading = read_all(cluster, [whole(QUEUES[0], 5)], PullSettings(max_retries=0), policy=Strict())
+        reading = read_all(cluster, [whole(QUEUES[0], 5)], PullSettings(stall_timeout_s=0.5), policy=Strict())
 
         with pytest.raises(QueueVanished, match="offsets 0 to 5 unread"):
             list(reading)

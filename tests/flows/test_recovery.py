@@ -216,12 +216,12 @@ def test_an_unreachable_broker_holds_up_nobody_for_each_of_its_queues(
     assert attempts.count(deaf) <= 4
 
 
-# --- the only broker of a topic --------------------------------------------------------------------------------------
+# --- brokers that are not in the route -------------------------------------------------------------------------------
 
 
 def test_a_topic_without_a_route_is_waited_for(stub: StubBroker) -> None:
     """Its only broker is away, and takes its routes along; then it is back."""
-    blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2, max_retries=50)))
+    blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2)))
     first = next(blocks)
     stub.faults.broker_down()
     coming_back = threading.Timer(0.3, stub.faults.broker_up)
@@ -232,10 +232,22 @@ def test_a_topic_without_a_route_is_waited_for(stub: StubBroker) -> None:
 
 
 def test_a_topic_that_stays_without_a_route_ends_reading(stub: StubBroker) -> None:
-    """It may be deleted: after the retries the error says where reading stood."""
-    blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2, max_retries=1)))
+    """It may be deleted: after as long as reading may stand still the error says where it stood."""
+    blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2, stall_timeout_s=0.5)))
     next(blocks)
     stub.faults.broker_down()
 
     with pytest.raises(TopicNotFound, match=r"topic T, broker broker-a, queue 0, offset \d+"):
         list(blocks)
+
+
+def test_a_broker_that_is_away_is_no_loss(pair: StubCluster) -> None:
+    """It takes its routes along, others keep the topic; what it holds is waited for, while the others are read."""
+    blocks = iter(read_all(client(pair), BOTH, PullSettings(max_retries=1)))
+    first = next(blocks)
+    pair.faults.broker_down("broker-b")
+    coming_back = threading.Timer(1.0, lambda: pair.faults.broker_up("broker-b"))
+    coming_back.start()
+
+    assert offsets_of([first, *blocks]) == {wanted.queue: list(range(EACH)) for wanted in BOTH}
+    coming_back.join()

@@ -89,7 +89,7 @@ def deleted_topic_ends_reading(world: World) -> None:
     world.cluster.admin.delete_topic(queue.topic)
 
     with pytest.raises(RocketMQError, match=queue.topic):
-        list(read_all(world.cluster, [whole(queue, 10)], PullSettings(max_retries=1)))
+        list(read_all(world.cluster, [whole(queue, 10)], PullSettings(stall_timeout_s=1)))
 
 
 def _striped_queue(world: World) -> MessageQueue:

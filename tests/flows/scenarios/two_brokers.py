@@ -78,7 +78,7 @@ def topics_only_broker_is_waited_for(world: World) -> None:
     until(lambda: world.route_names(topic) == (away,), f"{topic} is routed")
     queue = MessageQueue(topic, away, 0)
     world.fill(queue, 2000, size=2000)
-    blocks = iter(read_all(world.cluster, [whole(queue, 2000)], PullSettings(max_retries=100)))
+    blocks = iter(read_all(world.cluster, [whole(queue, 2000)], PullSettings(max_retries=20)))
 
     seen = [next(blocks), next(blocks)]
     world.servers.stop(away)
@@ -89,7 +89,7 @@ def topics_only_broker_is_waited_for(world: World) -> None:
 
 
 def broker_that_stays_away_is_a_loss(world: World) -> None:
-    """Out of the route for longer than the retries last: the policy hears what was left unread."""
+    """Out of the route for longer than reading may stand still: the policy hears what was left unread."""
     queues = world.make_topic()
     here, away = queues
     for queue in queues:
@@ -98,7 +98,7 @@ def broker_that_stays_away_is_a_loss(world: World) -> None:
     world.servers.stop(away.broker_name)
     try:
         world.cluster.routes.expire(here.topic)
-        blocks = read_all(world.cluster, [whole(queue, 10) for queue in queues], PullSettings(max_retries=1))
+        blocks = read_all(world.cluster, [whole(queue, 10) for queue in queues], PullSettings(stall_timeout_s=2))
         found = offsets_of(blocks)
     finally:
         world.servers.start(away.broker_name)
