@@ -15,6 +15,7 @@ from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Address
 from ..net.deadline import Deadline
 from ..wire.commands import RequestHeader
+from .links import share
 from .requests import Answer, Question, Requests
 from .retrying import Retrying
 from .route_table import RouteTable
@@ -170,11 +171,11 @@ class Brokers:
             self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Answer:
-        failures = []
-        for name in self._names(topic, deadline):
-            [result] = self.try_all(
-                {name: Errand(topic, name, header, body)}, any_copy=True, deadline=deadline
-            ).values()
+        """Each broker has its share of the time, so that one that does not answer leaves some for the others."""
+        failures, names = [], self._names(topic, deadline)
+        for left, name in zip(range(len(names), 0, -1), names, strict=True):
+            errand = Errand(topic, name, header, body)
+            [result] = self.try_all({name: errand}, any_copy=True, deadline=share(deadline, left)).values()
             if isinstance(result, Answer):
                 return result
             failures.append(result)

@@ -39,6 +39,7 @@ from ..wire.commands import (
     UnregisterClientRequestHeader,
 )
 from .broker import Brokers, Errand
+from .links import share
 from .names import Namespace
 from .requests import Question
 
@@ -169,10 +170,20 @@ class Groups:
     def unlock_oneway(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> None:
-        """The same without asking whether it was done."""
-        for part in self._by_broker(queues).values():
+        """The same without asking whether it was done: each broker is told once, whatever happens at the others."""
+        parts, failures = self._by_broker(queues), []
+        for left, part in zip(range(len(parts), 0, -1), parts.values(), strict=True):
             errand = self._lock_errand(UnlockBatchMqRequestHeader(), group, client_id, part)
-            self._brokers.tell(errand, deadline=deadline)
+            try:
+                self._tell_once(errand, share(deadline, left))
+            except RocketMQError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _tell_once(self, errand: Errand, deadline: Deadline | None) -> None:
+        with self._brokers.watching(errand.topic):
+            self._brokers.requests.tell(self._brokers.question(errand, deadline=deadline), deadline)
 
     def _lock_errand(self, header: RequestHeader, group: str, client_id: str, queues: list[MessageQueue]) -> Errand:
         """A lock request may name queues of several topics; the first one's route leads to the broker."""

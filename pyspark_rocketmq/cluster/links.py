@@ -2,16 +2,18 @@
 
 A task of one thread borrows connections from a pool (`InlineLinks`); group members and producers share one
 connection per server among their threads (`SharedLinks`). Both ask many servers at once: every request of a burst
-is on its way before the first answer is waited for.
+is on its way before the first answer is waited for. Threads that share also connect to many servers at once, so one
+that is silently gone takes no time from the others.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from ..errors import RocketMQError
 from ..model import Address
@@ -19,8 +21,11 @@ from ..net.connection import Connection
 from ..net.deadline import Deadline
 from ..net.pool import ConnectionPool, SharedPool
 from ..net.settings import NetSettings
+from ..net.threaded import ThreadedConnection
 from ..wire.header import Command
 
+CONNECTING = 32
+"""Servers that are connected to at once."""
 BURST = 512
 """Requests that one server gets at once; its queues hold thousands, for all its clients."""
 
@@ -55,6 +60,11 @@ class Links(Protocol):
 def within(deadline: Deadline | None, seconds: float) -> Deadline:
     """A step's own deadline, which ends with the whole operation at the latest."""
     return Deadline.after(seconds if deadline is None else min(seconds, deadline.remaining()))
+
+
+def share(deadline: Deadline | None, parts: int) -> Deadline | None:
+    """The deadline of one step among so many that are left."""
+    return deadline and Deadline.after(deadline.remaining() / parts, deadline.clock)
 
 
 # --- one thread ------------------------------------------------------------------------------------------------------
@@ -143,38 +153,77 @@ class SharedLinks:
 
     def __init__(self, pool: SharedPool) -> None:
         self._pool = pool
+        self._last: WeakValueDictionary[Address, ThreadedConnection] = WeakValueDictionary()
+        """The connections used last: a hint at who can be asked without connecting."""
 
     def call(self, call: Call, deadline: Deadline | None = None) -> Command:
         """Ask and wait."""
-        connection = self._pool.connection(call.address, _to_connect(self._pool.settings, deadline))
+        connection = self._connection(call.address, deadline)
         return connection.call(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
 
     def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
         """Ask all at once, `BURST` requests a server; for each its answer, or the error in its place."""
         outcomes: dict[int, Outcome] = {}
         for burst in _bursts(calls):
-            futures = {number: self._submit(calls[number], deadline) for numbers in burst for number in numbers}
-            outcomes.update({number: _outcome(future) for number, future in futures.items()})
+            asked = self._submit_burst([[calls[number] for number in numbers] for numbers in burst], deadline)
+            for numbers, submitted in zip(burst, asked, strict=True):
+                outcomes.update(zip(numbers, map(_outcome, submitted), strict=True))
         return [outcomes[number] for number in range(len(calls))]
 
     def tell(self, call: Call, deadline: Deadline | None = None) -> None:
         """Send without wanting an answer."""
-        connection = self._pool.connection(call.address, _to_connect(self._pool.settings, deadline))
+        connection = self._connection(call.address, deadline)
         connection.tell(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
 
     def close(self) -> None:
         """Close every connection."""
         self._pool.close_all()
 
-    def _submit(self, call: Call, deadline: Deadline | None) -> Future[Command] | RocketMQError:
+    def _submit_burst(self, parts: Sequence[Sequence[Call]], deadline: Deadline | None) -> list[list[_Submitted]]:
+        """Ask each server its part: first those that can be asked at once, then all others side by side."""
+        asked: dict[int, list[_Submitted]] = {}
+        far = []
+        for number, part in enumerate(parts):
+            if self._is_open(part[0].address):
+                asked[number] = self._submit_all(part, deadline)
+            else:
+                far.append(number)
+        asked |= zip(far, self._connect_and_submit([parts[number] for number in far], deadline), strict=True)
+        return [asked[number] for number in range(len(parts))]
+
+    def _connect_and_submit(self, parts: list[Sequence[Call]], deadline: Deadline | None) -> list[list[_Submitted]]:
+        if len(parts) < 2:
+            return [self._submit_all(part, deadline) for part in parts]
+        with ThreadPoolExecutor(min(CONNECTING, len(parts)), "rocketmq connect") as threads:
+            return list(threads.map(lambda part: self._submit_all(part, deadline), parts))
+
+    def _submit_all(self, part: Sequence[Call], deadline: Deadline | None) -> list[_Submitted]:
         try:
-            connection = self._pool.connection(call.address, _to_connect(self._pool.settings, deadline))
+            connection = self._connection(part[0].address, deadline)
+        except RocketMQError as error:
+            return [error] * len(part)
+        return [self._submit(connection, call, deadline) for call in part]
+
+    def _submit(self, connection: ThreadedConnection, call: Call, deadline: Deadline | None) -> _Submitted:
+        try:
             return connection.submit(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
         except RocketMQError as error:
             return error
 
+    def _connection(self, address: Address, deadline: Deadline | None) -> ThreadedConnection:
+        connection = self._pool.connection(address, _to_connect(self._pool.settings, deadline))
+        self._last[address] = connection
+        return connection
 
-def _outcome(asked: Future[Command] | RocketMQError) -> Outcome:
+    def _is_open(self, address: Address) -> bool:
+        last = self._last.get(address)
+        return last is not None and last.is_open and not last.is_mute
+
+
+_Submitted = Future[Command] | RocketMQError
+
+
+def _outcome(asked: _Submitted) -> Outcome:
     """A future of the connection ends at its deadline at the latest."""
     if isinstance(asked, RocketMQError):
         return asked

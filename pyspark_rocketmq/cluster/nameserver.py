@@ -48,9 +48,10 @@ class NameServers:
 
     # --- topics and brokers ------------------------------------------------------------------------------------------
 
-    def fetch_route(self, topic: str, deadline: Deadline | None = None) -> Route:
-        """Where the queues of a topic are."""
-        answer = self._ask(GetRouteInfoRequestHeader(topic=topic), deadline)
+    def fetch_route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
+        """Where the queues of a topic are; with `once` no name server is asked again."""
+        ask = self._ask_around if once else self._ask
+        answer = ask(GetRouteInfoRequestHeader(topic=topic), deadline)
         with located(answer.question.where()):
             return make_route(topic, answer.body(TopicRouteData), self._requests.settings.address_map)
 

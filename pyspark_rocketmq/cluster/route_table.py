@@ -2,7 +2,8 @@
 
 The table keeps one snapshot per topic. A snapshot is fetched again when it has come of age or when somebody was told
 that it is wrong (`expire`). While no name server can be reached the last one stays in force: brokers serve on
-without name servers.
+without name servers. Who fails to renew one topic's route has found out for all topics, so for a while nobody asks
+for any that is known: waiting for name servers that are away takes a fifth of the time at most.
 """
 
 from __future__ import annotations
@@ -10,14 +11,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..errors import RocketMQError
 from ..net.deadline import Deadline
 from .routes import BrokerPlaces, Route
 
-KEEP_STALE_S = 1.0
-"""How long a snapshot that could not be renewed serves until the next attempt."""
+LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
+"""How long old snapshots serve unasked when one could not be renewed, ..."""
+SILENCE_PER_WAIT = 4.0
+"""... for each second that finding out took."""
+_FOR_RENEWAL = 0.5
+"""How much of its time a caller gives to renewing what it has: the rest is for using it."""
+
+
+class FetchRoute(Protocol):
+    """Asks the name servers for a topic's route."""
+
+    def __call__(self, topic: str, deadline: Deadline | None, /, *, once: bool) -> Route:
+        """With `once` no name server is asked again."""
 
 
 class _Entry(NamedTuple):
@@ -31,7 +43,7 @@ class RouteTable:
 
     def __init__(
         self,
-        fetch: Callable[[str, Deadline | None], Route],
+        fetch: FetchRoute,
         max_age_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -40,19 +52,22 @@ class RouteTable:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
+        self._silent_until = float("-inf")
 
     def __repr__(self) -> str:
         return f"<RouteTable {len(self._entries)} topics, {len(self.known_brokers())} brokers>"
 
-    def route(self, topic: str, deadline: Deadline | None = None) -> Route:
-        """The route in force, fetched if need be."""
+    def route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
+        """The route in force, fetched if need be; with `once` without insistence, though there is none yet."""
         entry = self._entries.get(topic)
-        if entry and self._clock() < entry.due:
+        if entry is None:
+            return self._fetch_new(topic, deadline, once=once)
+        if self._clock() < max(entry.due, self._silent_until):
             return entry.route
-        return self._renew(topic, entry, deadline)
+        return self._renew(topic, entry.route, deadline)
 
     def expire(self, topic: str) -> None:
-        """Have the topic's route fetched before it is used again."""
+        """Have the topic's route fetched before it is used again, unless name servers are away."""
         with self._lock:
             if entry := self._entries.get(topic):
                 self._entries[topic] = entry._replace(due=self._clock())
@@ -63,19 +78,35 @@ class RouteTable:
             entries = tuple(self._entries.values())
         return {name: places for entry in entries for name, places in entry.route.brokers.items()}
 
-    def _renew(self, topic: str, old: _Entry | None, deadline: Deadline | None) -> Route:
-        """Fetched outside the lock; of two threads that fetch at once, the later one wins."""
+    def _renew(self, topic: str, old: Route, deadline: Deadline | None) -> Route:
+        """The new route; the old one when no name server answers, which is tried once only."""
+        asked_at = self._clock()
         try:
-            route, lifetime_s = self._fetch(topic, deadline), self._max_age_s
+            return self._fetch_new(topic, _part_of(deadline), once=True)
         except RocketMQError as error:
-            if not (old and error.retriable):
+            if not error.retriable:
                 self._drop(topic)
                 raise
-            route, lifetime_s = old.route, min(KEEP_STALE_S, self._max_age_s)
+        self._be_silent(self._clock() - asked_at)
+        return old
+
+    def _fetch_new(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
+        """Fetched outside the lock; of two threads that fetch at once, the later one wins."""
+        route = self._fetch(topic, deadline, once=once)
         with self._lock:
-            self._entries[topic] = _Entry(route, self._clock() + lifetime_s)
+            self._entries[topic] = _Entry(route, self._clock() + self._max_age_s)
+            self._silent_until = float("-inf")
         return route
+
+    def _be_silent(self, waited_s: float) -> None:
+        pause_s = min(LONGEST_SILENCE_S, max(LEAST_SILENCE_S, SILENCE_PER_WAIT * waited_s))
+        with self._lock:
+            self._silent_until = self._clock() + pause_s
 
     def _drop(self, topic: str) -> None:
         with self._lock:
             self._entries.pop(topic, None)
+
+
+def _part_of(deadline: Deadline | None) -> Deadline | None:
+    return deadline and Deadline.after(_FOR_RENEWAL * deadline.remaining(), deadline.clock)

@@ -144,12 +144,18 @@ class QueueCatalog:
         if self._clock() < self._absent_until.get(topic, float("-inf")):
             return ()
         try:
-            return self._cluster.routes.route(topic).readable
-        except TopicNotFound:
-            if not may_be_absent and self._options.selection.pattern is None:
+            route = self._cluster.routes.route(topic, once=topic in self._absent_until)
+        except RocketMQError as error:
+            if not (may_be_absent or self._options.selection.pattern) or not self._is_absent(topic, error):
                 raise
             self._absent_until[topic] = self._clock() + self._max_age_s
             return ()
+        self._absent_until.pop(topic, None)
+        return route.readable
+
+    def _is_absent(self, topic: str, error: RocketMQError) -> bool:
+        """Whether a topic is not there as far as we know: while nobody can be asked, what was absent stays so."""
+        return isinstance(error, TopicNotFound) or (error.retriable and topic in self._absent_until)
 
     def _tell_once(self, queues: Iterable[MessageQueue], what: str) -> None:
         news = set(queues) - self._told

@@ -59,6 +59,8 @@ class QueryMember:
         self.cluster = open_shared_cluster(options.cluster, self._serve)
         self._membership = Membership(self.cluster, self._settings, self.client_id, self._clock, consume_type=PUSH)
         self._strategy = _make_strategy(share)
+        self._first_strategy = self._strategy if share.own_list else _Listed(self._strategy)
+        """Divides a topic that is undecided."""
         self._table = AssignmentTable()
         self._since_s: dict[MessageQueue, float] = {}
         self._undecided = set(options.selection.topics)
@@ -155,7 +157,7 @@ class QueryMember:
     def _settle(self, topic: str) -> bool:
         """Look at one topic; whether there is no need to look again soon. Whoever cannot look changes nothing."""
         try:
-            division = divide(topic, self._membership, self._strategy)
+            division = divide(topic, self._membership, self._strategy_for(topic))
         except RocketMQError as error:
             _log.warning("%s is not divided in this round: %s", topic, error)
             self._trouble = error
@@ -169,6 +171,9 @@ class QueryMember:
         if not self._undecided:
             self._is_decided.set()
         return True
+
+    def _strategy_for(self, topic: str) -> AllocateStrategy:
+        return self._first_strategy if topic in self._undecided else self._strategy
 
     def _change(self, topic: str, share: set[MessageQueue]) -> bool:
         """Make the table our share; whether that changed it."""
@@ -214,6 +219,29 @@ class _OwnList:
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
         """The same for everybody: others' lists are not known here."""
         return [self.listed.select(queues) for _ in members]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A strategy for a beginning, when a list without us decides nothing: our heartbeat may not have arrived."""
+
+    strategy: AllocateStrategy
+
+    @property
+    def name(self) -> str:
+        """That of the strategy."""
+        return self.strategy.name
+
+    def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
+        """Our share, if we are listed."""
+        if current not in members:
+            what = f"brokers do not list {current} among the {len(members)} members"
+            raise GroupError(what, advice="look whether they refuse our heartbeats")
+        return self.strategy.allocate(current, queues, members)
+
+    def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
+        """The share of each who is listed."""
+        return self.strategy.allocate_all(queues, members)
 
 
 def _make_strategy(share: ShareSettings) -> AllocateStrategy:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pyspark_rocketmq.broker_errors import NoPermission, QueryNotFound, SystemBusy
 from pyspark_rocketmq.cluster.broker import Errand
-from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved, TopicNotFound
+from pyspark_rocketmq.cluster.links import Call, Outcome
+from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved, RequestTimeout, TopicNotFound
+from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
 from pyspark_rocketmq.wire.header import Command
-from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of
+from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, raising, route_of
 
 BUSY = answer(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]")
 
@@ -138,6 +141,37 @@ def test_any_broker_will_do_where_all_know_the_same() -> None:
     links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.NO_PERMISSION))
     with pytest.raises(NoPermission):
         cluster_of(links).brokers.ask_any("T", header)
+
+
+class _SilentLinks(ScriptedLinks):
+    """Links on a clock of their own, on which whoever waits in vain lets all the time pass that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.given_s: list[float] = []
+
+    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
+        """Ask, and remember how much time there was."""
+        assert deadline is not None
+        self.given_s.append(deadline.remaining())
+        outcomes = super().call_all(calls, deadline)
+        if any(isinstance(outcome, RequestTimeout) for outcome in outcomes):
+            self.now_s = deadline.at
+        return outcomes
+
+
+def test_brokers_that_do_not_answer_leave_the_others_their_share_of_time() -> None:
+    """Each may take its part of what is left, and the last one all of it."""
+    links = _SilentLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}, c={0: "c:1"}))
+    for address in ("a:1", "b:1"):
+        links.serve(address, GET_MAX_OFFSET=raising(RequestTimeout("no answer")))
+    links.serve("c:1", GET_MAX_OFFSET=answer(offset=1))
+    header, deadline = GetMaxOffsetRequestHeader(topic="T", queue_id=0), Deadline.after(3.0, lambda: links.now_s)
+
+    assert cluster_of(links).brokers.ask_any("T", header, deadline=deadline).question.broker_name == "c"
+    assert links.given_s == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_a_route_without_brokers_serves_nobody() -> None:

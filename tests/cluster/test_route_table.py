@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.cluster.route_table import KEEP_STALE_S, RouteTable
+from pyspark_rocketmq.cluster.route_table import LEAST_SILENCE_S, RouteTable
 from pyspark_rocketmq.cluster.routes import AddressMap, Route, make_route
 from pyspark_rocketmq.errors import ConnectError, RocketMQError, TopicNotFound
 from pyspark_rocketmq.net.deadline import Deadline
@@ -20,7 +20,7 @@ class World:
         self.error: RocketMQError | None = None
         self.table = RouteTable(self.fetch, max_age_s=30, clock=lambda: self.now)
 
-    def fetch(self, topic: str, deadline: Deadline | None) -> Route:
+    def fetch(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
         """A new snapshot, whose broker's name tells its number."""
         if self.error:
             raise self.error
@@ -60,7 +60,7 @@ def test_without_name_servers_the_last_route_stays_in_force() -> None:
     assert world.broker() == "b1"
     world.error = None
     assert world.broker() == "b1"
-    world.now += KEEP_STALE_S
+    world.now += LEAST_SILENCE_S
     assert world.broker() == "b2"
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -178,18 +176,6 @@ def test_a_slow_broker_does_not_hold_up_who_pauses(pair: StubCluster) -> None:
 
     assert missing.fired == 1 and len(offsets_of(told)) == len(BOTH)
     assert len({block.wanted.queue for block in told[-EACH // 32 :]}) == 1, "all others' came before the late one's"
-
-
-@pytest.fixture
-def deaf() -> Iterator[Address]:
-    """An address where nobody refuses a connection, and nobody takes it: the queue of those who wait is full."""
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(3):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        yield Address(*listener.getsockname())
 
 
 def test_an_unreachable_broker_holds_up_nobody_for_each_of_its_queues(

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -236,3 +236,15 @@ def sends(data: bytes) -> Script:
         talk.wait_gone()
 
     return script
+
+
+@pytest.fixture
+def deaf() -> Iterator[Address]:
+    """An address where nobody refuses a connection, and nobody takes it: the queue of those who wait is full."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield Address(*listener.getsockname())
