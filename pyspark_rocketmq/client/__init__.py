@@ -12,9 +12,10 @@
     concurrent, orderly                                      how pulled messages reach the listener
     retry       what becomes of failed messages              locks          who may consume a queue in order
     requests, running_info                                   what brokers and administrators ask of us
+    pull_connections, reach                                  what a broker that cannot be reached holds up: itself alone
 
-Threads: one *timer* loop (heartbeats, rounds of rebalancing, commits, everything that is due some time); one *pull*
-loop (a queue's first pull, and every other that must wait for something); the readers of the shared connections, which
-take each pull's answer and ask on; and the workers that run the listener. The table of queues is changed by the timer
-loop alone.
+Threads: one *timer* loop (rounds of rebalancing, commits, everything that is due some time); one *pulse* loop
+(heartbeats, which must not wait for that); one *pull* loop (a queue's first pull, and every other that must wait for
+something); one for each address that pulls are connecting to; the readers of the shared connections, which take each
+pull's answer and ask on; and the workers that run the listener. The table of queues is changed by the timer loop alone.
 """

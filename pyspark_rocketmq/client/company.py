@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Company:
-    """The others of our group, as brokers see them. For the timer loop alone."""
+    """The others of our group, as brokers see them. For one thread alone."""
 
     def __init__(self, cluster: Cluster, group: str, client_id: str) -> None:
         self._cluster = cluster

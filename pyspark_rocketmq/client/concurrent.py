@@ -89,7 +89,7 @@ class ConcurrentService:
         """The listener's answer; failures and nonsense made harmless."""
         try:
             result = self.listen_to(messages)
-        except Exception:
+        except BaseException:  # `sys.exit()`, too: it must not end the worker.
             _log.exception("the listener failed on %s and %d more", messages[0], len(messages) - 1)
             return RECONSUME_LATER
         if not isinstance(result, Consumed):

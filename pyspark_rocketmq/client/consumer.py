@@ -116,11 +116,11 @@ class PushConsumer(Running):
 
     def pause(self) -> None:
         """Pull nothing more for the time being; what is cached is still consumed."""
-        self._member.state.is_paused = True
+        self._member.state.is_paused_by_user = True
 
     def resume(self) -> None:
         """Go on pulling."""
-        self._member.state.is_paused = False
+        self._member.state.is_paused_by_user = False
         self._member.rounds.wake()
 
 

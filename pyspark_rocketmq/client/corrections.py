@@ -4,6 +4,9 @@ The queue is dropped, so what they report is thrown away; the position is set an
 queue taken anew, by the next round or at once if queues are not shared. This happens to one queue whose offset a broker
 calls illegal, and to a whole topic when an administrator resets the group by way of its members (brokers of 5.2 and
 later move groups themselves, which shows here as illegal offsets).
+
+Resets overlap, as every broker sends its own for a topic. No round may come between: it would take a dropped queue
+anew where it stood. So queues stay as they are until the last reset has had its pause, and are moved all together.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ class Corrections:
         self._state = state
         self._retake = retake
         self._reset_pause_s = rhythm.reset_pause_s
+        self._resets: dict[MessageQueue, int] = {}
+        """Where pending resets want queues of ours; for the timer loop alone."""
 
     def correct(self, assigned: Assigned, offset: int) -> None:
         """Move one queue."""
@@ -60,17 +65,26 @@ class Corrections:
         if self._table.get(assigned.queue) is assigned:
             self._rebalancer.give_up(assigned)
             self._retake(assigned.queue, offset)
+        elif self._store.progress.get(assigned.queue) == offset:
+            # Lost or taken anew (`seek`) before `correct` froze it, and nobody else would ever thaw it. Where a round
+            # has taken it anew from this very offset, that is written down already and may be forgotten, too.
+            self._store.progress.forget(assigned.queue)
 
     def _begin_reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
-        concerned = [assigned for assigned in self._table.all(topic) if assigned.queue in offsets]
-        self._state.is_paused = True
-        for assigned in concerned:
-            assigned.process_queue.dropped = True
-            assigned.process_queue.clear()
-        self._timer.call_later(self._reset_pause_s, lambda: self._end_reset(concerned, offsets))
+        self._state.pending_resets += 1
+        for assigned in self._table.all(topic):
+            if assigned.queue in offsets:
+                self._resets[assigned.queue] = offsets[assigned.queue]
+                assigned.process_queue.dropped = True
+                assigned.process_queue.clear()
+        self._timer.call_later(self._reset_pause_s, self._end_reset)
 
-    def _end_reset(self, concerned: list[Assigned], offsets: Mapping[MessageQueue, int]) -> None:
-        self._state.is_paused = False
-        for assigned in concerned:
-            self.correct(assigned, offsets[assigned.queue])
+    def _end_reset(self) -> None:
+        self._state.pending_resets -= 1
+        if self._state.pending_resets:
+            return
+        resets, self._resets = self._resets, {}
+        for queue, offset in resets.items():
+            if assigned := self._table.get(queue):  # Its user may have taken it anew meanwhile.
+                self.correct(assigned, offset)

@@ -96,6 +96,8 @@ class Member:
         self.state = MemberState(settings.limits)
         self.statistics = Statistics(clock.now_s)
         self.timer = Loop(f"timer {settings.group}", clock)
+        self._pulse = Loop(f"pulse {settings.group}", clock)
+        """Heartbeats wait for nothing but each other: brokers expel a member that they do not hear for two minutes."""
         self.store = self._make_store()
         self.locks = self._make_locks()
         self.starting = self._make_starting()
@@ -140,9 +142,10 @@ class Member:
             raise
         self._is_joined = True
         rhythm = self.settings.rhythm
-        self.timer.repeat(0.0, rhythm.heartbeat_s, self._introduce)
+        self._pulse.start()
+        self._pulse.repeat(0.0, rhythm.heartbeat_s, self._introduce)
+        self._pulse.call_soon(self.rounds.wake)  # After the first heartbeat, before which no broker lists us.
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
-        self.rounds.wake()
 
     def run_alone(self) -> None:
         """Pull and commit without being a member: the queues are given, not shared out."""
@@ -152,8 +155,8 @@ class Member:
     def close(self) -> None:
         """Stop pulling, let the sink come to an end, write down where we stand, and leave."""
         was_running, self.state.is_running = self.state.is_running, False
-        self._pull_loop.stop(CLOSING_S)
-        self.timer.stop(CLOSING_S)
+        for loop in (self._pull_loop, self.timer, self._pulse):
+            loop.stop(CLOSING_S)
         if was_running:
             self.sink.finish()
             self.store.persist_all(self.table.queues())
@@ -187,11 +190,6 @@ class Member:
         """Write down where we stand."""
         self.store.persist_all(self.table.queues())
 
-    def _introduce(self) -> None:
-        """Look what others have said of the group before saying it ourselves."""
-        self.membership.look_around()
-        self.membership.heartbeat()
-
     def _run_round(self) -> bool:
         return self.state.is_running and not self.state.is_paused and self.rebalancer.run_round()
 
@@ -199,7 +197,7 @@ class Member:
         """Our share has changed: brokers take a newer subscription only, limits of a topic are shared out anew."""
         self.membership.touch(topic)
         self._share_limits()
-        self.membership.heartbeat()
+        self._pulse.call_soon(self.membership.heartbeat)
         if self.queue_listener:
             carry_out(partial(self.queue_listener, topic, division.all_queues, division.share))
 
@@ -207,6 +205,13 @@ class Member:
         settings = self.settings
         if held := len(self.table):
             self.state.limits = self.state.limits.divided(settings.topic_message_count, settings.topic_body_mib, held)
+
+    # --- on the pulse loop -------------------------------------------------------------------------------------------
+
+    def _introduce(self) -> None:
+        """Look what others have said of the group before saying it ourselves."""
+        self.membership.look_around()
+        self.membership.heartbeat()
 
     # --- what brokers and administrators ask -------------------------------------------------------------------------
 
@@ -242,7 +247,7 @@ class Member:
     def _reconnected(self) -> None:
         """A broker that was started again knows nobody; members may have come and gone meanwhile, too."""
         if self._is_joined:
-            self.timer.call_soon(self.membership.heartbeat)
+            self._pulse.call_soon(self.membership.heartbeat)
             self.rounds.wake()
 
     # --- parts -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from ..cluster.settings import ClusterSettings
 from ..errors import GroupError, LocalProtocolError
@@ -69,8 +70,8 @@ class PullConsumer(Running):
         super().__exit__(kind, error, trace)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Every message, for ever."""
-        while True:
+        """Every message, until the consumer is closed."""
+        while not self._buffer.is_closed:
             yield from self.poll(1.0)
 
     def start(self) -> None:
@@ -81,7 +82,8 @@ class PullConsumer(Running):
             self._member.run_alone()
 
     def close(self) -> None:
-        """End; what was handed out counts as done if that is how it is set."""
+        """End; what was handed out counts as done if that is how it is set. Whoever waits in `poll` gets nothing."""
+        self._buffer.close()
         self._member.close()
 
     # --- queues ------------------------------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ class PullConsumer(Running):
         if not self._member.table.replace(old, new):
             raise self._not_ours(queue)
         old.process_queue.dropped = True
-        self._buffer.moved(queue, offset)
+        self._buffer.moved(new, offset)
         self._member.pulls.begin(new, 0.0)
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
@@ -137,7 +139,7 @@ class PullConsumer(Running):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> Sequence[ReceivedMessage]:
-        """What one pull of one queue has brought; empty if nothing comes in time."""
+        """What one pull of one queue has brought; empty if nothing comes in time, or the consumer is closed."""
         return self._buffer.take(Deadline.after(timeout_s))
 
     # --- progress ----------------------------------------------------------------------------------------------------
@@ -150,7 +152,10 @@ class PullConsumer(Running):
         return member.cluster.offsets.fetch_committed(self._settings.group, [queue]).get(queue)
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Write down that everything handed out is done, or else these offsets; raises if a broker does not take it."""
+        """Write down that what was handed out is done, or else these offsets; raises if a broker does not take it.
+
+        Queues that are ours no more are left out of the former: how far they are is their new owner's to say.
+        """
         member = self._member
         done = self._buffer.done() if offsets is None else dict(offsets)
         for queue, offset in done.items():
@@ -194,8 +199,9 @@ class _Buffer:
         self._news = threading.Condition()
         self._waiting: deque[_Batch] = deque()
         self._handed_out: _Batch | None = None
-        self._done: dict[MessageQueue, int] = {}
-        """Where the group may stand as soon as it is committed."""
+        self._done: WeakKeyDictionary[Assigned, int] = WeakKeyDictionary()
+        """Where the group may stand as soon as it is committed; weak, as what is lost concerns us no more."""
+        self.is_closed = False
 
     # --- the member's side -------------------------------------------------------------------------------------------
 
@@ -223,7 +229,7 @@ class _Buffer:
     def skip(self, assigned: Assigned, offset: int) -> None:
         """Stand behind what was filtered out, as soon as everything before it is committed."""
         with self._news:
-            self._note(assigned.queue, offset)
+            self._note(assigned, offset)
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
         """There is no listener."""
@@ -235,32 +241,40 @@ class _Buffer:
         """The next batch; the one before counts as done."""
         with self._news:
             self._settle()
-            while (batch := self._next()) is None:
+            while not self.is_closed:
+                if batch := self._next():
+                    self._handed_out = batch
+                    return batch.messages
                 if deadline.expired:
-                    return ()
+                    break
                 self._news.wait(deadline.remaining())
-            self._handed_out = batch
-            return batch.messages
+            return ()
 
     def done(self) -> dict[MessageQueue, int]:
         """Where the group may stand when everything handed out is done."""
         with self._news:
             self._settle()
-            done, self._done = self._done, {}
-            return done
+            done, self._done = self._done, WeakKeyDictionary()
+            return {assigned.queue: offset for assigned, offset in done.items() if not assigned.is_lost()}
 
-    def moved(self, queue: MessageQueue, offset: int) -> None:
+    def moved(self, assigned: Assigned, offset: int) -> None:
         """The user goes on somewhere else in a queue."""
         with self._news:
             self._settle()
-            self._done[queue] = offset
+            self._done[assigned] = offset
             if self._auto_commit:
-                self._member.store.progress.update(queue, offset, only_forward=False)
+                self._member.store.progress.update(assigned.queue, offset, only_forward=False)
 
     def disown(self) -> None:
         """What was handed out last was not done."""
         with self._news:
             self._handed_out = None
+
+    def close(self) -> None:
+        """Hand out nothing more."""
+        with self._news:
+            self.is_closed = True
+            self._news.notify_all()
 
     def notify(self) -> None:
         """Something may be handed out that could not be."""
@@ -280,12 +294,14 @@ class _Buffer:
 
     def _settle(self) -> None:
         batch, self._handed_out = self._handed_out, None
-        if batch and not batch.assigned.is_lost():
+        if batch:
             offset = batch.assigned.process_queue.remove((batch.messages.offset,))
             if offset is not None:
-                self._note(batch.assigned.queue, offset)
+                self._note(batch.assigned, offset)
 
-    def _note(self, queue: MessageQueue, offset: int) -> None:
-        self._done[queue] = max(offset, self._done.get(queue, 0))
+    def _note(self, assigned: Assigned, offset: int) -> None:
+        if assigned.is_lost():
+            return
+        self._done[assigned] = max(offset, self._done.get(assigned, 0))
         if self._auto_commit:
-            self._member.store.progress.update(queue, offset, only_forward=True)
+            self._member.store.progress.update(assigned.queue, offset, only_forward=True)

@@ -7,7 +7,7 @@ that was not renewed for 30; so we stop before the broker lends it to somebody e
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..cluster.groups import Groups
 from ..errors import RocketMQError
@@ -35,6 +35,10 @@ class QueueLocks:
     def take(self, queue: MessageQueue) -> bool:
         """Take or renew one queue's lock; whether we hold it now."""
         return self._renew([queue], self._table.get(queue)) == {queue}
+
+    def take_all(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
+        """Take the locks of queues that are not ours yet, each broker's at once; those that we hold now."""
+        return self._renew(list(queues)) if queues else frozenset()
 
     def renew_all(self) -> None:
         """Renew the locks of all queues that are not given up."""

@@ -137,10 +137,10 @@ class Workers:
 
 
 def carry_out(command: Command) -> None:
-    """Run a command; what it raises is logged and ends nothing else."""
+    """Run a command; what it raises, be it `sys.exit()`, is logged and ends nothing else."""
     try:
         command()
     except RocketMQError as error:
         _log.warning("%s", error)
-    except Exception:
+    except BaseException:
         _log.exception("a command of %s failed", threading.current_thread().name)

@@ -104,7 +104,7 @@ class OrderlyService:
         """The listener's answer; failures and nonsense made harmless."""
         try:
             result = self.listen_to(messages)
-        except Exception:
+        except BaseException:  # `sys.exit()`, too: it must not end the worker.
             _log.exception("the listener failed on %s", messages[0])
             return SUSPEND
         if result == SUCCESS:

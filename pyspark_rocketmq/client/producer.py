@@ -32,7 +32,7 @@ from ..broker_errors import (
 from ..cluster.cluster import open_shared_cluster
 from ..cluster.messages import Receipt, Sending
 from ..cluster.settings import ClusterSettings
-from ..errors import NoBrokerAvailable, RequestTimeout, RocketMQError, SendError, TransportError
+from ..errors import NoBrokerAvailable, RemoteProtocolError, RequestTimeout, RocketMQError, SendError, TransportError
 from ..model import Address, Message, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.codes import RequestCode, ResponseCode
@@ -65,6 +65,8 @@ _ELSEWHERE = (
     GoAway,
 )
 """Errors after which another broker may take the message."""
+_MAY_BE_STORED = (TransportError, RemoteProtocolError)
+"""Errors after which nobody knows what the broker did: no answer came, or one that cannot be understood."""
 
 _log = logging.getLogger(__name__)
 
@@ -170,7 +172,7 @@ class Producer(Running):
             try:
                 return self._cluster.messages.send(self._sending(chosen, payload), deadline)
             except RocketMQError as error:
-                is_unknown |= isinstance(error, TransportError)
+                is_unknown |= isinstance(error, _MAY_BE_STORED)
                 if attempt == attempts or deadline.expired or not isinstance(error, _ELSEWHERE):
                     raise _send_error(error, count, is_unknown) from error
                 _log.warning("tried elsewhere: %s", error)
@@ -274,7 +276,7 @@ class Producer(Running):
             return Fate.UNKNOWN
         try:
             return self._check(message)
-        except Exception:
+        except BaseException:  # `sys.exit()`, too: the broker would not be told.
             _log.exception("the check of %s failed; its broker will ask again", message)
             return Fate.UNKNOWN
 

@@ -5,8 +5,9 @@ come cache its messages, tell whoever consumes, and look again. A look that find
 the round ends only when the queue is dropped.
 
 An answer is taken by the thread that received it, which asks for more at once: the broker is kept waiting for no other
-thread's turn. That thread must not wait for anything itself, so what may take its time (opening a connection, asking
-where to begin) and what is due later happens in the pull loop.
+thread's turn. That thread must not wait for anything itself, so what is due later happens in the pull loop, and so does
+asking where to begin, once there is a connection to ask over. Nobody waits for a connection (`PullConnections`): a
+queue without one comes back when it is there.
 
 Offsets outside a queue's bounds, and an administrator's reset, are answered with the offset to go on from. Listeners
 may still be at work on what came before, so the queue is dropped, its position corrected and frozen, and the queue
@@ -25,10 +26,8 @@ from ..broker_errors import FlowControl
 from ..cluster.cluster import Cluster
 from ..cluster.routes import Place
 from ..errors import NoBrokerAvailable, RocketMQError, Where
-from ..model import Address
 from ..net.deadline import Deadline
 from ..net.pool import SharedPool
-from ..net.threaded import ThreadedConnection
 from ..pull.outcome import Outcome, PullStatus, read_outcome
 from ..wire.codes import RequestCode
 from ..wire.header import Command
@@ -37,6 +36,7 @@ from .clock import Clock
 from .loop import Loop
 from .membership import Membership
 from .message import MessageBatch, Pulled, read_batch
+from .pull_connections import PullConnections
 from .pull_request import PullRequests
 from .settings import MemberSettings
 from .starting import Starting
@@ -89,7 +89,7 @@ class PullService:
         self._loop = loop
         self._rhythm = parts.settings.rhythm
         self._requests = PullRequests(parts.cluster, parts.settings, parts.membership, parts.store)
-        self._connections: dict[Address, ThreadedConnection] = {}
+        self._connections = PullConnections(parts.pool, parts.reconnected)
 
     def begin(self, assigned: Assigned, delay_s: float) -> None:
         """Begin to pull a queue that was taken, after a pause in which brokers may learn of it."""
@@ -126,21 +126,18 @@ class PullService:
             return PAUSED_PAUSE_S
         if process_queue.held_by(parts.state.limits):
             return CACHE_FULL_PAUSE_S
-        if parts.orderly and not parts.settings.is_broadcasting:
-            if not process_queue.locked:
-                return self._rhythm.failure_pause_s
-            if not assigned.started_in_order:
-                assigned.next_offset = parts.starting.find(assigned.queue)
-                assigned.started_in_order = True
+        if self._needs_lock and not process_queue.locked:
+            return self._rhythm.failure_pause_s
         known = parts.membership.subscription(assigned.queue.topic) is not None
         return None if known else self._rhythm.failure_pause_s
 
     def _ask(self, assigned: Assigned) -> None:
         place = self._place(assigned)
-        connection = self._connection(place.address)
+        connection = self._connections.find(place.address)
         if connection is None:
-            self._again(assigned, 0.0)
+            self._connections.open(place.address, partial(self._opened, assigned))
             return
+        self._start_in_order(assigned)
         fields = self._requests.fields(assigned, place)
         future = connection.submit(RequestCode.PULL_MESSAGE, fields, b"", Deadline.after(TIMEOUT_S))
         take = partial(self._take, assigned, place, assigned.next_offset, self._parts.clock.now_s())
@@ -153,19 +150,21 @@ class PullService:
         else:
             take(done)
 
-    def _connection(self, address: Address) -> ThreadedConnection | None:
-        """Where to ask; none if that must be opened, and this is not the pull loop."""
-        known = self._connections.get(address)
-        if known and known.is_open and not known.is_mute:
-            return known
-        return self._connect(address) if self._loop.is_current else None
+    def _opened(self, assigned: Assigned, failure: RocketMQError | None) -> None:
+        if failure:
+            self._failed(assigned, failure)
+        else:
+            self._again(assigned, 0.0)
 
-    def _connect(self, address: Address) -> ThreadedConnection:
-        connection = self._parts.pool.connection(address)
-        if self._connections.get(address) is not connection:
-            self._connections[address] = connection
-            self._parts.reconnected()
-        return connection
+    @property
+    def _needs_lock(self) -> bool:
+        return self._parts.orderly and not self._parts.settings.is_broadcasting
+
+    def _start_in_order(self, assigned: Assigned) -> None:
+        """Under the lock the first pull asks again where to begin: the last owner may have gone on until then."""
+        if self._needs_lock and not assigned.started_in_order:
+            assigned.next_offset = self._parts.starting.find(assigned.queue)
+            assigned.started_in_order = True
 
     def _place(self, assigned: Assigned) -> Place:
         """By the routes at hand: the timer loop renews them, pulling does not wait for a name server."""

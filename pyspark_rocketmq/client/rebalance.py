@@ -5,12 +5,15 @@ nobody coordinates. A round looks at each topic: what left our share is dropped 
 from the group's position on. A member that cannot look (no route, no list of members) changes nothing.
 
 Rounds come every 20 seconds, a second after one that left something to do, and when somebody says so (`wake`); never
-within a second of the last one.
+within a second of the last one. After one in which nobody told us of a topic the next comes after a second, too, and
+if that goes on, after pauses that grow until they are those of any round.
 """
 
 from __future__ import annotations
 
 import logging
+import random
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,11 +21,13 @@ from typing import NamedTuple
 from ..allocation.strategy import AllocateStrategy
 from ..errors import RocketMQError
 from ..model import MessageQueue
+from ..net.backoff import Backoff
 from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .locks import QueueLocks
 from .loop import Loop
 from .membership import Membership
+from .reach import Reach
 from .settings import Rhythm
 from .starting import Starting
 from .stores import OffsetStore
@@ -86,22 +91,25 @@ class Rebalancer:
     def __init__(self, parts: RebalanceParts, wake_later: Callable[[float], object]) -> None:
         self._parts = parts
         self._wake_later = wake_later
+        self._patience = Backoff(first_s=parts.rhythm.rebalance_soonest_s, longest_s=parts.rhythm.rebalance_s)
+        self._untold: Counter[str] = Counter()
+        """In how many rounds nobody has told us of a topic by now."""
 
     def run_round(self) -> bool:
-        """Look at every topic; whether everything is as it should be."""
-        topics = list(self._parts.membership.subscriptions)
-        outcomes = [self._settle_topic(topic) for topic in topics]
+        """Look at every topic; whether all that we know of is as it should be."""
+        topics, reach = list(self._parts.membership.subscriptions), Reach()
+        outcomes = [self._settle_topic(topic, reach) for topic in topics]
         for assigned in self._parts.table.all():
             if assigned.queue.topic not in topics:
                 assigned.process_queue.dropped = True
                 self._parts.table.remove(assigned)
         return all(outcomes)
 
-    def give_up(self, assigned: Assigned) -> bool:
+    def give_up(self, assigned: Assigned, reach: Reach | None = None) -> bool:
         """Write down where we stand in a queue and hand it over; False if its listener is still at work."""
-        parts = self._parts
-        parts.store.persist(assigned.queue)
-        if parts.locks and not self._free_in_order(assigned, parts.locks):
+        parts, reach = self._parts, reach or Reach()
+        parts.store.persist(assigned.queue, reach)
+        if parts.locks and not self._free_in_order(assigned, parts.locks, reach):
             return False
         parts.store.progress.forget(assigned.queue)
         parts.table.remove(assigned)
@@ -109,7 +117,7 @@ class Rebalancer:
 
     # --- one topic ---------------------------------------------------------------------------------------------------
 
-    def _settle_topic(self, topic: str) -> bool:
+    def _settle_topic(self, topic: str, reach: Reach) -> bool:
         parts = self._parts
         try:
             division = divide(topic, parts.membership, parts.strategy)
@@ -117,15 +125,22 @@ class Rebalancer:
             _log.warning("%s is not divided in this round: %s", topic, error)
             return False
         if division is None:
+            self._look_again(topic)
             return True
-        lost = [self._lose(assigned) for assigned in self._surplus(topic, division.share)]
-        gained = self._gain(division.share)
+        del self._untold[topic]
+        lost = [self._lose(assigned, reach) for assigned in self._surplus(topic, division.share)]
+        gained = self._gain(division.share, reach)
         if any(lost) or gained:
             parts.changed(topic, division)
         for assigned in gained:
             parts.dispatch(assigned)
         held = {assigned.queue for assigned in parts.table.all(topic) if not assigned.process_queue.dropped}
         return held == set(division.share)
+
+    def _look_again(self, topic: str) -> None:
+        """Soon at first, but not at brokers' cost for as long as this may last."""
+        self._wake_later(self._patience.delay_s(self._untold[topic]))
+        self._untold[topic] += 1
 
     def _surplus(self, topic: str, share: Sequence[MessageQueue]) -> list[Assigned]:
         """What is ours no more, and what nobody pulls any more: that is taken anew."""
@@ -138,45 +153,44 @@ class Rebalancer:
             or assigned.process_queue.is_pull_expired(idle_s)
         ]
 
-    def _lose(self, assigned: Assigned) -> bool:
+    def _lose(self, assigned: Assigned, reach: Reach) -> bool:
         assigned.process_queue.dropped = True
-        return self.give_up(assigned)
+        return self.give_up(assigned, reach)
 
-    def _gain(self, share: Sequence[MessageQueue]) -> list[Assigned]:
-        parts, gained, refused = self._parts, [], False
-        for queue in share:
-            if parts.table.get(queue):
-                continue
-            if parts.locks and not self._lock(queue, parts.locks):
-                refused = True
-            elif assigned := self._take(queue):
-                gained.append(assigned)
-        if refused:
+    def _gain(self, share: Sequence[MessageQueue], reach: Reach) -> list[Assigned]:
+        missing = [queue for queue in share if not self._parts.table.get(queue)]
+        free = self._lock(missing)
+        if len(free) < len(missing):
             self._wake_later(_AFTER_REFUSED_LOCK_S)
-        return gained
+        # In any order: a queue that its broker is long in telling of must not keep the same others waiting each round.
+        taken = [self._take(queue, reach) for queue in random.sample(free, len(free))]
+        return [assigned for assigned in taken if assigned]
 
-    def _lock(self, queue: MessageQueue, locks: QueueLocks) -> bool:
+    def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """Those that may be taken."""
+        if self._parts.locks is None:
+            return queues
         try:
-            return locks.take(queue)
+            ours = self._parts.locks.take_all(queues)
         except RocketMQError as error:
-            _log.warning("no lock for %s: %s", queue, error)
-            return False
+            _log.warning("no locks in this round: %s", error)
+            return []
+        return [queue for queue in queues if queue in ours]
 
-    def _take(self, queue: MessageQueue) -> Assigned | None:
+    def _take(self, queue: MessageQueue, reach: Reach) -> Assigned | None:
         """A queue whose beginning nobody tells is left for the next round."""
         parts = self._parts
         parts.store.progress.forget(queue)
-        try:
-            start = parts.starting.find(queue)
-        except RocketMQError as error:
-            _log.warning("%s is not taken in this round: %s", queue, error)
+        failing = f"{queue} is not taken in this round"
+        start = reach.attempt(queue.broker_name, lambda: parts.starting.find(queue), failing)
+        if start is None:
             return None
         assigned = Assigned(queue, start, orderly=parts.orderly, clock=parts.clock.now_s)
         assigned.process_queue.locked = True
         parts.table.add(assigned)
         return assigned
 
-    def _free_in_order(self, assigned: Assigned, locks: QueueLocks) -> bool:
+    def _free_in_order(self, assigned: Assigned, locks: QueueLocks, reach: Reach) -> bool:
         """Unlock once the listener has returned, or when the lock was not renewed for too long."""
         process_queue = assigned.process_queue
         overdue = process_queue.is_lock_expired(self._parts.rhythm.unlock_delay_s)
@@ -185,9 +199,10 @@ class Rebalancer:
             _log.info("%s is still being consumed, handed over later", assigned.queue)
             return False
         try:
-            self._parts.store.persist(assigned.queue)
+            self._parts.store.persist(assigned.queue, reach)
             process_queue.locked = False
-            locks.give_back([assigned.queue])
+            if reach.covers(assigned.queue.broker_name):
+                locks.give_back([assigned.queue])
         finally:
             if not overdue:
                 process_queue.consume_lock.release()

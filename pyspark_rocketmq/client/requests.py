@@ -115,7 +115,7 @@ class MemberRequests:
         orderly = self._member.running_info.orderly
         try:
             result = self._member.listen_to([message])
-        except Exception as error:
+        except BaseException as error:  # `sys.exit()`, too: it must not end the thread that serves brokers.
             remark = f"{type(error).__name__}: {error}"
             return ConsumeMessageDirectlyResult(order=orderly, consume_result="CR_THROW_EXCEPTION", remark=remark)
         return ConsumeMessageDirectlyResult(order=orderly, consume_result=_result_name(result))

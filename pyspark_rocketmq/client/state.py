@@ -12,9 +12,16 @@ class MemberState:
 
     def __init__(self, limits: FlowLimits) -> None:
         self.is_running = False
-        self.is_paused = False
+        self.is_paused_by_user = False
+        self.pending_resets = 0
+        """Administrators' resets whose pause is not over; changed on the timer loop alone."""
         self.limits = limits
         """What a queue may hold now; those of the settings, or a topic's limit shared out."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is pulled, and no queue comes or goes, for the time being."""
+        return self.is_paused_by_user or self.pending_resets > 0
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "not running"

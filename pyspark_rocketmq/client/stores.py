@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ..cluster.offsets import Offsets
-from ..errors import MalformedFrame, RocketMQError
+from ..errors import MalformedFrame
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire import fastjson
+from .reach import Reach
 
 __all__ = ["LocalStore", "OffsetStore", "Progress", "RemoteStore", "offset_file"]
 
@@ -87,8 +88,8 @@ class OffsetStore(Protocol):
     def read(self, queue: MessageQueue) -> int | None:
         """The offset that is written down, taken over into memory; none if there is none. Raises if nobody knows."""
 
-    def persist(self, queue: MessageQueue) -> None:
-        """Write one queue's offset down."""
+    def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
+        """Write one queue's offset down, unless its broker is out of reach of a round."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Write down where we stand in these queues, and forget all others."""
@@ -110,27 +111,29 @@ class RemoteStore:
             self.progress.update(queue, stored, only_forward=False)
         return stored
 
-    def persist(self, queue: MessageQueue) -> None:
-        """Commit one queue's offset."""
+    def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
+        """Commit one queue's offset, unless its broker is out of reach of a round."""
         if (offset := self.progress.get(queue)) is not None:
-            self._commit(queue, offset)
+            self._commit(queue, offset, reach or Reach())
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Commit these queues' offsets, changed or not, and forget all others."""
         if not queues:
             return
+        reach, held = Reach(), set(queues)
         for queue, offset in self.progress.snapshot().items():
-            if queue in queues:
-                self._commit(queue, offset)
+            if queue in held:
+                self._commit(queue, offset, reach)
             else:
                 self.progress.forget(queue)
 
-    def _commit(self, queue: MessageQueue, offset: int) -> None:
-        """What fails now is tried again with the next commit."""
-        try:
+    def _commit(self, queue: MessageQueue, offset: int, reach: Reach) -> None:
+        """What fails or is left out now is tried again with the next commit."""
+
+        def commit() -> None:
             self._offsets.commit_oneway(self._group, {queue: offset}, Deadline.after(QUERY_TIMEOUT_S))
-        except RocketMQError as error:
-            _log.warning("offset %d was not committed: %s", offset, error)
+
+        reach.attempt(queue.broker_name, commit, f"offset {offset} was not committed")
 
 
 # --- broadcasting ----------------------------------------------------------------------------------------------------
@@ -161,8 +164,8 @@ class LocalStore:
             self.progress.update(queue, stored, only_forward=False)
         return stored
 
-    def persist(self, queue: MessageQueue) -> None:
-        """Write one queue's offset."""
+    def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
+        """Write one queue's offset; the file is always within reach."""
         if (offset := self.progress.get(queue)) is not None:
             self._merge({queue: offset})
 
@@ -215,7 +218,13 @@ def _parse_offsets(text: str) -> dict[MessageQueue, int]:
     table = content.get("offsetTable") if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise ValueError("no offsetTable")
-    return {fastjson.parse_queue(key): int(value) for key, value in table.items()}
+    return {fastjson.parse_queue(key): _parse_offset(value) for key, value in table.items()}
+
+
+def _parse_offset(value: object) -> int:
+    if not isinstance(value, int | str):
+        raise ValueError(f"not an offset: {value!r:.100}")
+    return int(value)
 
 
 def _write_offsets(offsets: Mapping[MessageQueue, int]) -> str:

@@ -123,6 +123,7 @@ class SharedPool:
         self._lock = threading.Lock()
         self._connections: dict[Address, ThreadedConnection] = {}
         self._opening: dict[Address, Future[ThreadedConnection]] = {}
+        self._is_closed = False
         _pools.add(self)
 
     def __repr__(self) -> str:
@@ -136,6 +137,8 @@ class SharedPool:
         """
         deadline = deadline or self.settings.connect_deadline()
         with self._lock:
+            if self._is_closed:
+                raise ConnectError("the client was closed", advice="make a new one", address=str(address))
             known = self._connections.get(address)
             if known and known.is_open and not known.is_mute:
                 return known
@@ -148,8 +151,9 @@ class SharedPool:
         return self._opened(opening, address, deadline)
 
     def close_all(self) -> None:
-        """Close every connection, those under way included."""
+        """Close every connection, those under way included, for good: whoever is late opens none anew."""
         with self._lock:
+            self._is_closed = True
             ended = list(self._connections.values())
             self._connections = {}
             self._opening = {}

@@ -264,10 +264,10 @@ class ProcessQueue(Generic[_E]):
         with self._lock:
             if self._cached.pop(entry.offset, None) is not None:
                 self._started_s.pop(entry.offset, None)
-                self._discount(entry)
                 self._cached[rest.offset] = rest
-                self.message_count += rest.message_count
-                self.body_bytes += rest.body_bytes
+                # In one step: to whoever looks without the lock a queue with a rest must never seem empty.
+                self.message_count += rest.message_count - entry.message_count
+                self.body_bytes += rest.body_bytes - entry.body_bytes
 
     def clean_expired(self, timeout_s: float, send_back: Callable[[_E], object]) -> list[_E]:
         """Send back entries that user code has held for too long, from the first on; returns those removed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -263,3 +264,19 @@ def test_every_failure_waits_longer_until_the_message_is_given_up(make_group: Ca
         assert len(group.stub.messages(RETRY)) == times + 1
     until(lambda: group.stub.messages(DEAD))
     assert [message.reconsume_times for message in log.messages] == list(range(17))
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
+def test_what_would_end_a_thread_counts_as_failure(group: Group, error: type[BaseException]) -> None:
+    """A listener that calls `sys.exit()` has its message sent back, and its only worker goes on."""
+    group.put("bad", "good", queue_id=0)
+
+    def answer(batch: Sequence[ReceivedMessage]) -> Consumed:
+        if batch[0].body == b"bad":
+            raise error
+        return SUCCESS
+
+    log = Log(answer)
+    group.concurrent(log, thread_count=1)
+    until(lambda: group.committed().get(0) == 2)
+    assert [record.body for record in group.stub.messages(SCHEDULE)] == [b"bad"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -211,3 +212,55 @@ def test_what_is_not_ours_is_refused(group: Group) -> None:
         consumer.seek(queue(77), 0)
     with pytest.raises(LocalProtocolError, match="do not subscribe"):
         consumer.assign([queue(0)])
+
+
+def test_a_commit_leaves_out_what_was_lost(make_group: Callable[..., Group]) -> None:
+    """What was polled of a queue that is another's now does not move the other's position back."""
+    group = make_group(queues=2)
+    group.stub.fill(TOPIC, 8, 10)
+    first = group.pulling(auto_commit=False, consume_from=ConsumeFrom.FIRST_OFFSET)
+    poll_all(first, 8)
+    assert not first.poll(0.0)
+    group.pulling(auto_commit=False)
+    until(lambda: sum(each.topic == TOPIC for each in first.queues) == 1)
+    [kept] = [each.queue_id for each in first.queues if each.topic == TOPIC]
+    group.cluster().offsets.commit(GROUP, {queue(1 - kept): 5})
+
+    first.commit()
+    assert dict(group.committed()) == {kept: 4, 1 - kept: 5}
+
+
+def test_what_is_done_goes_back_with_a_queue_that_was_lost(make_group: Callable[..., Group]) -> None:
+    """A queue that is taken anew further back is committed where it stands now, not where it stood."""
+    group = make_group(queues=1)
+    group.stub.fill(TOPIC, 5, 10)
+    consumer = group.pulling(**ALONE, auto_commit=False, pull_batch_size=1)
+    consumer.assign([queue(0)])
+    poll_all(consumer, 5)
+    consumer.assign([])
+    consumer.assign([queue(0)])
+    poll_all(consumer, 2)
+
+    consumer.commit()
+    assert consumer.committed(queue(0)) == 2
+
+
+def test_polling_ends_with_the_consumer(group: Group) -> None:
+    """Threads that wait for messages, or iterate, go on when the consumer is closed; later polls bring nothing."""
+    consumer, ended = group.pulling(), list[str]()
+
+    def iterate() -> None:
+        ended.extend(message.body.decode() for message in consumer)
+        ended.append("iterated")
+
+    def poll() -> None:
+        ended.append(f"polled {len(consumer.poll(PATIENCE_S * 10))}")
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (iterate, poll)]
+    for thread in threads:
+        thread.start()
+    consumer.close()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert sorted(ended) == ["iterated", "polled 0"]
+    assert not consumer.poll(PATIENCE_S)

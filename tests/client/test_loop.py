@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -116,3 +117,15 @@ def test_stopping_waits_no_longer_than_told() -> None:
     blocking.set()
     assert workers.stop(5.0)
     assert not ran
+
+
+def test_a_command_that_would_exit_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
+    """The only worker carries out what comes after `sys.exit()`."""
+    workers, done = Workers("test", 1), threading.Event()
+    workers.start()
+    workers.submit(sys.exit)
+    workers.submit(done.set)
+
+    assert done.wait(5)
+    assert "SystemExit" in caplog.text
+    assert workers.stop(5.0)

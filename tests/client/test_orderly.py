@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -232,3 +233,19 @@ def test_a_long_run_makes_room_for_others(group: Group) -> None:
 
     first_seen = {message.queue.queue_id: position for position, message in reversed(list(enumerate(log.messages)))}
     assert max(first_seen.values()) < 300
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
+def test_what_would_end_a_thread_is_tried_again_in_its_place(group: Group, error: type[BaseException]) -> None:
+    """A listener that calls `sys.exit()` gets the message again, and its only worker goes on."""
+    group.put("a", "b", queue_id=0)
+
+    def answer(_: Sequence[ReceivedMessage]) -> object:
+        if len(log.messages) == 1:
+            raise error
+        return SUCCESS
+
+    log = Log(answer)
+    group.orderly(log, thread_count=1, suspend_s=0.02)
+    until(lambda: group.committed().get(0) == 2)
+    assert log.bodies == [b"a", b"a", b"b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 
@@ -173,3 +174,26 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
     group.stub.clock.advance(Settings().transaction_check_interval_ms)
     until(lambda: _bodies(group) == [b"x"])
     assert asked == [(TOPIC, b"x")]
+
+
+def test_a_check_that_would_exit_leaves_the_fate_open(make_group: Callable[..., Group]) -> None:
+    """A checker that calls `sys.exit()` has told nothing: the broker asks again, and is answered."""
+    group = make_group(frozen_clock=True)
+    asked: list[bytes] = []
+
+    def check(message: ReceivedMessage) -> Fate:
+        asked.append(message.body)
+        return sys.exit() if len(asked) == 1 else Fate.COMMIT
+
+    group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: Fate.UNKNOWN)
+    for count in (1, 2):
+        group.stub.clock.advance(Settings().transaction_check_interval_ms)
+        until(lambda count=count: len(asked) == count)  # type: ignore[misc]
+    until(lambda: _bodies(group) == [b"x"])
+
+
+def test_an_answer_that_is_not_understood_leaves_the_outcome_open(group: Group) -> None:
+    """A broker that says "stored" and not where may well have stored the message."""
+    group.stub.faults.answer(ResponseCode.SUCCESS, on=RequestCode.SEND_MESSAGE_V2)
+    with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
+        group.producer().send(Message(TOPIC, b"x"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -109,3 +110,20 @@ def test_a_member_says_where_it_stands(group: Group) -> None:
 
     table = fastjson.parse(told.body)["consumerTable"][consumer.client_id]
     assert {fastjson.parse_queue(key): offset for key, offset in table.items()}[queue(1)] == 2
+
+
+def test_an_exit_on_demand_is_told_and_ends_nothing(group: Group) -> None:
+    """A listener that calls `sys.exit()` leaves the thread that serves the broker to serve it again."""
+    put = group.stub.put(TOPIC, b"again", queue_id=0)
+    log = Log()
+    consumer = group.concurrent(log)
+    log.wait_for(1)
+    log.answer = lambda _: sys.exit("no more")
+    results = [
+        group.cluster().admin.consume_directly(GROUP, consumer.client_id, put.message_id, TOPIC, BROKER)
+        for _ in range(2)
+    ]
+
+    assert [(each.consume_result, each.remark) for each in results] == [
+        ("CR_THROW_EXCEPTION", "SystemExit: no more")
+    ] * 2

@@ -122,7 +122,12 @@ def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
     assert (store.read(queue(0)), store.read(queue(1)), store.read(queue(2))) == (1, 2, None)
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"offsetTable":7}', "\x00\x01", '{"offsetTable":{"x":1}}', "[]"])
+NO_OFFSETS = [JAVA_TEXT.replace(":12", f":{value}") for value in ("null", "[1]", "1e999", '"x"')]
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", '{"offsetTable":7}', "\x00\x01", '{"offsetTable":{"x":1}}', "[]", *NO_OFFSETS]
+)
 def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     """The backup holds what was written before, and the log says that it was needed."""
     store = LocalStore(path)

@@ -354,3 +354,20 @@ def test_an_entry_that_is_gone_does_not_come_back() -> None:
     queue.shrink(gone, gone)
 
     assert (queue.cached_offsets, queue.message_count) == ([1], 1)
+
+
+def test_an_entry_that_shrinks_never_seems_to_be_gone() -> None:
+    """Pulling looks at the count without the lock: were it 0 for a moment, messages would be committed unseen."""
+    counts: list[int] = []
+
+    class Watched(ProcessQueue[Entry[str]]):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            counts.append(self.__dict__.get("message_count", 0))
+
+    queue, whole = Watched(), Entry(0, 9, 10, 1000, "whole")
+    queue.put([whole])
+    counts.clear()
+    queue.shrink(whole, Entry(6, 9, 4, 400, "rest"))
+
+    assert set(counts) == {4}
