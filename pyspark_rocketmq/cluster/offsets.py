@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
-from ..model import MessageQueue
+from ..errors import BrokerError
+from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.bodies import TopicStatsTable
 from ..wire.commands import (
@@ -41,6 +42,17 @@ class QueueBounds(NamedTuple):
     min_offset: int
     max_offset: int
     from_replica: bool = False
+
+
+class Standing(NamedTuple):
+    """Where a group stands in a queue, and whose word that is."""
+
+    offset: int
+    place: Address
+    """The process that says so."""
+    from_replica: bool = False
+    after_silence: bool = False
+    """Whether it was asked before and nobody answered, as while a broker starts again."""
 
 
 class _Part(NamedTuple):
@@ -144,19 +156,24 @@ class Offsets:
         Java's consumers do not ask so (`zero_if_young`).
         """
 
-        def header(queue: MessageQueue) -> RequestHeader:
-            return QueryConsumerOffsetRequestHeader(
-                consumer_group=group,
-                topic=queue.topic,
-                queue_id=queue.queue_id,
-                set_zero_if_not_found=None if zero_if_young else False,
-            )
-
-        answers = self._ask_queues(queues, header, deadline, absent=(QueryNotFound,))
-        for queue in queues:
-            if queue not in answers:  # Only a master's word counts: a replica may not have copied the position yet.
-                self._brokers.routes.route(queue.topic, deadline).broker(queue.broker_name).master()
+        make = _committed_header(group, None if zero_if_young else False)
+        answers = self._ask_queues(queues, make, deadline, absent=(QueryNotFound,))
+        self._need_masters(queues, answers, deadline)
         return {queue: _offset(answer) for queue, answer in answers.items()}
+
+    def fetch_standings(
+        self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
+    ) -> dict[MessageQueue, Standing]:
+        """The same with whose word it is, for who must tell a position that was moved from one that was forgotten."""
+        make = _committed_header(group, False)
+        errands = {queue: Errand(queue.topic, queue.broker_name, make(queue)) for queue in queues}
+        results = self._brokers.try_all(errands, any_copy=True, deadline=deadline)
+        failed = [queue for queue, result in results.items() if not isinstance(result, (Answer, QueryNotFound))]
+        silent = {queue for queue in failed if not isinstance(results[queue], BrokerError)}
+        answers = {queue: result for queue, result in results.items() if isinstance(result, Answer)}
+        answers |= self._ask_queues(failed, make, deadline, absent=(QueryNotFound,))
+        self._need_masters(queues, answers, deadline)
+        return {queue: _standing(answer, after_silence=queue in silent) for queue, answer in answers.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
         """Store where the group stands: for each queue, the next offset to read.
@@ -228,6 +245,14 @@ class Offsets:
     ) -> dict[MessageQueue, int]:
         return {queue: _offset(answer) for queue, answer in self._ask_queues(queues, header, deadline).items()}
 
+    def _need_masters(
+        self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
+    ) -> None:
+        """Only a master's word counts that there is no position: a replica may not have copied it yet."""
+        for queue in queues:
+            if queue not in known:
+                self._brokers.routes.route(queue.topic, deadline).broker(queue.broker_name).master()
+
     def _ask_queues(
         self,
         queues: Collection[MessageQueue],
@@ -258,7 +283,15 @@ def _read_statistics(queues: Collection[MessageQueue], answer: Answer) -> dict[M
 
 def _bounds(min_offset: int, max_offset: int, answer: Answer) -> QueueBounds:
     """Brokers give -1 as the smallest offset of a queue that never held a message."""
-    return QueueBounds(max(0, min_offset), max(0, max_offset), answer.question.broker_id != MASTER_ID)
+    return QueueBounds(max(0, min_offset), max(0, max_offset), _is_replicas(answer))
+
+
+def _standing(answer: Answer, *, after_silence: bool) -> Standing:
+    return Standing(_offset(answer), answer.question.address, _is_replicas(answer), after_silence)
+
+
+def _is_replicas(answer: Answer) -> bool:
+    return answer.question.broker_id != MASTER_ID
 
 
 def _offset(answer: Answer) -> int:
@@ -275,6 +308,15 @@ def _min_header(queue: MessageQueue) -> RequestHeader:
 
 def _earliest_header(queue: MessageQueue) -> RequestHeader:
     return GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+
+
+def _committed_header(group: str, zero_if_absent: bool | None) -> Callable[[MessageQueue], RequestHeader]:
+    return lambda queue: QueryConsumerOffsetRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        set_zero_if_not_found=zero_if_absent,
+    )
 
 
 def _commit_header(group: str, queue: MessageQueue, offset: int) -> RequestHeader:

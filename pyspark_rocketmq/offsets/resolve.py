@@ -107,6 +107,23 @@ class _Asked:
         raise OptionError(self.option, None, what, advice=advice)
 
 
+@dataclass(frozen=True, slots=True)
+class _AskedBefore:
+    """A cluster of which the group's positions are known."""
+
+    cluster: Cluster
+    committed: Mapping[MessageQueue, int]
+
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+        return self.cluster.fetch_bounds(queues)
+
+    def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
+        return self.cluster.fetch_offsets_at(times_ms)
+
+    def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
+        return {queue: self.committed[queue] for queue in queues if queue in self.committed}
+
+
 class BatchPlan(NamedTuple):
     """What a batch read covers."""
 
@@ -118,14 +135,24 @@ class BatchPlan(NamedTuple):
 def resolve_batch(
     start: Wish, end: Wish, queues: Collection[MessageQueue], cluster: Cluster, *, fail_on_data_loss: bool
 ) -> BatchPlan:
-    """The ranges between two wishes, both seen against the same bounds."""
+    """The ranges between two wishes, both seen against the same bounds.
+
+    These are asked for last: a live group may have read what came since, and stand beyond older ones.
+    """
+    asking = [queue for queue in queues if _asks_group(start, queue) or _asks_group(end, queue)]
+    committed = cluster.fetch_committed(asking) if asking else {}
     bounds = cluster.fetch_bounds(queues)
-    wished = resolve_wish(start, queues, bounds, cluster)
-    ends = resolve_wish(end, queues, bounds, cluster)
+    asked = _AskedBefore(cluster, committed)
+    wished = resolve_wish(start, queues, bounds, asked)
+    ends = resolve_wish(end, queues, bounds, asked)
     starts, moved = settle_starts(wished.positions, bounds, fail_on_data_loss=fail_on_data_loss)
     ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished.positions[queue]) for queue in queues]
     kept, cut = settle_ranges(ranges, bounds, fail_on_data_loss=fail_on_data_loss)
     return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked)
+
+
+def _asks_group(wish: Wish, queue: MessageQueue) -> bool:
+    return any(layer.target(queue) is Keyword.GROUP for layer in wish.layers)
 
 
 def _range_between(queue: MessageQueue, start: int, end: int, wished_start: int) -> QueueRange:

@@ -4,12 +4,14 @@ In rounds of as many requests as a broker takes in one burst, all brokers at onc
 and may succeed later is asked for again with the rest of its round, after a pause; a task pauses a few times in all,
 not for every round. A broker that does not answer even then is not asked again by this task.
 
-A lost answer may hide a success. Then the row is delivered twice, which RocketMQ's own consumers accept as well.
+A lost answer may hide a success. Then the row is delivered twice, which RocketMQ's own consumers accept as well. It is
+delivered no oftener: a row whose answer was lost twice is not asked for a third time.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
@@ -19,12 +21,14 @@ from ..cluster.cluster import Cluster
 from ..cluster.links import BURST
 from ..cluster.messages import send_back_errand
 from ..cluster.requests import Answer
-from ..errors import BrokerError, OptionError, RocketMQError
+from ..errors import BrokerError, ConnectionLost, OptionError, RemoteProtocolError, RequestTimeout, RocketMQError
 
 __all__ = ["DEAD_LETTER_LEVEL", "Outcome", "ReturnSettings", "Returned", "Returner"]
 
 DEAD_LETTER_LEVEL = -1
 _LAST_LEVEL = 18
+_MOST_COPIES = 2
+"""How often a row may be stored for want of answers."""
 
 Outcome = RocketMQError | None
 """Why a row was not taken back; nothing if it was."""
@@ -73,8 +77,11 @@ class Returner:
         silent = {number: self._silent.get(_place(row)) for number, row in rows.items()}
         asked = {number: row for number, row in rows.items() if silent[number] is None}
         outcomes = self._ask(asked)
-        while (failed := _worth_asking_again(outcomes)) and self._may_pause():
-            outcomes |= self._ask({number: rows[number] for number in failed})
+        copies = Counter(_perhaps_taken(outcomes))
+        while (failed := _worth_asking_again(outcomes, copies)) and self._may_pause():
+            again = self._ask({number: rows[number] for number in failed})
+            copies.update(_perhaps_taken(again))
+            outcomes |= again
         self._silent |= {_place(rows[number]): error for number, error in outcomes.items() if _is_silence(error)}
         return silent | outcomes
 
@@ -107,8 +114,14 @@ def _place(row: Returned) -> tuple[str, str]:
     return row.topic, row.broker_name
 
 
-def _worth_asking_again(outcomes: Mapping[int, Outcome]) -> list[int]:
-    return [number for number, error in outcomes.items() if error and error.retriable]
+def _worth_asking_again(outcomes: Mapping[int, Outcome], copies: Mapping[int, int]) -> list[int]:
+    return [number for number, error in outcomes.items() if error and error.retriable and copies[number] < _MOST_COPIES]
+
+
+def _perhaps_taken(outcomes: Mapping[int, Outcome]) -> list[int]:
+    """Rows that went out and got no answer: nobody knows whether their broker took them."""
+    lost = (ConnectionLost, RequestTimeout, RemoteProtocolError)
+    return [number for number, error in outcomes.items() if isinstance(error, lost)]
 
 
 def _is_silence(outcome: Outcome) -> TypeGuard[RocketMQError]:

@@ -7,7 +7,10 @@ long as a queue is its own without a break; whoever gains a queue goes on where 
   there is neither, as `startingOffsetsDefault` says;
 - finished work is published only for queues that are ours while it is published;
 - before anything is published, brokers are asked where the group stands. A position that is not the one they were told
-  last was set by somebody else, an administrator as a rule: the query goes there with its next batch.
+  last was set by somebody else, an administrator as a rule: the query goes there with its next batch. But a broker
+  that was killed comes back with a table some seconds old, and a replica's is always that old. So a replica's word is
+  compared with nothing, and a smaller position after silence, or from another process, is what the broker has
+  forgotten: it is told once more.
 
 Asking and publishing are done by the planning thread, one after the other, so that no answer is older than what was
 published meanwhile. Both happen at most once a second. What fails is warned about, and tried again later.
@@ -21,9 +24,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..client.assignment import Assigned
-from ..cluster.offsets import Offsets
-from ..errors import RocketMQError
-from ..model import MessageQueue
+from ..cluster.offsets import Offsets, Standing
+from ..errors import BrokerError, RocketMQError
+from ..model import Address, MessageQueue
 from ..net.backoff import Backoff
 from ..net.deadline import Deadline
 from ..offsets.position import Positions
@@ -49,6 +52,8 @@ class _Held:
     """What brokers said, or were told, last."""
     tried: int | None = None
     """What brokers were told without an answer, or with one."""
+    place: Address | None = None
+    """Which process said where the group stands."""
     start: int = 0
     """Where the query went on when it was asked last."""
     done: int | None = None
@@ -62,6 +67,12 @@ class _Held:
             return None
         return self.done
 
+    def is_forgotten(self, standing: Standing, after_silence: bool) -> bool:
+        """Whether a broker says less than it was told because its table is an older one."""
+        if self.published is None or standing.offset >= self.published:
+            return False
+        return after_silence or standing.after_silence or self.place not in (None, standing.place)
+
 
 @dataclass(slots=True)
 class _Pace:
@@ -69,11 +80,14 @@ class _Pace:
 
     due_s: float = float("-inf")
     failures_in_a_row: int = 0
+    is_silent: bool = False
+    """Whether there was no answer since the last exchange that worked."""
 
-    def note(self, now_s: float, interval_s: float, has_failed: bool) -> None:
+    def note(self, now_s: float, interval_s: float, failure: RocketMQError | None) -> None:
         """An exchange has ended; the next one follows after the interval, or after a pause that grows."""
-        pause_s = _PAUSE.delay_s(self.failures_in_a_row) if has_failed else 0.0
-        self.failures_in_a_row = self.failures_in_a_row + 1 if has_failed else 0
+        pause_s = _PAUSE.delay_s(self.failures_in_a_row) if failure else 0.0
+        self.failures_in_a_row = self.failures_in_a_row + 1 if failure else 0
+        self.is_silent = failure is not None and (self.is_silent or not isinstance(failure, BrokerError))
         self.due_s = now_s + max(interval_s, pause_s)
 
 
@@ -136,12 +150,14 @@ class GroupPositions:
         known: Positions,
         first: FirstOffsets,
     ) -> dict[MessageQueue, int]:
-        committed = self._offsets.fetch_committed(self._group, gained)
+        standings = self._offsets.fetch_standings(self._group, gained)
+        committed = {queue: standing.offset for queue, standing in standings.items()}
         stood = {queue: max(committed.get(queue, -1), known.get(queue, -1)) for queue in gained}
         unknown = [queue for queue, offset in stood.items() if offset < 0]
         starts = {**stood, **(first(unknown) if unknown else {})}
         for queue, start in starts.items():
-            self._held[queue] = _Held(owned[queue], committed.get(queue), start=start)
+            place = standings[queue].place if queue in standings else None
+            self._held[queue] = _Held(owned[queue], committed.get(queue), place=place, start=start)
         return starts
 
     # --- publishing --------------------------------------------------------------------------------------------------
@@ -161,26 +177,42 @@ class GroupPositions:
         for broker_name, queues in _by_broker(self._held).items():
             pace = self._paces[broker_name]
             if at_once or self._now_s() >= pace.due_s:
-                is_done = self._try_exchange(queues, deadline)
+                failure = self._try_exchange(queues, pace.is_silent, deadline)
                 interval_s = max(self._interval_s, SECONDS_PER_QUEUE * len(queues))
-                pace.note(self._now_s(), interval_s, has_failed=not is_done)
+                pace.note(self._now_s(), interval_s, failure)
 
-    def _try_exchange(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> bool:
-        """With one broker, whose failure holds up nothing elsewhere; whether it worked."""
+    def _try_exchange(
+        self, queues: Collection[MessageQueue], after_silence: bool, deadline: Deadline | None
+    ) -> RocketMQError | None:
+        """With one broker, whose failure holds up nothing elsewhere; why it did not work, if it did not."""
         try:
             self._obey(queues, deadline)
-            stored = self._offsets.fetch_committed(self._group, queues, deadline=deadline)
-            for queue, offset in stored.items():
-                self._compare(queue, self._held[queue], offset)
+            standings = self._offsets.fetch_standings(self._group, queues, deadline)
+            for queue in queues:
+                self._hear(queue, self._held[queue], standings.get(queue), after_silence)
             self._publish(queues, deadline)
         except RocketMQError as error:
             self.failure_count += 1
             _log.warning("positions were not published and will be later: %s", error)
-            return False
-        return True
+            return error
+        return None
 
-    def _compare(self, queue: MessageQueue, held: _Held, stored: int) -> None:
-        if stored not in (held.published, held.tried):
+    def _hear(self, queue: MessageQueue, held: _Held, standing: Standing | None, after_silence: bool) -> None:
+        """Take in what a broker says; a replica's word shows nothing but who answers now."""
+        if standing is None:
+            held.published = None
+            return
+        if not standing.from_replica:
+            self._compare(queue, held, standing, after_silence)
+        held.place = standing.place
+
+    def _compare(self, queue: MessageQueue, held: _Held, standing: Standing, after_silence: bool) -> None:
+        """Obey whoever moved the group; what the broker has forgotten is told once more with the next publication."""
+        stored = standing.offset
+        if held.is_forgotten(standing, after_silence):
+            text = "%s: the broker has forgotten that group %s stands at %d and says %d; it is told once more"
+            _log.warning(text, queue, self._group, held.published, stored)
+        elif stored not in (held.published, held.tried):
             text = "%s: group %s was moved from %s to %d by somebody else; the next batch starts there"
             _log.warning(text, queue, self._group, held.published, stored)
             held.moved_to, held.done = stored, None

@@ -47,6 +47,13 @@ class _Starts(NamedTuple):
     bounds: Mapping[MessageQueue, Bounds]
 
 
+class _Plan(NamedTuple):
+    """The end of the next batch, and the queues that cannot get to their target for want of a lock."""
+
+    end: Position
+    locked_out: list[MessageQueue]
+
+
 class Planner:
     """Plans the batches of one query."""
 
@@ -84,7 +91,19 @@ class Planner:
         self._target = _ends(self._fetch_bounds(self._ours(queues, None)))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
-        """The end of the next batch; the given start, before which everything `is_done`, if there is nothing new."""
+        """The end of the next batch; the given start, before which everything `is_done`, if there is nothing new.
+
+        A run to a target does not end because locks are missing: it waits for them, and fails if they do not come.
+        """
+        plan = self._plan(start, is_done, without_caps)
+        if self.locks and plan.end is start and plan.locked_out:
+            deadline = self.locks.patience()
+            while plan.end is start and plan.locked_out:
+                self.locks.wait(plan.locked_out, deadline)
+                plan = self._plan(start, is_done, without_caps)
+        return plan.end
+
+    def _plan(self, start: Position | None, is_done: bool, without_caps: bool) -> _Plan:
         held = _topics(start.next if start else {})
         queues = self._catalog.queues(held)
         self._begin(start, queues)
@@ -92,13 +111,15 @@ class Planner:
         ready = self._readable(bounds)
         starts, bounds = self._starts(start, bounds, ready)
         ends = {queue: end for queue, end in _ends(bounds).items() if queue in ready}
+        locked_out: list[MessageQueue] = []
         if self._target is not None:
+            locked_out = self._locked_out(self._target, starts, bounds, ready)
             ends = clip_to_target(ends, self._target)
             starts = {queue: offset for queue, offset in starts.items() if self._may_start(queue, start)}
         admission = admit(starts, ends, self._limits(without_caps), waited_s=self._clock() - self._admitted_at)
         if not admission.held_back:
             self._admitted_at = self._clock()
-        return advance(start, starts, admission.ends, self._options.commit.group)
+        return _Plan(advance(start, starts, admission.ends, self._options.commit.group), locked_out)
 
     @property
     def is_settled(self) -> bool:
@@ -183,14 +204,13 @@ class Planner:
         bounds: Mapping[MessageQueue, Bounds],
         ready: Collection[MessageQueue],
     ) -> _Starts:
-        """In the queues that are ours: after the last batch, or where the group stands."""
+        """In the queues that are ours: after the last batch, or where the group stands. What is not ready waits."""
         wish = self._options.start.wish
-        known = share.starts(
-            ready,
-            start.next if start else {},
-            lambda queues: resolve_wish(wish, queues, bounds, self._view).positions,
-        )
-        return self._judge(known, bounds)
+        before = start.next if start else {}
+        known = share.starts(ready, before, lambda queues: resolve_wish(wish, queues, bounds, self._view).positions)
+        settled, bounds = self._judge(known, bounds)
+        kept = {queue: before[queue] for queue in bounds if queue in before}
+        return _Starts({**kept, **settled}, bounds)
 
     def _judge(self, known: Positions, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
         """Move positions into what brokers hold. Bounds may be older than a position; those that find a loss are not.
@@ -276,6 +296,21 @@ class Planner:
     def _readable(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
         """Those of the queues that may be read now."""
         return queues if self.locks is None else self.locks.hold(queues)
+
+    def _locked_out(
+        self,
+        target: Positions,
+        known: Positions,
+        bounds: Mapping[MessageQueue, Bounds],
+        ready: Collection[MessageQueue],
+    ) -> list[MessageQueue]:
+        """The queues that have not come to the target and may not be read now."""
+        waiting = [queue for queue in bounds if queue in target and queue not in ready]
+        short = [queue for queue in waiting if known.get(queue, 0) < target[queue]]
+        if self.share is None or not short:
+            return short
+        stood = resolve_wish(self._options.start.wish, short, bounds, self._view).positions
+        return [queue for queue in short if stood[queue] < target[queue]]
 
     def _limits(self, without_caps: bool) -> Limits:
         if without_caps:

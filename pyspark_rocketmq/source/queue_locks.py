@@ -6,7 +6,7 @@ renews them in a thread of its own as long as the query lives, so also while a b
 renewed is trusted for a while that ends before the broker's own lease does.
 
 A queue without a live lock is not read on: in a new batch it keeps its place, and a batch that was planned waits for
-it, but not for ever.
+it, but not for ever. So does a run that reads to a target, before it would end short of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..client.clock import Clock, SystemClock
 from ..client.locks import QueueLocks
 from ..client.loop import Loop
 from ..cluster.cluster import Cluster
+from ..cluster.groups import Groups, Locked
 from ..errors import LockRefused
 from ..model import MessageQueue, sort_queues
 from ..net.deadline import Deadline
@@ -31,10 +32,25 @@ __all__ = ["LockKeeper"]
 ASK_AGAIN_S = 1.0
 """From one attempt to get locks that others hold to the next."""
 PATIENCE_S = 60.0
-"""How long a planned batch waits for its locks: as long as a lock outlives whoever held it."""
+"""How long a planned batch or a target waits for locks: as long as a lock outlives whoever held it."""
 TELL_AGAIN_S = 30.0
 _CLOSING_S = 1.0
+_SHARE = "end the other query or orderly consumer, take a group of its own, or set lockQueues=false"
+_LOOK = "look at the warnings before this: the brokers' masters must be reachable, and allow the group"
 _log = logging.getLogger(__name__)
+
+
+class _Heard(Groups):
+    """Groups of which it is remembered what brokers said to the last request for locks."""
+
+    last = Locked(frozenset(), frozenset(), {})
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
+    ) -> Locked:
+        """Take or renew the locks of queues, once."""
+        self.last = super().lock(group, client_id, queues, deadline)
+        return self.last
 
 
 class LockKeeper:
@@ -49,7 +65,8 @@ class LockKeeper:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._table = AssignmentTable()
-        self._locks = QueueLocks(cluster.groups, group, client_id, self._table, self._clock)
+        self._heard = _Heard(cluster.brokers)
+        self._locks = QueueLocks(self._heard, group, client_id, self._table, self._clock)
         self._asking = threading.Lock()
         """Renewals and releases take turns, so that nothing is locked again that was just given back."""
         self._ask_again_s = self._tell_again_s = float("-inf")
@@ -70,14 +87,22 @@ class LockKeeper:
 
     def require(self, queues: Collection[MessageQueue]) -> None:
         """Wait until all these locks are alive; raises `LockRefused` when that takes too long."""
-        deadline = Deadline.after(PATIENCE_S)
+        deadline = self.patience()
         self._ask(queues)
         while missing := sort_queues(set(queues) - self._live()):
-            if deadline.expired:
-                raise self._refused(missing)
-            self._tell(missing)
-            time.sleep(min(ASK_AGAIN_S, deadline.remaining()))
+            self.wait(missing, deadline)
             self._ask(queues)
+
+    def patience(self) -> Deadline:
+        """How long to wait from now on for locks that must be had."""
+        return Deadline.after(PATIENCE_S)
+
+    def wait(self, missing: Collection[MessageQueue], deadline: Deadline) -> None:
+        """Give these locks a moment before they are asked for again; raises `LockRefused` when there is none left."""
+        if deadline.expired:
+            raise self._refused(sort_queues(missing))
+        self._tell(missing)
+        time.sleep(min(ASK_AGAIN_S, deadline.remaining()))
 
     def close(self) -> None:
         """Let others have the queues."""
@@ -122,16 +147,29 @@ class LockKeeper:
     def _tell(self, missing: Collection[MessageQueue]) -> None:
         if missing and self._clock.now_s() >= self._tell_again_s:
             self._tell_again_s = self._clock.now_s() + TELL_AGAIN_S
-            text = "%d queues wait for their locks, which others of group %s hold: %s ..."
-            _log.warning(text, len(missing), self._group, next(iter(missing)))
+            text = "%d queues wait for their locks, %s: %s ..."
+            _log.warning(text, len(missing), self._cause(missing), next(iter(missing)))
+
+    def _cause(self, missing: Collection[MessageQueue]) -> str:
+        """Why these locks are missing, as far as brokers say."""
+        last = self._heard.last
+        refused_count = len(last.refused.intersection(missing))
+        codes = ", ".join(sorted({error.code for error in last.unknown.values()}))
+        others = f"which others of group {self._group} hold"
+        unheard = f"which brokers neither gave nor refused ({codes})"
+        if refused_count in (0, len(missing)):
+            return others if refused_count else unheard
+        return f"{refused_count} of {others}, the rest of {unheard}"
 
     def _refused(self, missing: list[MessageQueue]) -> LockRefused:
-        first = missing[0]
-        return LockRefused(
-            f"somebody else of the group has held the locks of {len(missing)} queues of the batch for {PATIENCE_S:g} s",
-            advice="end the other query or orderly consumer, take a group of its own, or set lockQueues=false",
+        first, last = missing[0], self._heard.last
+        error = LockRefused(
+            f"{len(missing)} queues of the batch have waited {PATIENCE_S:g} s for their locks, {self._cause(missing)}",
+            advice=_SHARE if last.refused.intersection(missing) else _LOOK,
             group=self._group,
             topic=first.topic,
             broker=first.broker_name,
             queue_id=first.queue_id,
         )
+        error.__cause__ = last.unknown.get(first.broker_name)
+        return error

@@ -6,13 +6,13 @@ import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.cluster.offsets import QueueBounds
-from pyspark_rocketmq.errors import NoBrokerAvailable
+from pyspark_rocketmq.cluster.offsets import QueueBounds, Standing
+from pyspark_rocketmq.errors import ConnectionLost, NoBrokerAvailable
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import Record, encode_record
-from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of, unsupported
+from tests.cluster.scripted import ScriptedLinks, Server, answer, cluster_of, raising, route_of, unsupported
 
 VERSION_4_9_7 = 407
 A, B = (MessageQueue("T", name, 0) for name in ("a", "b"))
@@ -95,10 +95,43 @@ def test_a_replica_that_knows_no_position_proves_nothing() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=ABSENT)
     offsets = cluster_of(links).offsets
-    with pytest.raises(NoBrokerAvailable, match="no master"):
-        offsets.fetch_committed("g", [A])
+    for fetch in (offsets.fetch_committed, offsets.fetch_standings):
+        with pytest.raises(NoBrokerAvailable, match="no master"):
+            fetch("g", [A])
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
     assert offsets.fetch_committed("g", [A]) == {A: 5}
+
+
+def test_a_standing_says_whose_word_it_is() -> None:
+    """A replica's may be some seconds old."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={1: "replica:1"}))
+    for address in ("a:1", "replica:1"):
+        links.serve(address, QUERY_CONSUMER_OFFSET=answer(offset=5))
+    assert cluster_of(links).offsets.fetch_standings("g", [A, B]) == {
+        A: Standing(5, Address("a", 1)),
+        B: Standing(5, Address("replica", 1), from_replica=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "is_silence"),
+    [(raising(ConnectionLost("cut")), True), (answer(ResponseCode.SYSTEM_BUSY), False), (answer(offset=5), False)],
+)
+def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_silence: bool) -> None:
+    """A refusal is none; whoever refuses has not been away."""
+    cluster, links = two_brokers()
+    rest = iter([first])
+
+    def serve(call: Call) -> Command:
+        now = next(rest, answer(offset=5))
+        return now if isinstance(now, Command) else now(call)
+
+    links.serve("a:1", QUERY_CONSUMER_OFFSET=serve)
+    links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
+    expected = Standing(5, Address("a", 1), after_silence=is_silence)
+    assert cluster.offsets.fetch_standings("g", [A, B]) == {A: expected}
+    assert len(links.asked("QUERY_CONSUMER_OFFSET")) == 2 + (first != answer(offset=5))
 
 
 def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> None:

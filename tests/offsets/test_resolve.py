@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import pytest
 
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, OptionError
@@ -144,6 +146,25 @@ def test_batch_end_by_queue() -> None:
 
     assert plan.ranges == [QueueRange(A0, 10, 40), QueueRange(A1, 10, 100), QueueRange(U0, 10, 100)]
     assert late.ranges == [QueueRange(U0, 10, 100)]
+
+
+class LiveCluster(KnownCluster):
+    """A group reads to the ends, of which each of its positions is a later one."""
+
+    def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """Ten more messages have come and are read."""
+        self.bounds = {queue: at._replace(max_offset=at.max_offset + 10) for queue, at in self.bounds.items()}
+        return {queue: self.bounds[queue].max_offset for queue in queues}
+
+
+@pytest.mark.parametrize("fatal", [True, False])
+def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool) -> None:
+    """Though the group goes on while brokers are asked."""
+    plan = resolve_batch(
+        StartSettings(GROUP, EARLIEST).wish, EndSettings().wish, QUEUES, LiveCluster(), fail_on_data_loss=fatal
+    )
+
+    assert plan.ranges == [] and plan.warnings == []
 
 
 def test_end_below_start() -> None:

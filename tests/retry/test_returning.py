@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -202,6 +203,30 @@ def test_a_lost_answer_may_bring_a_row_twice(stub: StubBroker) -> None:
     assert Task(stub, mqClientApiTimeout="300").send_back(*rows_of(stub)) == [None]
     stub.clock.advance(10_000)
     assert [record.body for record in stub.messages(RETRY)] == [b"x", b"x"]
+
+
+@pytest.mark.parametrize("lose", ["drop_reply", "cut_reply"])
+def test_no_row_comes_oftener_than_twice(stub: StubBroker, lose: str) -> None:
+    """Though all answers are lost and the task might pause once more."""
+    stub.fill(TOPIC, 5, 10)
+    getattr(stub.faults, lose)(on=SEND_BACK, times=None)
+    task = Task(stub, mqClientApiTimeout="300")
+    assert len(task.fail(*rows_of(stub))) == 5 and len(task.pauses) == 1
+    stub.clock.advance(10_000)
+    copies = Counter(record.properties["ORIGIN_MESSAGE_ID"] for record in stub.messages(RETRY))
+    assert copies and max(copies.values()) <= 2
+
+
+def test_what_was_surely_not_taken_is_asked_for_as_often_as_may_be(stub: StubBroker) -> None:
+    """Refusals add no copies, before a lost answer or after it."""
+    stub.put(TOPIC, b"x")
+    stub.faults.busy(on=SEND_BACK)
+    stub.faults.drop_reply(on=SEND_BACK)
+    stub.faults.busy(on=SEND_BACK)
+    task = Task(stub, mqClientApiTimeout="300")
+    assert task.send_back(*rows_of(stub)) == [None] and len(task.pauses) == 3
+    stub.clock.advance(10_000)
+    assert len(stub.messages(RETRY)) == 2
 
 
 def test_names_are_those_of_the_namespace() -> None:

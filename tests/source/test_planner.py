@@ -393,10 +393,10 @@ def test_a_replica_that_lags_is_asked_no_oftener(lasting: None) -> None:
 
 @pytest.mark.parametrize("fatal", [True, False])
 def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) -> None:
-    """In the task, after all retries; or its range is skipped."""
+    """In the task, after as long as it may stand still; or its range is skipped."""
     stub.put(TOPIC, b"a", queue_id=3)
     stub.put(TOPIC, b"b", queue_id=0)
-    options = options_for(stub, failOnDataLoss=str(fatal), pullMaxRetries="1")
+    options = options_for(stub, failOnDataLoss=str(fatal), pullTimeoutMs="500", pollTimeoutMs="1000")
     with StubCluster(2, topics={TOPIC: 1}) as two, Run(replace(options, cluster=options_for(two).cluster)) as run:
         put(two, "a", "b")
         run.plan()

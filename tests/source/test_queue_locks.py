@@ -163,3 +163,55 @@ def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
     """Before it Spark does not say where a query stands."""
     with pytest.raises(OptionError, match=r"OPTION_CONFLICT.*needs PySpark 4\.2"):
         require_plain(options_for(stub, **LOCKING))
+
+
+# --- a run to a target -----------------------------------------------------------------------------------------------
+
+
+def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """A slow broker is no reason to end with nothing read, and nobody else is blamed for it."""
+    stub.faults.drop_reply(on=RequestCode.LOCK_BATCH_MQ, times=2)
+    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+        assert len(run.drain()) == 2
+    assert "2 queues wait for their locks, which brokers neither gave nor refused (REQUEST_TIMEOUT)" in caplog.text
+    assert "others" not in caplog.text
+
+
+def test_available_now_reads_what_others_give_back_in_time(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """The locks of a run that crashed end with their lease; what is free is read before."""
+    assert take(stub, 1)
+    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+        assert [row.queue for row in run.drain()] == [FIRST, SECOND]
+    assert f"1 queues wait for their locks, which others of group {GROUP} hold" in caplog.text
+
+
+def test_available_now_does_not_end_short_of_its_target(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free is read; then the run fails instead of looking done."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
+    assert take(stub, 1)
+    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+        assert [row.queue for row in run.trigger() or ()] == [FIRST]
+        with pytest.raises(LockRefused, match=r"LOCK_REFUSED.*others of group.*lockQueues=false"):
+            run.trigger()
+
+
+def test_available_now_says_that_nobody_answered(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names what came instead of an answer, and does not send its reader to other queries."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
+    stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
+    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+        with pytest.raises(LockRefused, match=r"neither gave nor refused \(BROKER_SYSTEM_ERROR\).*warnings") as told:
+            run.drain()
+        assert told.value.__cause__ is not None and "others" not in str(told.value)
+
+
+def test_available_now_waits_for_no_queue_without_news(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after its begin is for the next run, whoever holds the lock."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.0)
+    options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
+    with Run(options, checkpoint, available_now=True) as run:
+        run.drain()
+    wait_for(lambda: take(stub, 0, 1), "all locks are free")
+    with Run(options, checkpoint, available_now=True) as run:
+        fill(stub)
+        assert run.drain() == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 
 from broker_stub import StubBroker, StubCluster
+from broker_stub.offsets import ConsumerOffsets
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
@@ -26,6 +28,7 @@ from tests.source.driving import (
     GROUP,
     TOPIC,
     Checkpoint,
+    Row,
     Run,
     admin_of,
     options_for,
@@ -96,7 +99,7 @@ def settle(*runs: Run) -> None:
     wait_for(is_settled, "all have their share")
 
 
-def standing(stub: StubBroker) -> dict[int, int]:
+def standing(stub: StubCluster) -> dict[int, int]:
     """Where the group stands, by queue."""
     return {queue.queue_id: offset for queue, offset in stub.offsets(GROUP).items() if queue.topic == TOPIC}
 
@@ -412,6 +415,102 @@ def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker, lasting: None
         assert [(row.queue, row.offset, row.body) for row in run.trigger() or ()] == [(queue_of(0), 2, b"anew")]
 
 
+# --- what brokers forget ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def undaunted(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that failed is asked again soon."""
+    monkeypatch.setattr(group_positions, "_PAUSE", Backoff(first_s=0.05, longest_s=0.05))
+
+
+def one_queue(slaves: int = 0) -> StubCluster:
+    """A broker with one queue, which holds ten messages."""
+    stub = StubCluster(1, slaves, topics={TOPIC: 1})
+    stub.fill(TOPIC, 10, 1)
+    return stub
+
+
+def read_all(run: Run, stub: StubCluster) -> None:
+    """Read the ten messages, and have brokers told."""
+    assert len(run.read_until(10)) == 10
+    assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
+
+
+def rows_until(run: Run, condition: Callable[[], bool]) -> list[Row]:
+    """What is read until the condition holds, and in the two triggers after that."""
+    rows: list[Row] = []
+
+    def holds() -> bool:
+        rows.extend(run.trigger() or ())
+        return condition()
+
+    wait_for(holds, "it has come to pass")
+    return [*rows, *(run.trigger() or ()), *(run.trigger() or ())]
+
+
+def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
+    """Have a process of the broker know nothing but where the group stood some seconds ago, if that."""
+    table = ConsumerOffsets()
+    for offset in stood:
+        table.commit(GROUP, TOPIC, 0, offset)
+    stub.run(lambda: setattr(stub.state.broker("broker-a", broker_id), "offsets", table))
+
+
+@pytest.mark.parametrize("stood", [(7,), ()])
+def test_a_broker_that_was_killed_is_told_again(
+    undaunted: None, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
+) -> None:
+    """It comes back with an older table, which is nobody's reset."""
+    with one_queue() as stub, Run(shared(stub)) as run:
+        read_all(run, stub)
+        positions = run.reader.planner.share.positions
+        stub.faults.broker_down()
+        assert rows_until(run, lambda: positions.failure_count > 0) == []
+        give_table(stub, *stood)
+        stub.faults.broker_up()
+        assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
+    assert "was moved" not in caplog.text
+
+
+def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
+    """Though it comes in the same exchange, which asks again before it fails."""
+    with one_queue() as stub, Run(shared(stub)) as run:
+        read_all(run, stub)
+        give_table(stub, 7)
+        stub.faults.cut_reply(on=RequestCode.QUERY_CONSUMER_OFFSET)
+        assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
+    assert "has forgotten that group spark-orders stands at 10 and says 7" in caplog.text
+
+
+@pytest.mark.parametrize("request_code", [RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET])
+def test_a_broker_that_refuses_has_not_been_killed(undaunted: None, request_code: RequestCode) -> None:
+    """A reset is obeyed whatever else is not allowed."""
+    with one_queue() as stub, Run(shared(stub)) as run:
+        read_all(run, stub)
+        stub.put(TOPIC, b"x")
+        stub.faults.answer(ResponseCode.NO_PERMISSION, on=request_code, times=3)
+        positions = run.reader.planner.share.positions
+        wait_for(lambda: bool(run.trigger() or positions.failure_count), "it is refused")
+        stub.faults.clear()
+        store_offsets(stub, {queue_of(0): 7})
+        assert {row.offset for row in run.read_until(4)} >= {7, 8, 9, 10}
+
+
+def test_a_replica_moves_nobody(undaunted: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Its table is always older; nor does the master, which comes back with another old one."""
+    with one_queue(slaves=1) as stub, Run(shared(stub)) as run:
+        read_all(run, stub)
+        give_table(stub, 7, broker_id=1)
+        stub.faults.broker_down("broker-a", 0)
+        asked = stub.faults.delay(1, on=RequestCode.QUERY_CONSUMER_OFFSET, times=None)
+        assert rows_until(run, lambda: asked.fired >= 4) == []
+        give_table(stub, 5)
+        stub.faults.broker_up("broker-a", 0)
+        assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
+    assert "was moved" not in caplog.text
+
+
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
@@ -436,6 +535,33 @@ def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker
         admin_of(stub).groups.unlock(GROUP, "10.0.0.9@other", [queue_of(3)])
         wait_for(lambda: run.trigger() == [] and queue_of(3) in mine(run), "the queue is the query's")
         assert positions(run)[queue_of(3)] == 2
+
+
+@pytest.mark.parametrize("has_news", [True, False])
+def test_available_now_does_not_end_without_the_locks_of_its_share(
+    stub: StubBroker, monkeypatch: pytest.MonkeyPatch, has_news: bool
+) -> None:
+    """Unless the group has read the queue already."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
+    admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
+    store_offsets(stub, {queue_of(3): 0 if has_news else 1})
+    options = shared(stub, ordering="queue", startingOffsetsDefault="earliest")
+    with Run(options, available_now=True) as run:
+        with pytest.raises(LockRefused, match="queue 3") if has_news else nullcontext():
+            run.drain()
+        assert mine(run) == set(ALL) - {queue_of(3)}
+
+
+def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its last batch was not published."""
+    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.0)
+    options, checkpoint = shared(stub, ordering="queue", startingOffsetsDefault="earliest"), Checkpoint()
+    with Run(options, checkpoint, once=True) as run:
+        assert len(run.trigger() or ()) == 4
+    wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
+    admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
+    with Run(options, checkpoint, available_now=True) as run:
+        assert run.drain() == []
 
 
 def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
