@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,7 @@ class Bulk:
 
     def queue_texts(self, text_of: Callable[[MessageQueue], str]) -> pa.Array:
         """A column of texts that depend on the queue alone."""
-        texts = [text_of(queue) for queue in self._queues]
+        texts = list(map(text_of, self._queues))
         if len(set(texts)) == 1:
             return repeat_texts([texts[0].encode()], len(self.head))
         return pack_texts(texts).take(pack_numbers(self.answers))
@@ -240,11 +241,11 @@ def _body(bulk: Bulk, _: Content) -> pa.Array:
 
 
 def _topic(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.queue_texts(lambda queue: queue.topic)
+    return bulk.queue_texts(attrgetter("topic"))
 
 
 def _broker_name(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.queue_texts(lambda queue: queue.broker_name)
+    return bulk.queue_texts(attrgetter("broker_name"))
 
 
 def _queue_id(bulk: Bulk, _: Content) -> pa.Array:

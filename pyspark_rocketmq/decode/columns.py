@@ -73,20 +73,23 @@ class ColumnDecoder:
 
     def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
         """Record batches of a size. What a block looks into is not needed any more when the next one is asked for."""
-        size = size or BatchSize()
-        self._gathered.clear()
+        most_messages, most_bytes = size or BatchSize()
+        gathered = self._gathered
+        gathered.clear()
         messages = byte_count = 0
-        for data, wanted, more_messages in _with_large_apart(blocks, size.byte_count // 2):
-            more_bytes = len(data)
-            if more_bytes * 2 >= size.byte_count:
-                more_bytes = size.byte_count  # nothing has room beside it
-            messages, byte_count = messages + more_messages, byte_count + more_bytes
-            if self._gathered.ranges and (messages > size.messages or byte_count > size.byte_count):
-                yield from self._decode_gathered(size.byte_count)
-                messages, byte_count = more_messages, more_bytes
-            self._gathered.put(data, wanted)
-        if self._gathered.ranges:
-            yield from self._decode_gathered(size.byte_count)
+        for block in blocks:
+            is_large = len(block.data) * 2 >= most_bytes
+            for data, wanted, more_messages in each_record(block) if is_large else (block,):
+                more_bytes = len(data)
+                if more_bytes * 2 >= most_bytes:
+                    more_bytes = most_bytes  # nothing has room beside it
+                messages, byte_count = messages + more_messages, byte_count + more_bytes
+                if gathered.ranges and (messages > most_messages or byte_count > most_bytes):
+                    yield from self._decode_gathered(most_bytes)
+                    messages, byte_count = more_messages, more_bytes
+                gathered.put(data, wanted)
+        if gathered.ranges:
+            yield from self._decode_gathered(most_bytes)
 
     def _decode_gathered(self, most_bytes: int) -> Iterator[Decoded]:
         try:
@@ -139,15 +142,6 @@ class ColumnDecoder:
             odd = pa.array([row_value(name, row) for row in portion.rows], self.schema.field(name).type)
             merged.append(pa.concat_arrays([array, odd]).take(order))
         return pa.RecordBatch.from_arrays(merged, schema=self.schema)
-
-
-def _with_large_apart(blocks: Iterable[Block], large: int) -> Iterator[Block]:
-    """The blocks in order, those that may hold a record so large as one block a record."""
-    for block in blocks:
-        if len(block.data) < large:
-            yield block
-        else:
-            yield from each_record(block)
 
 
 def _find_records(gathered: Gathered, finder: ShapeFinder) -> Bulk:

@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -59,7 +60,7 @@ final class Draining {
             Collection<MessageQueue> queues = consumer.fetchMessageQueues(wish.getString("topic"));
             consumer.assign(queues);
             for (MessageQueue queue : queues) {
-                consumer.seekToBegin(queue);
+                seekToBegin(consumer, queue);
             }
             while (!tally.isDone()) {
                 int count = consumer.poll(POLL_MILLIS).size();
@@ -71,6 +72,15 @@ final class Draining {
             consumer.shutdown();
         }
         return tally;
+    }
+
+    /** Pulling has begun, and now and then the first requests that connect to a broker side by side fail. */
+    private static void seekToBegin(DefaultLitePullConsumer consumer, MessageQueue queue) throws Exception {
+        try {
+            consumer.seekToBegin(queue);
+        } catch (MQClientException problem) {
+            consumer.seekToBegin(queue);
+        }
     }
 
     static Tally pull(String nameServer, JSONObject wish) throws Exception {
