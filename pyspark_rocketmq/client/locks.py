@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from ..cluster.groups import Groups
+from ..cluster.groups import Groups, Locked
 from ..errors import RocketMQError
 from ..model import MessageQueue
 from ..net.deadline import Deadline
@@ -31,6 +31,8 @@ class QueueLocks:
         self._client_id = client_id
         self._table = table
         self._clock = clock
+        self.last = Locked(frozenset(), frozenset(), {})
+        """What brokers said when they were asked last."""
 
     def take(self, queue: MessageQueue) -> bool:
         """Take or renew one queue's lock; whether we hold it now."""
@@ -57,7 +59,7 @@ class QueueLocks:
 
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
         """A broker that does not answer changes nothing: what it lent expires by itself."""
-        locked = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
+        locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
         for broker_name, error in locked.unknown.items():
             _log.warning("no lock from %s: %s", broker_name, error)
         for assigned in filter(None, held):

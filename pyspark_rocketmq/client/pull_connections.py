@@ -40,7 +40,7 @@ class PullConnections:
     def find(self, address: Address) -> ThreadedConnection | None:
         """The connection at hand, if it is good for anything."""
         known = self._known.get(address)
-        return known if known and known.is_open and not known.is_mute else None
+        return known if known and known.is_usable else None
 
     def open(self, address: Address, waiting: Waiting) -> None:
         """Have a connection opened; whoever waits is told by the thread that opens it."""

@@ -13,9 +13,8 @@ from typing import NamedTuple, TypeVar, cast
 
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Address
-from ..net.deadline import Deadline
+from ..net.deadline import Deadline, share
 from ..wire.commands import RequestHeader
-from .links import share
 from .requests import Answer, Question, Requests
 from .retrying import Retrying
 from .route_table import RouteTable

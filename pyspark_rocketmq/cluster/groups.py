@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..broker_errors import ConsumerNotOnline, GroupWithoutMembers
 from ..errors import RocketMQError
 from ..model import Address, MessageQueue, retry_topic
-from ..net.deadline import Deadline
+from ..net.deadline import Deadline, share
 from ..wire.bodies import (
     CheckClientRequestBody,
     ConsumerConnection,
@@ -39,7 +39,6 @@ from ..wire.commands import (
     UnregisterClientRequestHeader,
 )
 from .broker import Brokers, Errand
-from .links import share
 from .names import Namespace
 from .requests import Question
 

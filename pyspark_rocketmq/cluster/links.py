@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
-from weakref import WeakValueDictionary
 
 from ..errors import RocketMQError
 from ..model import Address
@@ -60,11 +59,6 @@ class Links(Protocol):
 def within(deadline: Deadline | None, seconds: float) -> Deadline:
     """A step's own deadline, which ends with the whole operation at the latest."""
     return Deadline.after(seconds if deadline is None else min(seconds, deadline.remaining()))
-
-
-def share(deadline: Deadline | None, parts: int) -> Deadline | None:
-    """The deadline of one step among so many that are left."""
-    return deadline and Deadline.after(deadline.remaining() / parts, deadline.clock)
 
 
 # --- one thread ------------------------------------------------------------------------------------------------------
@@ -153,8 +147,6 @@ class SharedLinks:
 
     def __init__(self, pool: SharedPool) -> None:
         self._pool = pool
-        self._last: WeakValueDictionary[Address, ThreadedConnection] = WeakValueDictionary()
-        """The connections used last: a hint at who can be asked without connecting."""
 
     def call(self, call: Call, deadline: Deadline | None = None) -> Command:
         """Ask and wait."""
@@ -184,7 +176,7 @@ class SharedLinks:
         asked: dict[int, list[_Submitted]] = {}
         far = []
         for number, part in enumerate(parts):
-            if self._is_open(part[0].address):
+            if self._pool.find(part[0].address):
                 asked[number] = self._submit_all(part, deadline)
             else:
                 far.append(number)
@@ -211,13 +203,7 @@ class SharedLinks:
             return error
 
     def _connection(self, address: Address, deadline: Deadline | None) -> ThreadedConnection:
-        connection = self._pool.connection(address, _to_connect(self._pool.settings, deadline))
-        self._last[address] = connection
-        return connection
-
-    def _is_open(self, address: Address) -> bool:
-        last = self._last.get(address)
-        return last is not None and last.is_open and not last.is_mute
+        return self._pool.connection(address, _to_connect(self._pool.settings, deadline))
 
 
 _Submitted = Future[Command] | RocketMQError

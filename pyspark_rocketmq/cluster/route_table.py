@@ -14,15 +14,15 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ..errors import RocketMQError
-from ..net.deadline import Deadline
+from ..net.deadline import Deadline, share
 from .routes import BrokerPlaces, Route
 
 LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
 """How long old snapshots serve unasked when one could not be renewed, ..."""
 SILENCE_PER_WAIT = 4.0
 """... for each second that finding out took."""
-_FOR_RENEWAL = 0.5
-"""How much of its time a caller gives to renewing what it has: the rest is for using it."""
+_PARTS_OF_TIME = 2
+"""One of so many parts of its time a caller gives to renewing what it has: the rest is for using it."""
 
 
 class FetchRoute(Protocol):
@@ -82,7 +82,7 @@ class RouteTable:
         """The new route; the old one when no name server answers, which is tried once only."""
         asked_at = self._clock()
         try:
-            return self._fetch_new(topic, _part_of(deadline), once=True)
+            return self._fetch_new(topic, share(deadline, _PARTS_OF_TIME), once=True)
         except RocketMQError as error:
             if not error.retriable:
                 self._drop(topic)
@@ -106,7 +106,3 @@ class RouteTable:
     def _drop(self, topic: str) -> None:
         with self._lock:
             self._entries.pop(topic, None)
-
-
-def _part_of(deadline: Deadline | None) -> Deadline | None:
-    return deadline and Deadline.after(_FOR_RENEWAL * deadline.remaining(), deadline.clock)

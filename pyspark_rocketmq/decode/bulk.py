@@ -231,9 +231,8 @@ def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
 
 def _pack_times(times_ms: npt.NDArray[np.int64]) -> pa.Array:
     """Microseconds, null where a time is none of Spark's."""
-    if times_ms.min(initial=0) >= LEAST_MS and times_ms.max(initial=0) <= MOST_MS:
-        return pack_numbers(times_ms * 1000)
-    return pack_numbers(times_ms * 1000, (times_ms < LEAST_MS) | (times_ms > MOST_MS))
+    absent = (times_ms < LEAST_MS) | (times_ms > MOST_MS)
+    return pack_numbers(times_ms * 1000, absent if absent.any() else None)
 
 
 def _body(bulk: Bulk, _: Content) -> pa.Array:

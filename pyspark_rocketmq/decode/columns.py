@@ -77,17 +77,15 @@ class ColumnDecoder:
         gathered = self._gathered
         gathered.clear()
         messages = byte_count = 0
-        for block in blocks:
-            is_large = len(block.data) * 2 >= most_bytes
-            for data, wanted, more_messages in each_record(block) if is_large else (block,):
-                more_bytes = len(data)
-                if more_bytes * 2 >= most_bytes:
-                    more_bytes = most_bytes  # nothing has room beside it
-                messages, byte_count = messages + more_messages, byte_count + more_bytes
-                if gathered.ranges and (messages > most_messages or byte_count > most_bytes):
-                    yield from self._decode_gathered(most_bytes)
-                    messages, byte_count = more_messages, more_bytes
-                gathered.put(data, wanted)
+        for data, wanted, more_messages in _with_large_apart(blocks, most_bytes):
+            more_bytes = len(data)
+            if more_bytes * 2 >= most_bytes:
+                more_bytes = most_bytes  # nothing has room beside it
+            messages, byte_count = messages + more_messages, byte_count + more_bytes
+            if gathered.ranges and (messages > most_messages or byte_count > most_bytes):
+                yield from self._decode_gathered(most_bytes)
+                messages, byte_count = more_messages, more_bytes
+            gathered.put(data, wanted)
         if gathered.ranges:
             yield from self._decode_gathered(most_bytes)
 
@@ -142,6 +140,15 @@ class ColumnDecoder:
             odd = pa.array([row_value(name, row) for row in portion.rows], self.schema.field(name).type)
             merged.append(pa.concat_arrays([array, odd]).take(order))
         return pa.RecordBatch.from_arrays(merged, schema=self.schema)
+
+
+def _with_large_apart(blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
+    """The blocks in order, those of half the bytes as one block a record."""
+    for block in blocks:
+        if len(block.data) * 2 < most_bytes:
+            yield block
+        else:
+            yield from each_record(block)
 
 
 def _find_records(gathered: Gathered, finder: ShapeFinder) -> Bulk:

@@ -32,3 +32,8 @@ class Deadline:
     def expired(self) -> bool:
         """Whether the moment has passed."""
         return self.clock() >= self.at
+
+
+def share(deadline: Deadline | None, parts: int) -> Deadline | None:
+    """The deadline of one step among so many that are left."""
+    return deadline and Deadline.after(deadline.remaining() / parts, deadline.clock)

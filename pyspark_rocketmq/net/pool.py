@@ -139,8 +139,7 @@ class SharedPool:
         with self._lock:
             if self._is_closed:
                 raise ConnectError("the client was closed", advice="make a new one", address=str(address))
-            known = self._connections.get(address)
-            if known and known.is_open and not known.is_mute:
+            if known := self._usable(address):
                 return known
             opening = self._opening.get(address)
             is_first = opening is None
@@ -149,6 +148,11 @@ class SharedPool:
         if is_first:
             self._open_into(opening, address, deadline)
         return self._opened(opening, address, deadline)
+
+    def find(self, address: Address) -> ThreadedConnection | None:
+        """The connection to an address, if there is one that can be used at once."""
+        with self._lock:
+            return self._usable(address)
 
     def close_all(self) -> None:
         """Close every connection, those under way included, for good: whoever is late opens none anew."""
@@ -166,6 +170,10 @@ class SharedPool:
             connection.abandon()
         self._connections = {}
         self._opening = {}
+
+    def _usable(self, address: Address) -> ThreadedConnection | None:
+        known = self._connections.get(address)
+        return known if known and known.is_usable else None
 
     def _open_into(self, opening: Future[ThreadedConnection], address: Address, deadline: Deadline) -> None:
         try:

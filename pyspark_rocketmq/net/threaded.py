@@ -109,6 +109,11 @@ class ThreadedConnection:
         return self._failure is None
 
     @property
+    def is_usable(self) -> bool:
+        """Whether it is worth making a request."""
+        return self.is_open and not self.is_mute
+
+    @property
     def is_mute(self) -> bool:
         """Whether a request timed out, and nothing at all came from the time it was made until now."""
         return self._channel.is_mute

@@ -95,12 +95,11 @@ class Planner:
 
         A run to a target does not end because locks are missing: it waits for them, and fails if they do not come.
         """
-        plan = self._plan(start, is_done, without_caps)
-        if self.locks and plan.end is start and plan.locked_out:
-            deadline = self.locks.patience()
-            while plan.end is start and plan.locked_out:
-                self.locks.wait(plan.locked_out, deadline)
-                plan = self._plan(start, is_done, without_caps)
+        plan, deadline = self._plan(start, is_done, without_caps), None
+        while self.locks and plan.end is start and plan.locked_out:
+            deadline = deadline or self.locks.patience()
+            self.locks.wait(plan.locked_out, deadline)
+            plan = self._plan(start, is_done, without_caps)
         return plan.end
 
     def _plan(self, start: Position | None, is_done: bool, without_caps: bool) -> _Plan:

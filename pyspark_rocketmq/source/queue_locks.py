@@ -21,7 +21,6 @@ from ..client.clock import Clock, SystemClock
 from ..client.locks import QueueLocks
 from ..client.loop import Loop
 from ..cluster.cluster import Cluster
-from ..cluster.groups import Groups, Locked
 from ..errors import LockRefused
 from ..model import MessageQueue, sort_queues
 from ..net.deadline import Deadline
@@ -40,19 +39,6 @@ _LOOK = "look at the warnings before this: the brokers' masters must be reachabl
 _log = logging.getLogger(__name__)
 
 
-class _Heard(Groups):
-    """Groups of which it is remembered what brokers said to the last request for locks."""
-
-    last = Locked(frozenset(), frozenset(), {})
-
-    def lock(
-        self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
-    ) -> Locked:
-        """Take or renew the locks of queues, once."""
-        self.last = super().lock(group, client_id, queues, deadline)
-        return self.last
-
-
 class LockKeeper:
     """Holds the locks of one query. For the planning thread; renewal has a thread of its own."""
 
@@ -65,8 +51,7 @@ class LockKeeper:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._table = AssignmentTable()
-        self._heard = _Heard(cluster.brokers)
-        self._locks = QueueLocks(self._heard, group, client_id, self._table, self._clock)
+        self._locks = QueueLocks(cluster.groups, group, client_id, self._table, self._clock)
         self._asking = threading.Lock()
         """Renewals and releases take turns, so that nothing is locked again that was just given back."""
         self._ask_again_s = self._tell_again_s = float("-inf")
@@ -152,7 +137,7 @@ class LockKeeper:
 
     def _cause(self, missing: Collection[MessageQueue]) -> str:
         """Why these locks are missing, as far as brokers say."""
-        last = self._heard.last
+        last = self._locks.last
         refused_count = len(last.refused.intersection(missing))
         codes = ", ".join(sorted({error.code for error in last.unknown.values()}))
         others = f"which others of group {self._group} hold"
@@ -162,7 +147,7 @@ class LockKeeper:
         return f"{refused_count} of {others}, the rest of {unheard}"
 
     def _refused(self, missing: list[MessageQueue]) -> LockRefused:
-        first, last = missing[0], self._heard.last
+        first, last = missing[0], self._locks.last
         error = LockRefused(
             f"{len(missing)} queues of the batch have waited {PATIENCE_S:g} s for their locks, {self._cause(missing)}",
             advice=_SHARE if last.refused.intersection(missing) else _LOOK,

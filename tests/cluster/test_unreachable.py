@@ -9,12 +9,12 @@ import pytest
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.cluster.cluster import open_shared_cluster
-from pyspark_rocketmq.cluster.links import Call, SharedLinks, share
+from pyspark_rocketmq.cluster.links import Call, SharedLinks
 from pyspark_rocketmq.cluster.routes import AddressMap
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.model import Address, MessageQueue, parse_address
-from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.deadline import Deadline, share
 from pyspark_rocketmq.net.pool import SharedPool
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.net.threaded import ThreadedConnection
