@@ -22,7 +22,8 @@ read the two flags and never list classes. Every error survives pickling.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 
@@ -65,6 +66,16 @@ class RocketMQError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+@contextmanager
+def located(where: Where) -> Iterator[None]:
+    """Errors that pass name these places, too."""
+    try:
+        yield
+    except RocketMQError as error:
+        error.locate(**where)
+        raise
 
 
 def _rebuild(cls: type[RocketMQError], args: tuple[Any, ...], state: dict[str, Any]) -> RocketMQError:

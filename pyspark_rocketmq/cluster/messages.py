@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..broker_errors import QueryNotFound
-from ..errors import DecodeError
+from ..errors import DecodeError, located
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.codes import ResponseCode
@@ -30,7 +30,7 @@ from ..wire.commands import (
 from ..wire.message_id import decode_offset_message_id
 from ..wire.record import Record, decode_records
 from .broker import Brokers, Errand
-from .requests import OK, Answer, located
+from .requests import OK, Answer
 
 TEMPLATE_TOPIC = "TBW102"
 """The topic whose configuration brokers copy when they make an unknown one."""

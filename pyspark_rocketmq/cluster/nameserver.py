@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..broker_errors import QueryNotFound, TopicNotExist
-from ..errors import RocketMQError, TopicNotFound
+from ..errors import RocketMQError, TopicNotFound, located
 from ..net.deadline import Deadline
 from ..wire.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
 from ..wire.commands import (
@@ -27,7 +27,7 @@ from ..wire.commands import (
     PutKVConfigRequestHeader,
     RequestHeader,
 )
-from .requests import Answer, Question, Requests, located
+from .requests import Answer, Question, Requests
 from .retrying import Retrying
 from .routes import BrokerPlaces, Route, broker_places, make_route
 

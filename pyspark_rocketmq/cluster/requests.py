@@ -8,14 +8,13 @@ names server, request, topic, queue and group.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..broker_errors import error_for
-from ..errors import RocketMQError, Where
+from ..errors import RocketMQError, Where, located
 from ..model import Address
 from ..net.deadline import Deadline
 from ..wire.bodies import Body, decode_body
@@ -108,16 +107,6 @@ class Requests:
     def _call(self, question: Question) -> Call:
         given = request_fields(self.settings, question.header, question.body, question.broker_name)
         return Call(question.address, question.header.code, given, question.body)
-
-
-@contextmanager
-def located(where: Where) -> Iterator[None]:
-    """Errors that pass name these places, too."""
-    try:
-        yield
-    except RocketMQError as error:
-        error.locate(**where)
-        raise
 
 
 def request_fields(

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
+from ..errors import located
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, RequestHeader
 from ..wire.record import decode_record
 from .broker import Brokers, Errand
 from .names import READER_GROUP
-from .requests import Answer, located
+from .requests import Answer
 
 SEARCHES_EXACTLY = 435
 """The first version, 5.1.1, whose search by time is exact."""

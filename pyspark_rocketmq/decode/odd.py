@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import DecodeError
 from ..model import QueueRange
 from ..wire.record import Record, decode_record
 from .bulk import Bulk
 from .rows import Content, Mode, Row, read_rows
 from .spans import Integers
+from .starts import located_at
 
 __all__ = ["OddReader", "Portion"]
 
@@ -77,9 +77,5 @@ class OddReader:
 
 
 def _located_record(bulk: Bulk, index: int, wanted: QueueRange) -> Record:
-    try:
+    with located_at(wanted.queue, int(bulk.queue_offsets[index])):
         return decode_record(bulk.data.data, int(bulk.starts[index]))[0]
-    except DecodeError as error:
-        queue, offset = wanted.queue, int(bulk.queue_offsets[index])
-        error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
-        raise

@@ -10,18 +10,19 @@ answer by answer, and the error names the queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import DecodeError
-from ..model import Block, QueueRange
+from ..errors import located
+from ..model import Block, MessageQueue, QueueRange
 from ..wire.record import MAGIC_V1, MAGIC_V2
 from ..wire.scan import MIN_RECORD_BYTES, record_starts
 from .spans import Bytes, Integers, Spans, unsigned_at
 
-__all__ = ["Starts", "each_record", "find_starts", "maybe_find_starts"]
+__all__ = ["Starts", "each_record", "find_starts", "located_at", "maybe_find_starts"]
 
 _FEWEST_ANSWERS = 8
 """Fewer are walked faster one by one."""
@@ -98,9 +99,10 @@ def _walk_each(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Sta
 
 
 def _located_starts(answer: memoryview, wanted: QueueRange) -> Sequence[int]:
-    try:
+    with located_at(wanted.queue, wanted.start):
         return record_starts(answer)
-    except DecodeError as error:
-        queue, offset, _ = wanted
-        error.locate(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset)
-        raise
+
+
+def located_at(queue: MessageQueue, offset: int) -> AbstractContextManager[None]:
+    """Errors say of which queue and offset they speak."""
+    return located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": offset})

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from ..errors import DecodeError, LocalProtocolError
+from ..errors import DecodeError, LocalProtocolError, located
 from ..model import Address
 from .batch import decode_batch
 from .compression import MAX_UNPACKED_BYTES, compression_of, decompress
@@ -114,14 +113,9 @@ class Record:
             with self._located():
                 raise DecodeError(f"the body's CRC is {actual:#010x}, stored was {self.body_crc:#010x}")
 
-    @contextmanager
-    def _located(self) -> Iterator[None]:
-        """Say of which message an error speaks."""
-        try:
-            yield
-        except DecodeError as error:
-            error.locate(topic=self.topic, queue_id=self.queue_id, offset=self.queue_offset)
-            raise
+    def _located(self) -> AbstractContextManager[None]:
+        """Errors say of which message they speak."""
+        return located({"topic": self.topic, "queue_id": self.queue_id, "offset": self.queue_offset})
 
 
 def stored_crc(body: bytes) -> int:

@@ -18,9 +18,8 @@ from uuid import uuid4
 from pyspark_rocketmq.cluster.broker import Errand
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.messages import Receipt, Sending
-from pyspark_rocketmq.cluster.requests import located
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RocketMQError, located
 from pyspark_rocketmq.model import Address, MessageQueue, parse_addresses
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.deadline import Deadline
