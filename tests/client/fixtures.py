@@ -17,7 +17,13 @@ from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import Producer
 from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered
-from pyspark_rocketmq.client.settings import ConsumerSettings, ProducerSettings, PullConsumerSettings, Rhythm
+from pyspark_rocketmq.client.settings import (
+    ConsumeFrom,
+    ConsumerSettings,
+    ProducerSettings,
+    PullConsumerSettings,
+    Rhythm,
+)
 from pyspark_rocketmq.cluster.cluster import Cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
@@ -180,8 +186,14 @@ class Group:
         return {q.queue_id: offset for q, offset in self.stub.offsets(GROUP).items() if q.topic == topic}
 
     def _common(self, wish: dict[str, Any]) -> dict[str, Any]:
-        subscriptions = {TOPIC: Subscription(wish.pop("tags", "*"))}
-        common = {"group": GROUP, "subscriptions": subscriptions, "rhythm": QUICK, "local_offset_dir": self.offset_dir}
+        common = {
+            "group": GROUP,
+            "subscriptions": {TOPIC: Subscription(wish.pop("tags", "*"))},
+            # With the end as beginning, as it is without a word, members miss what is sent while they ask for the end.
+            "consume_from": ConsumeFrom.FIRST_OFFSET,
+            "rhythm": QUICK,
+            "local_offset_dir": self.offset_dir,
+        }
         return {**common, **wish}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyspark_rocketmq.client.settings import ConsumeFrom
 from pyspark_rocketmq.model import MessageQueue
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, queue, until
 
@@ -69,7 +68,7 @@ def test_a_correction_that_comes_too_late_freezes_nothing(make_group: Callable[.
     """The user goes on elsewhere while an old answer is taken: what is polled after that is committed all the same."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 100, 10)
-    consumer = group.pulling(consume_from=ConsumeFrom.FIRST_OFFSET)
+    consumer = group.pulling()
     until(lambda: queue(0) in consumer.queues)
     old = consumer._member.table.get(queue(0))
     assert old

@@ -11,12 +11,12 @@ import pytest
 
 from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.settings import ConsumeFrom, MessageModel
+from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.errors import GroupError, LocalProtocolError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from tests.client.fixtures import GROUP, PATIENCE_S, TOPIC, Group, queue, until
 
-ALONE = {"subscriptions": {}, "consume_from": ConsumeFrom.FIRST_OFFSET}
+ALONE = {"subscriptions": {}}
 
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
@@ -28,10 +28,17 @@ def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
     return messages
 
 
+def _held(member: PullConsumer) -> int:
+    """How many of the topic's queues are a member's now."""
+    return sum(each.topic == TOPIC for each in member.queues)
+
+
 def test_members_of_a_group_share_what_they_ask_for(group: Group) -> None:
     """Two pull consumers hold two queues each and together get everything."""
-    first, second = group.pulling(), group.pulling()
-    until(lambda: [sum(q.topic == TOPIC for q in each.queues) for each in (first, second)] == [2, 2])
+    first = group.pulling()
+    until(lambda: _held(first) == 4)  # Else both may hold a queue for a moment.
+    second = group.pulling()
+    until(lambda: [_held(first), _held(second)] == [2, 2])
     group.put(*map(str, range(20)))
 
     bodies = {message.body for each in (first, second) for message in poll_all(each, 10)}
@@ -196,7 +203,7 @@ def test_iterating_hands_out_everything(make_group: Callable[..., Group]) -> Non
 
 def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:
     """Every member gets everything, and `committed` reads the file."""
-    consumer = group.pulling(message_model=MessageModel.BROADCASTING, consume_from=ConsumeFrom.FIRST_OFFSET)
+    consumer = group.pulling(message_model=MessageModel.BROADCASTING)
     group.put("a", queue_id=0)
     poll_all(consumer, 1)
     consumer.commit()
@@ -218,11 +225,11 @@ def test_a_commit_leaves_out_what_was_lost(make_group: Callable[..., Group]) -> 
     """What was polled of a queue that is another's now does not move the other's position back."""
     group = make_group(queues=2)
     group.stub.fill(TOPIC, 8, 10)
-    first = group.pulling(auto_commit=False, consume_from=ConsumeFrom.FIRST_OFFSET)
+    first = group.pulling(auto_commit=False)
     poll_all(first, 8)
     assert not first.poll(0.0)
     group.pulling(auto_commit=False)
-    until(lambda: sum(each.topic == TOPIC for each in first.queues) == 1)
+    until(lambda: _held(first) == 1)
     [kept] = [each.queue_id for each in first.queues if each.topic == TOPIC]
     group.cluster().offsets.commit(GROUP, {queue(1 - kept): 5})
 

@@ -79,11 +79,13 @@ def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, 
 
 def test_pull_consumers_share_with_each_other(ours: Ours, topic: str, unique: str) -> None:
     """Two members in subscribe mode hold two queues each; together they get everything."""
-    members = [ours.pulling(unique, subscriptions={topic: Subscription()}) for _ in range(2)]
 
     def share(member: PullConsumer) -> int:
         return sum(queue.topic == topic for queue in member.queues)
 
+    first = ours.pulling(unique, subscriptions={topic: Subscription()})
+    eventually(lambda: share(first) == 4, "the first holds all queues")
+    members = [first, ours.pulling(unique, subscriptions={topic: Subscription()})]
     eventually(lambda: [share(member) for member in members] == [2, 2], "both hold two queues")
     producer = ours.producer()
     for number in range(8):
