@@ -16,8 +16,6 @@ from pyspark_rocketmq.errors import GroupError, LocalProtocolError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from tests.client.fixtures import GROUP, PATIENCE_S, TOPIC, Group, queue, until
 
-ALONE = {"subscriptions": {}}
-
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
     """Ask until so many messages were handed out."""
@@ -86,7 +84,7 @@ def test_assigned_queues_belong_to_no_group_of_members(group: Group) -> None:
     """Given queues are read without a heartbeat, whoever else reads them."""
     group.put("a", queue_id=1)
     group.put("b", queue_id=2)
-    consumer = group.pulling(**ALONE)
+    consumer = group.pulling(subscriptions={})
     assert consumer.fetch_queues(TOPIC) == tuple(map(queue, range(4)))
     consumer.assign([queue(1)])
 
@@ -101,7 +99,7 @@ def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> Non
     """Without auto-commit nothing is written down until `commit`, which says so when it returns."""
     group = make_group(queues=1)
     group.put("a", "b")
-    consumer = group.pulling(**ALONE, auto_commit=False)
+    consumer = group.pulling(subscriptions={}, auto_commit=False)
     consumer.assign([queue(0)])
     poll_all(consumer, 2)
     consumer.poll(0.2)
@@ -131,7 +129,7 @@ def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
     """After `seek` the next message is the one at that offset, and what was pulled before is forgotten."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 100, 10)
-    consumer = group.pulling(**ALONE)
+    consumer = group.pulling(subscriptions={})
     consumer.assign([queue(0)])
     poll_all(consumer, 1)
 
@@ -146,7 +144,7 @@ def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]
     group = make_group(queues=1)
     for stored_ms in (1_000, 2_000, 3_000):
         group.stub.put(TOPIC, b"%d" % stored_ms, queue_id=0, store_timestamp=stored_ms)
-    consumer = group.pulling(**ALONE)
+    consumer = group.pulling(subscriptions={})
     consumer.assign([queue(0)])
     consumer.seek_to_time(queue(0), 2_500)
 
@@ -158,7 +156,7 @@ def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 10, 10)
     group.stub.expire(TOPIC, 0, 8)
-    consumer = group.pulling(**ALONE)
+    consumer = group.pulling(subscriptions={})
     consumer.assign([queue(0)])
     consumer.seek(queue(0), 3)
 
@@ -167,7 +165,7 @@ def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -
 
 def test_a_paused_queue_hands_out_nothing(group: Group) -> None:
     """What waits of a paused queue is handed out after it was resumed; other queues go on."""
-    consumer = group.pulling(**ALONE)
+    consumer = group.pulling(subscriptions={})
     consumer.assign([queue(0), queue(1)])
     consumer.pause([queue(0)])
     group.put("paused", queue_id=0)
@@ -183,7 +181,7 @@ def test_what_is_not_asked_for_stays_within_limits(make_group: Callable[..., Gro
     """Nobody polls: the cache fills up to its limit, and no further."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 500, 10)
-    consumer = group.pulling(**ALONE, limits=FlowLimits(message_count=40))
+    consumer = group.pulling(subscriptions={}, limits=FlowLimits(message_count=40))
     consumer.assign([queue(0)])
     cached = consumer._member.table.get(queue(0)).process_queue  # type: ignore[union-attr]
     until(lambda: cached.message_count > 40)
@@ -241,7 +239,7 @@ def test_what_is_done_goes_back_with_a_queue_that_was_lost(make_group: Callable[
     """A queue that is taken anew further back is committed where it stands now, not where it stood."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 5, 10)
-    consumer = group.pulling(**ALONE, auto_commit=False, pull_batch_size=1)
+    consumer = group.pulling(subscriptions={}, auto_commit=False, pull_batch_size=1)
     consumer.assign([queue(0)])
     poll_all(consumer, 5)
     consumer.assign([])
