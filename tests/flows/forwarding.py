@@ -49,7 +49,9 @@ class Way:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                self._open.append(_Carried(client, socket.create_connection(self._server)))
+                carried = _Carried(client, socket.create_connection(self._server))
+                self._open.append(carried)
+                carried.start()
 
 
 class _Carried:
@@ -60,8 +62,11 @@ class _Carried:
         self._client = client
         self._server = server
         self._telling = threading.Lock()
-        threading.Thread(target=self._carry, args=(client, server.sendall), daemon=True).start()
-        threading.Thread(target=self._carry, args=(server, self.tell), daemon=True).start()
+
+    def start(self) -> None:
+        """Begin to carry."""
+        threading.Thread(target=self._carry, args=(self._client, self._server.sendall), daemon=True).start()
+        threading.Thread(target=self._carry, args=(self._server, self.tell), daemon=True).start()
 
     def tell(self, data: bytes) -> None:
         """Send the client something."""
