@@ -9,8 +9,8 @@ long as a queue is its own without a break; whoever gains a queue goes on where 
 - before anything is published, brokers are asked where the group stands. A position that is not the one they were told
   last was set by somebody else, an administrator as a rule: the query goes there with its next batch. But a broker
   that was killed comes back with a table some seconds old, and a replica's is always that old. So a replica's word is
-  compared with nothing, and a smaller position after silence, or from another process, is what the broker has
-  forgotten: it is told once more.
+  compared with nothing, and a smaller position after silence, from another process, or over another connection, is
+  what the broker has forgotten: it is told once more.
 
 Asking and publishing are done by the planning thread, one after the other, so that no answer is older than what was
 published meanwhile. Both happen at most once a second. What fails is warned about, and tried again later.
@@ -22,6 +22,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..client.assignment import Assigned
 from ..cluster.offsets import Offsets, Standing
@@ -43,6 +44,13 @@ FirstOffsets = Callable[[Collection[MessageQueue]], Positions]
 """Where queues begin in which neither the group nor the query stands anywhere."""
 
 
+class _Voice(NamedTuple):
+    """A process of a broker, and the connection to it, which lasts no longer than the process."""
+
+    place: Address
+    connection: object | None
+
+
 @dataclass(slots=True)
 class _Held:
     """One queue while it is ours."""
@@ -52,8 +60,8 @@ class _Held:
     """What brokers said, or were told, last."""
     tried: int | None = None
     """What brokers were told without an answer, or with one."""
-    place: Address | None = None
-    """Which process said where the group stands."""
+    voice: _Voice | None = None
+    """Who said where the group stands."""
     start: int = 0
     """Where the query went on when it was asked last."""
     done: int | None = None
@@ -71,7 +79,8 @@ class _Held:
         """Whether a broker says less than it was told because its table is an older one."""
         if self.published is None or standing.offset >= self.published:
             return False
-        return after_silence or standing.after_silence or self.place not in (None, standing.place)
+        is_another = self.voice is not None and self.voice.place != standing.place
+        return after_silence or standing.after_silence or is_another
 
 
 @dataclass(slots=True)
@@ -102,12 +111,14 @@ class GroupPositions:
         min_interval_s: float,
         now_s: Callable[[], float],
         note_progress: Callable[[MessageQueue, int], object],
+        connection_to: Callable[[Address], object | None],
     ) -> None:
         self._offsets = offsets
         self._group = group
         self._interval_s = max(LEAST_INTERVAL_S, min_interval_s)
         self._now_s = now_s
         self._note_progress = note_progress
+        self._connection_to = connection_to
         self._held: dict[MessageQueue, _Held] = {}
         self._resets: dict[MessageQueue, int] = {}
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
@@ -156,8 +167,8 @@ class GroupPositions:
         unknown = [queue for queue, offset in stood.items() if offset < 0]
         starts = {**stood, **(first(unknown) if unknown else {})}
         for queue, start in starts.items():
-            place = standings[queue].place if queue in standings else None
-            self._held[queue] = _Held(owned[queue], committed.get(queue), place=place, start=start)
+            voice = self._voice_of(standings[queue]) if queue in standings else None
+            self._held[queue] = _Held(owned[queue], committed.get(queue), voice=voice, start=start)
         return starts
 
     # --- publishing --------------------------------------------------------------------------------------------------
@@ -187,15 +198,23 @@ class GroupPositions:
         """With one broker, whose failure holds up nothing elsewhere; why it did not work, if it did not."""
         try:
             self._obey(queues, deadline)
+            cut_off = {queue for queue in queues if self._is_cut_off(self._held[queue])}
             standings = self._offsets.fetch_standings(self._group, queues, deadline)
             for queue in queues:
-                self._hear(queue, self._held[queue], standings.get(queue), after_silence)
+                self._hear(queue, self._held[queue], standings.get(queue), after_silence or queue in cut_off)
             self._publish(queues, deadline)
         except RocketMQError as error:
             self.failure_count += 1
             _log.warning("positions were not published and will be later: %s", error)
             return error
         return None
+
+    def _is_cut_off(self, held: _Held) -> bool:
+        """Whether the connection over which a position came is gone: the process may have been started again."""
+        return held.voice is not None and self._connection_to(held.voice.place) is not held.voice.connection
+
+    def _voice_of(self, standing: Standing) -> _Voice:
+        return _Voice(standing.place, self._connection_to(standing.place))
 
     def _hear(self, queue: MessageQueue, held: _Held, standing: Standing | None, after_silence: bool) -> None:
         """Take in what a broker says; a replica's word shows nothing but who answers now."""
@@ -204,7 +223,7 @@ class GroupPositions:
             return
         if not standing.from_replica:
             self._compare(queue, held, standing, after_silence)
-        held.place = standing.place
+        held.voice = self._voice_of(standing)
 
     def _compare(self, queue: MessageQueue, held: _Held, standing: Standing, after_silence: bool) -> None:
         """Obey whoever moved the group; what the broker has forgotten is told once more with the next publication."""

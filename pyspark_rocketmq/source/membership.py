@@ -30,9 +30,11 @@ from ..client.running_info import RunningInfo
 from ..client.settings import ConsumeFrom, MemberSettings, Rhythm
 from ..client.statistics import Statistics
 from ..client.stores import RemoteStore
-from ..cluster.cluster import open_shared_cluster
+from ..cluster.cluster import Cluster
+from ..cluster.links import SharedLinks
 from ..errors import GroupError, LocalProtocolError, RocketMQError
 from ..model import Address, MessageQueue
+from ..net.pool import SharedPool
 from ..offsets.wish import Keyword
 from ..options.reader_options import ReaderOptions, ShareSettings
 from ..planning.assignment import Assignment
@@ -56,7 +58,8 @@ class QueryMember:
         self._clock = clock or SystemClock()
         self._settings = _member_settings(options, share)
         self.client_id = member_id(self._settings)
-        self.cluster = open_shared_cluster(options.cluster, self._serve)
+        self._pool = SharedPool(options.cluster.net, self._serve)
+        self.cluster = Cluster(options.cluster, SharedLinks(self._pool))
         self._membership = Membership(self.cluster, self._settings, self.client_id, self._clock, consume_type=PUSH)
         self._strategy = _make_strategy(share)
         self._first_strategy = self._strategy if share.own_list else _Listed(self._strategy)
@@ -126,6 +129,10 @@ class QueryMember:
     def note_progress(self, queue: MessageQueue, offset: int) -> None:
         """Have administrators see where the group stands in a queue of ours."""
         self._store.progress.update(queue, offset, only_forward=False)
+
+    def connection_to(self, address: Address) -> object | None:
+        """The member's only connection to a process, which the end of that process ends; none if it does not work."""
+        return self._pool.find(address)
 
     # --- what brokers and administrators ask -------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Share:
             min_interval_s=options.commit.min_interval_s,
             now_s=time.monotonic,
             note_progress=self.member.note_progress,
+            connection_to=self.member.connection_to,
         )
         self._owned: dict[MessageQueue, Assigned] = {}
         self._has_joined = self._has_looked = False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from pyspark_rocketmq.errors import ConnectError
 from tests.flows.scenarios import MASTER_SLAVE, TWO_BROKERS, Scenario, each_of
-from tests.flows.world import World, fresh
-from tests.real.servers import RealCluster
+from tests.flows.world import World, fresh, until
+from tests.real.servers import Broker, RealCluster
 from tests.real.worlds import real_world
+from tests.source.driving import Run, options_for
 
 pytestmark = pytest.mark.real
 
@@ -43,3 +47,38 @@ def test_values_must_reach_every_name_server(real_two_name_servers: RealCluster)
 
     with pytest.raises(ConnectError, match=str(dead.address)):
         world.cluster.name_servers.put_value(fresh("space"), "a", "1")
+
+
+def test_what_a_killed_broker_forgot_is_no_reset(real_two_brokers: RealCluster) -> None:
+    """It comes back with the table that it wrote last, and a query that did not miss it reads nothing twice."""
+    world = real_world(real_two_brokers)
+    queue, group = world.make_queue(), world.make_group()
+    broker = real_two_brokers.brokers[0]
+    given = {"subscribe": queue.topic, "consumerGroup": group, "groupMembership": "shared", "startingOffsets": "group"}
+    options = options_for(world, **given)
+
+    with Run(replace(options, cluster=replace(options.cluster, route_max_age_s=600))) as run:
+
+        def is_published(count: int) -> bool:
+            assert not run.trigger()
+            return world.cluster.offsets.fetch_committed(group, [queue]) == {queue: count}
+
+        world.fill(queue, 10)
+        run.read_until(10)
+        until(lambda: is_published(10), "10 are published")
+        until(lambda: _has_written(broker, queue.topic, group, 10), "the broker has written that down")
+        world.fill(queue, 5)
+        run.read_until(5)
+        until(lambda: is_published(15), "15 are published")
+        broker.kill()
+        assert _has_written(broker, queue.topic, group, 10)
+        broker.start()
+        until(lambda: is_published(15), "15 are published again")
+        assert not run.trigger()
+
+
+def _has_written(broker: Broker, topic: str, group: str, offset: int) -> bool:
+    """Whether a broker has written down that a group stands there in a topic's first queue, in its kind of JSON."""
+    file = broker.home / "store" / "config" / "consumerOffset.json"
+    table = file.read_text("utf-8") if file.exists() else ""
+    return re.search(rf'"{topic}@{group}":\s*{{\s*0:\s*{offset}\b', table) is not None

@@ -473,6 +473,17 @@ def test_a_broker_that_was_killed_is_told_again(
     assert "was moved" not in caplog.text
 
 
+def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A trigger later it answers at once, over another connection."""
+    with one_queue() as stub, Run(shared(stub)) as run:
+        read_all(run, stub)
+        stub.faults.broker_down()
+        give_table(stub, 7)
+        stub.faults.broker_up()
+        assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
+    assert "has forgotten that group spark-orders stands at 10 and says 7" in caplog.text
+
+
 def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
     """Though it comes in the same exchange, which asks again before it fails."""
     with one_queue() as stub, Run(shared(stub)) as run:
