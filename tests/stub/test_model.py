@@ -19,9 +19,10 @@ sequences = st.lists(operations, min_size=1, max_size=30)
 NUMBERS = count()
 
 
-@pytest.fixture(scope="module")
-def stub() -> Iterator[StubBroker]:
-    with StubBroker() as stub:
+@pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
+def stub(request: pytest.FixtureRequest) -> Iterator[StubBroker]:
+    """One of each kind."""
+    with StubBroker(emulate=request.param) as stub:
         yield stub
 
 
@@ -33,7 +34,7 @@ def test_the_stub_answers_as_the_model_does(stub: StubBroker, sequence: list[Ope
     stub.run(lambda: stub.state.brokers[0].topics.create_plain(topic, QUEUES))
 
     with Asker(stub.broker_address()) as asker:
-        compare(Server(asker, "broker-a", topic), sequence)
+        compare(Server(asker, "broker-a", topic, is_5x=stub.state.release.is_5x), sequence)
 
 
 @pytest.mark.real
@@ -46,4 +47,4 @@ def test_a_real_broker_answers_as_the_model_does(real_cluster: Any, sequence: li
     broker = real_cluster.brokers[0]
 
     with Asker(str(broker.address)) as asker:
-        compare(Server(asker, broker.broker_name, topic), sequence)
+        compare(Server(asker, broker.broker_name, topic, is_5x=not real_cluster.version.startswith("4.")), sequence)
