@@ -75,12 +75,11 @@ class _Held:
             return None
         return self.done
 
-    def is_forgotten(self, standing: Standing, after_silence: bool) -> bool:
+    def is_forgotten(self, standing: Standing, voice: _Voice, after_silence: bool) -> bool:
         """Whether a broker says less than it was told because its table is an older one."""
         if self.published is None or standing.offset >= self.published:
             return False
-        is_another = self.voice is not None and self.voice.place != standing.place
-        return after_silence or standing.after_silence or is_another
+        return after_silence or standing.after_silence or self.voice not in (None, voice)
 
 
 @dataclass(slots=True)
@@ -198,20 +197,15 @@ class GroupPositions:
         """With one broker, whose failure holds up nothing elsewhere; why it did not work, if it did not."""
         try:
             self._obey(queues, deadline)
-            cut_off = {queue for queue in queues if self._is_cut_off(self._held[queue])}
             standings = self._offsets.fetch_standings(self._group, queues, deadline)
             for queue in queues:
-                self._hear(queue, self._held[queue], standings.get(queue), after_silence or queue in cut_off)
+                self._hear(queue, self._held[queue], standings.get(queue), after_silence)
             self._publish(queues, deadline)
         except RocketMQError as error:
             self.failure_count += 1
             _log.warning("positions were not published and will be later: %s", error)
             return error
         return None
-
-    def _is_cut_off(self, held: _Held) -> bool:
-        """Whether the connection over which a position came is gone: the process may have been started again."""
-        return held.voice is not None and self._connection_to(held.voice.place) is not held.voice.connection
 
     def _voice_of(self, standing: Standing) -> _Voice:
         return _Voice(standing.place, self._connection_to(standing.place))
@@ -221,14 +215,17 @@ class GroupPositions:
         if standing is None:
             held.published = None
             return
+        voice = self._voice_of(standing)
         if not standing.from_replica:
-            self._compare(queue, held, standing, after_silence)
-        held.voice = self._voice_of(standing)
+            self._compare(queue, held, standing, voice, after_silence)
+        held.voice = voice
 
-    def _compare(self, queue: MessageQueue, held: _Held, standing: Standing, after_silence: bool) -> None:
+    def _compare(
+        self, queue: MessageQueue, held: _Held, standing: Standing, voice: _Voice, after_silence: bool
+    ) -> None:
         """Obey whoever moved the group; what the broker has forgotten is told once more with the next publication."""
         stored = standing.offset
-        if held.is_forgotten(standing, after_silence):
+        if held.is_forgotten(standing, voice, after_silence):
             text = "%s: the broker has forgotten that group %s stands at %d and says %d; it is told once more"
             _log.warning(text, queue, self._group, held.published, stored)
         elif stored not in (held.published, held.tried):
