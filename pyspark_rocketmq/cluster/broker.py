@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Address
-from ..net.deadline import Deadline, share
+from ..net.deadline import Deadline, in_turn
 from ..wire.commands import RequestHeader
 from .requests import Answer, Question, Requests
 from .retrying import Retrying
@@ -172,9 +172,9 @@ class Brokers:
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Answer:
         """Each broker has its share of the time, so that one that does not answer leaves some for the others."""
         failures, names = [], self._names(topic, deadline)
-        for left, name in zip(range(len(names), 0, -1), names, strict=True):
+        for name, own_deadline in in_turn(deadline, names):
             errand = Errand(topic, name, header, body)
-            [result] = self.try_all({name: errand}, any_copy=True, deadline=share(deadline, left)).values()
+            [result] = self.try_all({name: errand}, any_copy=True, deadline=own_deadline).values()
             if isinstance(result, Answer):
                 return result
             failures.append(result)

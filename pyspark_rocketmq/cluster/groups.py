@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..broker_errors import ConsumerNotOnline, GroupWithoutMembers
 from ..errors import RocketMQError
 from ..model import Address, MessageQueue, retry_topic
-from ..net.deadline import Deadline, share
+from ..net.deadline import Deadline, in_turn
 from ..wire.bodies import (
     CheckClientRequestBody,
     ConsumerConnection,
@@ -171,10 +171,10 @@ class Groups:
     ) -> None:
         """The same without asking whether it was done: each broker is told once, whatever happens at the others."""
         parts, failures = self._by_broker(queues), []
-        for left, part in zip(range(len(parts), 0, -1), parts.values(), strict=True):
+        for part, own_deadline in in_turn(deadline, parts.values()):
             errand = self._lock_errand(UnlockBatchMqRequestHeader(), group, client_id, part)
             try:
-                self._tell_once(errand, share(deadline, left))
+                self._tell_once(errand, own_deadline)
             except RocketMQError as error:
                 failures.append(error)
         if failures:

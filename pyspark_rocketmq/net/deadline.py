@@ -6,9 +6,11 @@ One deadline travels through all the steps of an operation, so that steps cannot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,12 @@ class Deadline:
     def expired(self) -> bool:
         """Whether the moment has passed."""
         return self.clock() >= self.at
+
+
+def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T, Deadline | None]]:
+    """Each item with its share of the time that is left when its turn comes."""
+    for left, item in zip(range(len(items), 0, -1), items, strict=True):
+        yield item, share(deadline, left)
 
 
 def share(deadline: Deadline | None, parts: int) -> Deadline | None:
