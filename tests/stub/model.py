@@ -176,8 +176,8 @@ class Model:
 
     def _query(self, query: Query) -> Answer:
         stored = self._committed.get((query.group, query.queue))
-        is_young = query.zero is not False and self._tags[query.queue] if self._is_5x else True
-        if stored is None and is_young:
+        is_zero = not self._is_5x or (query.zero is not False and self._tags[query.queue])
+        if stored is None and is_zero:
             stored = 0
         return (ResponseCode.QUERY_NOT_FOUND,) if stored is None else (ResponseCode.SUCCESS, stored)
 
