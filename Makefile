@@ -24,6 +24,9 @@ COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spar
 # The parts of `make bench`, each a file of tests/bench; BENCH_MESSAGES and BENCH_ROUNDS scale them.
 BENCH ?= memory single disk decoder push triggers planning stub core
 KAFKA ?=
+# The commit that `make bench-versus` compares this one with, by which parts of the bench.
+OLD ?= HEAD~1
+VERSUS ?= memory single decoder triggers
 # What pip has to take in a virtual environment that is named after such a release.
 PINS := $(wildcard conf/pyspark/$(notdir $(VENV)).txt)
 
@@ -33,7 +36,7 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long bench bench-quick bench-kafka lint docs notebooks
+.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long bench bench-quick bench-kafka bench-versus lint docs notebooks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +84,10 @@ bench-quick: ## the essential of it in 3 minutes; writes build/benchmarks
 
 bench-kafka: ## our source beside Spark's Kafka source, both on PySpark 4.2
 	@$(MAKE) --no-print-directory bench BENCH=kafka KAFKA= VENV=.cache/compat/4.2
+
+bench-versus: $(VENV)/.has-test ## this commit beside OLD=<commit>, in alternating rounds; VERSUS="decoder push" some parts
+	@rm -rf build/versus/$(OLD) && mkdir -p build/versus/$(OLD) && git archive $(OLD) | tar -x -C build/versus/$(OLD)
+	@$(SPARK_ENV) $(BIN)/python -m tests.bench.versus build/versus/$(OLD) $(VERSUS)
 
 lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated files are up to date
 	@echo "==> ruff";           $(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -32,7 +32,13 @@ _HEAP = ("-Xms1g", "-Xmx2g")
 class Partner:
     """One process that takes tasks line by line."""
 
-    def __init__(self, label: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        folder: Path = ROOT,
+    ) -> None:
         self.label = label
         self._log = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
@@ -41,7 +47,7 @@ class Partner:
             stdout=subprocess.PIPE,
             stderr=self._log,
             encoding="utf-8",
-            cwd=ROOT,
+            cwd=folder,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
