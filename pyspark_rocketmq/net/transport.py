@@ -321,7 +321,7 @@ def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address,
         raise _no_handshake(address, cause) from cause
     try:
         while needs := _shake_once(stream):
-            if not wait_ready([(stream, needs)], deadline):
+            if not wait_ready([(stream, needs)], deadline) or deadline.expired:
                 raise TimeoutError(f"not done within {deadline.seconds:g} s")
     except BaseException as cause:
         stream.close()
