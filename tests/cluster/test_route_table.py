@@ -103,7 +103,7 @@ def test_routes_are_bounded_together() -> None:
     table = RouteTable(fetch, max_age_s=0)
     for topic in "ABCDEFGHIJKLMNOP":
         table.route(topic)
-    with pytest.raises(LimitExceeded, match="routes of 17 topics name 1020000 queues .* narrow subscribePattern"):
+    with pytest.raises(LimitExceeded, match=r"routes of 17 topics name 1020000 queues .* narrow subscribePattern"):
         table.route("Q")
     queues["A"] = 1000
     table.route("A")

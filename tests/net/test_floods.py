@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.errors import ConnectionLost, Flooded, RequestTimeout
+from pyspark_rocketmq.errors import ConnectError, ConnectionLost, Flooded, RequestTimeout
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net import channel
 from pyspark_rocketmq.net.connection import Connection, wait_any
@@ -20,6 +21,7 @@ from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, en
 from tests.net.fixtures import (
     PATIENCE_S,
     QUICK,
+    TRUSTING,
     Script,
     StartPeer,
     Talk,
@@ -324,3 +326,24 @@ def test_a_handler_that_fails_each_time_fills_no_log(
     assert share(script, handler).call(PULL).code == 0
     assert codes == [1] * 100
     assert 0 < len(caplog.records) < 10
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_handshake_that_never_ends_costs_no_more_than_the_deadline(start_peer: StartPeer) -> None:
+    """A server that goes on greeting keeps nobody."""
+    hello_request = b"\x16\x03\x03\x00\x04\x00\x00\x00\x00"
+
+    def script(talk: Talk) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            talk.sock.sendall(hello_request * 10_000)
+
+    peer, started = start_peer(script), time.monotonic()
+    with (
+        pytest.raises(ConnectError, match=r"no TLS handshake: not done within 0.5 s"),
+        closing(Connection.open(peer.address, replace(QUICK, tls=TRUSTING), Deadline.after(0.5))),
+    ):
+        pass
+    assert time.monotonic() - started < PATIENCE_S / 2
