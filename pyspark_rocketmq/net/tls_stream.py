@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 64 * 1024
 _MOST_OWN_BYTES = 1024 * 1024
 """Of what TLS itself has to say to a server that does not read it."""
 
