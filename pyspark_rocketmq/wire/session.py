@@ -7,8 +7,8 @@ symmetrical: clients and servers use the same class.
 Answers are matched by *opaque* alone and may come in any order. The peer's own requests carry opaques from
 its own counter, so the direction is read from the response flag first. An answer to a request that was given
 up (`forget`) or was one-way is dropped and counted; an answer to a request never made breaks the session, as
-does every framing error: from then on the session refuses to go on. Answers beyond one for each request that was
-given up are counted as `unasked`, too; how many are too many is for the session's owner to say.
+does every framing error: from then on the session refuses to go on. Answers beyond one for each such request are
+counted as `unasked`, too; how many are too many is for the session's owner to say.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Session:
         self._last_opaque = 0
         self._wrapped = False
         self._owed = 0
-        """Answers that may still come to requests that were given up."""
+        """Answers that may still come to requests that were given up or one-way."""
 
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "open"
@@ -90,7 +90,10 @@ class Session:
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Tell without wanting an answer; returns the bytes to send."""
-        return self._sendable(self._encode(Command(code, self._next_opaques(1)[0], fields, body, flag=ONEWAY_FLAG)))
+        opaque = self._next_opaques(1)[0]
+        data = self._sendable(self._encode(Command(code, opaque, fields, body, flag=ONEWAY_FLAG)))
+        self._owed += 1
+        return data
 
     def reply(self, request: Command, answer: Command) -> bytes:
         """Answer the peer's request, in the header form the answer names; returns the bytes to send."""

@@ -199,6 +199,25 @@ def test_late_answers_to_requests_that_were_given_up_are_no_flood(dial: Callable
     assert connection.dropped_replies == 3000
 
 
+def test_a_few_unasked_frames_at_a_time_are_forgiven(
+    dial: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count for a while, not for a connection's whole life."""
+    monkeypatch.setattr(channel, "UNASKED_S", -1.0)
+    notice = encode_command(FRAMES["one-way requests"])
+
+    def script(talk: Talk) -> None:
+        for _ in range(5):
+            request = talk.read()
+            talk.sock.sendall(notice * 500 + answer_to(request))
+        talk.wait_gone()
+
+    connection = dial(script)
+
+    assert [connection.call(PULL).code for _ in range(5)] == [0] * 5
+    assert connection.is_settled
+
+
 # --- who never listens ------------------------------------------------------------------------------------------------
 
 
