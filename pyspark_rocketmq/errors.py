@@ -4,11 +4,13 @@
     ├─ OptionError (ValueError)        a setting of the user
     ├─ ProtocolError
     │  ├─ LocalProtocolError           we were about to break the protocol
-    │  └─ RemoteProtocolError          the peer did: MalformedFrame, FrameTooLarge, UnexpectedReply
+    │  └─ RemoteProtocolError          the peer did: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
+    │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
     ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, LockRefused
+    ├─ PlanTooLarge                    a batch of too many tasks
     ├─ NoPullApi                       the server speaks gRPC without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
     ├─ DecodeError                     a stored message that cannot be read
@@ -139,6 +141,19 @@ class UnexpectedReply(RemoteProtocolError):
     code = "UNEXPECTED_REPLY"
 
 
+class Flooded(RemoteProtocolError):
+    """The peer sends more than anybody asked for, or more than can be served."""
+
+    code = "FLOODED"
+
+
+class LimitExceeded(RemoteProtocolError):
+    """What the peer sent would become larger than a limit of ours."""
+
+    code = "LIMIT_EXCEEDED"
+    retriable = False
+
+
 class TransportError(RocketMQError):
     """Bytes did not get through."""
 
@@ -231,6 +246,12 @@ class LockRefused(GroupError):
 
     code = "LOCK_REFUSED"
     retriable = True
+
+
+class PlanTooLarge(RocketMQError):
+    """A batch would be cut into more tasks than Spark can schedule."""
+
+    code = "PLAN_TOO_LARGE"
 
 
 class NoPullApi(RocketMQError):

@@ -99,7 +99,10 @@ def parse_address(text: str, option: str = "address") -> Address:
     """Read `host:port`; IPv6 hosts stand in brackets."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536) or "//" in host:
+    if (
+        not (colon and host and port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
+        or "//" in host
+    ):
         raise OptionError(option, text, "not an address", advice="give host:port, for example localhost:9876")
     return Address(host, int(port))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..broker_errors import ConsumerNotOnline, GroupWithoutMembers
-from ..errors import RocketMQError
+from ..errors import LimitExceeded, RocketMQError
 from ..model import Address, MessageQueue, retry_topic
 from ..net.deadline import Deadline, in_turn
 from ..wire.bodies import (
@@ -42,6 +42,8 @@ from .broker import Brokers, Errand
 from .names import Namespace
 from .requests import Question
 
+MOST_MEMBERS = 10_000
+"""Members of one group: every member divides the queues among all of them."""
 _OFFLINE = (ConsumerNotOnline, GroupWithoutMembers)
 
 
@@ -102,7 +104,11 @@ class Groups:
             answer = self._brokers.ask_any(topic, header, deadline=deadline)
         except GroupWithoutMembers:
             return ()
-        return answer.body(GetConsumerListByGroupResponseBody).consumer_id_list
+        members = answer.body(GetConsumerListByGroupResponseBody).consumer_id_list
+        if len(members) > MOST_MEMBERS:
+            what = f"the broker lists {len(members)} members of the group, the limit is {MOST_MEMBERS}"
+            raise LimitExceeded(what, advice="look who joins the group", **answer.question.where())
+        return members
 
     def check_subscription(
         self, group: str, client_id: str, subscription: SubscriptionData, deadline: Deadline | None = None

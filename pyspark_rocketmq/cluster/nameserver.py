@@ -29,7 +29,7 @@ from ..wire.commands import (
 )
 from .requests import Answer, Question, Requests
 from .retrying import Retrying
-from .routes import BrokerPlaces, Route, broker_places, make_route
+from .routes import BrokerPlaces, Route, all_broker_places, make_route
 
 
 class NameServers:
@@ -69,7 +69,7 @@ class NameServers:
         address_map = self._requests.settings.address_map
         with located(answer.question.where()):
             table = answer.body(ClusterInfo).broker_addr_table
-            return tuple(broker_places(data, address_map) for _, data in sorted(table.items()))
+            return all_broker_places((data for _, data in sorted(table.items())), address_map)
 
     def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
         """Make every name server forget a topic."""

@@ -3,7 +3,8 @@
 The table keeps one snapshot per topic. A snapshot is fetched again when it has come of age or when somebody was told
 that it is wrong (`expire`). While no name server can be reached the last one stays in force: brokers serve on
 without name servers. Who fails to renew one topic's route has found out for all topics, so for a while nobody asks
-for any that is known: waiting for name servers that are away takes a fifth of the time at most.
+for any that is known: waiting for name servers that are away takes a fifth of the time at most. The table is bounded
+in topics and in what all its routes hold together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from ..errors import RocketMQError
+from ..errors import LimitExceeded, RocketMQError
 from ..net.deadline import Deadline, share
 from .routes import BrokerPlaces, Route
 
@@ -21,6 +22,8 @@ LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
 """How long old snapshots serve unasked when one could not be renewed, ..."""
 SILENCE_PER_WAIT = 4.0
 """... for each second that finding out took."""
+MOST_TOPICS, MOST_OBJECTS = 20_000, 1_000_000
+"""How many routes are kept, and how many queues and broker processes these name together."""
 _PARTS_OF_TIME = 2
 """One of so many parts of its time a caller gives to renewing what it has: the rest is for using it."""
 
@@ -52,6 +55,8 @@ class RouteTable:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
+        self._weight = 0
+        """The queues and broker processes of all routes."""
         self._silent_until = float("-inf")
 
     def __repr__(self) -> str:
@@ -94,7 +99,7 @@ class RouteTable:
         """Fetched outside the lock; of two threads that fetch at once, the later one wins."""
         route = self._fetch(topic, deadline, once=once)
         with self._lock:
-            self._entries[topic] = _Entry(route, self._clock() + self._max_age_s)
+            self._put(topic, _Entry(route, self._clock() + self._max_age_s))
             self._silent_until = float("-inf")
         return route
 
@@ -103,6 +108,21 @@ class RouteTable:
         with self._lock:
             self._silent_until = self._clock() + pause_s
 
+    def _put(self, topic: str, entry: _Entry) -> None:
+        old = self._entries.get(topic)
+        weight = self._weight + entry.route.weight - (old.route.weight if old else 0)
+        count = len(self._entries) + (old is None)
+        if weight > MOST_OBJECTS or count > MOST_TOPICS:
+            raise LimitExceeded(
+                f"the routes of {count} topics name {weight} queues and broker processes, the limits are {MOST_TOPICS} "
+                f"and {MOST_OBJECTS}",
+                advice="read fewer topics in one query: narrow subscribePattern, or list them with subscribe",
+                topic=topic,
+            )
+        self._weight = weight
+        self._entries[topic] = entry
+
     def _drop(self, topic: str) -> None:
         with self._lock:
-            self._entries.pop(topic, None)
+            if entry := self._entries.pop(topic, None):
+                self._weight -= entry.route.weight

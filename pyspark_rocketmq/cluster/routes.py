@@ -9,15 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from reprlib import repr as shorten
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..errors import MalformedFrame, NoBrokerAvailable, OptionError, QueueMoved, StaticTopicUnsupported
+from ..errors import (
+    LimitExceeded,
+    MalformedFrame,
+    NoBrokerAvailable,
+    OptionError,
+    QueueMoved,
+    StaticTopicUnsupported,
+)
 from ..model import Address, MessageQueue, parse_address, sort_queues
 from ..wire.bodies import BrokerData, QueueData, TopicRouteData
 
+MOST_QUEUES = 100_000
+"""Queues of one topic. A name server says a number, we make so many objects of it."""
+MOST_PLACES = 10_000
+"""Broker processes that one answer names."""
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
+_MOST_DIGITS = 18
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------
@@ -101,9 +114,21 @@ def broker_places(data: BrokerData, address_map: AddressMap) -> BrokerPlaces:
         found = [Place(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()]
     except OptionError as cause:
         raise MalformedFrame(
-            f"the broker is registered with addresses that are none: {data.broker_addrs}", broker=data.broker_name
+            f"the broker is registered with addresses that are none: {shorten(data.broker_addrs)}",
+            broker=data.broker_name,
         ) from cause
     return BrokerPlaces(data.broker_name, data.cluster or "", tuple(sorted(found)))
+
+
+def all_broker_places(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerPlaces, ...]:
+    """The places of all the brokers that one answer names."""
+    named = tuple(named)
+    if (count := sum(len(data.broker_addrs) for data in named)) > MOST_PLACES:
+        raise LimitExceeded(
+            f"the answer names {count} broker processes, the limit is {MOST_PLACES}",
+            advice="look what is registered at the name server",
+        )
+    return tuple(broker_places(data, address_map) for data in named)
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
@@ -119,6 +144,11 @@ class Route:
     writable: tuple[MessageQueue, ...]
     """Queues that may be written, sorted; those of an order-topic configuration if there is one."""
     brokers: Mapping[str, BrokerPlaces]
+
+    @property
+    def weight(self) -> int:
+        """How many objects it consists of."""
+        return len(self.readable) + len(self.writable) + sum(len(broker.places) for broker in self.brokers.values())
 
     def broker(self, broker_name: str) -> BrokerPlaces:
         """The places of a broker that holds queues of this topic."""
@@ -141,39 +171,54 @@ def make_route(topic: str, data: TopicRouteData, address_map: AddressMap) -> Rou
             advice="read a topic with ordinary queues",
             topic=topic,
         )
-    brokers = {broker.broker_name: broker_places(broker, address_map) for broker in data.broker_datas}
+    brokers = {broker.broker_name: broker for broker in all_broker_places(data.broker_datas, address_map)}
     return Route(
         topic=topic,
-        readable=tuple(sort_queues(_readable(topic, data.queue_datas))),
-        writable=tuple(sort_queues(_writable(topic, data, brokers))),
+        readable=_queues(topic, "readQueueNums", _readable(data.queue_datas)),
+        writable=_queues(topic, "orderTopicConf or writeQueueNums", _writable(topic, data, brokers)),
         brokers=MappingProxyType(brokers),
     )
 
 
-def _readable(topic: str, held: Iterable[QueueData]) -> Iterator[MessageQueue]:
-    for data in held:
-        if data.perm & PERM_READ:
-            yield from _queues(topic, data.broker_name, data.read_queue_nums)
+_Held = Iterator[tuple[str, int]]
+"""Broker names, and how many queues each has."""
 
 
-def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerPlaces]) -> Iterator[MessageQueue]:
+def _readable(held: Iterable[QueueData]) -> _Held:
+    return ((data.broker_name, data.read_queue_nums) for data in held if data.perm & PERM_READ)
+
+
+def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerPlaces]) -> _Held:
     if data.order_topic_conf:
-        yield from _ordered(topic, data.order_topic_conf)
-        return
+        return _ordered(topic, data.order_topic_conf)
     with_master = {name for name, broker in brokers.items() if any(place.is_master for place in broker.places)}
-    for held in data.queue_datas:
-        if held.perm & PERM_WRITE and held.broker_name in with_master:
-            yield from _queues(topic, held.broker_name, held.write_queue_nums)
+    return (
+        (held.broker_name, held.write_queue_nums)
+        for held in data.queue_datas
+        if held.perm & PERM_WRITE and held.broker_name in with_master
+    )
 
 
-def _ordered(topic: str, configuration: str) -> Iterator[MessageQueue]:
+def _ordered(topic: str, configuration: str) -> _Held:
     """The queues of an order-topic configuration, `broker-a:4;broker-b:4`."""
     for entry in filter(None, configuration.split(";")):
         broker_name, colon, count = entry.partition(":")
-        if not (colon and count.isascii() and count.isdigit()):
-            raise MalformedFrame(f"unreadable order configuration '{configuration}'", topic=topic)
-        yield from _queues(topic, broker_name, int(count))
+        if not (colon and count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS):
+            raise MalformedFrame(f"unreadable order configuration '{entry:.100}'", topic=topic)
+        yield broker_name, int(count)
 
 
-def _queues(topic: str, broker_name: str, count: int) -> Iterator[MessageQueue]:
-    return (MessageQueue(topic, broker_name, number) for number in range(count))
+def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
+    """The queues of all brokers, sorted; `source` names the field that says how many."""
+    counts, total = list[tuple[str, int]](), 0
+    for broker_name, count in held:
+        counts.append((broker_name, count))
+        total += max(0, count)
+        if total > MOST_QUEUES:
+            raise LimitExceeded(
+                f"{source} make a route of at least {total} queues, the limit is {MOST_QUEUES}",
+                advice="look at the topic's configuration at this broker",
+                topic=topic,
+                broker=broker_name,
+            )
+    return tuple(sort_queues(MessageQueue(topic, name, number) for name, count in counts for number in range(count)))

@@ -2,8 +2,10 @@
 
     settings        what a connection needs to know: time-outs, limits, TLS
     deadline        until when?             backoff     how long until the next attempt?
-    transport       one TCP or TLS stream; the only module that knows sockets
+    transport       one TCP or TLS stream; the only module that opens sockets
+    tls_stream      TLS over a socket, a bounded piece at a time
     outbox          what waits to be sent   failures    with which error does a request end?
+    questions       the server's own requests that wait to be served
     channel         one stream and the conversation held over it; never waits
     connection      the channel driven by its caller, in one thread
     threaded        the channel driven by a thread of its own, for callers in any thread

@@ -4,7 +4,11 @@ A `Channel` joins a transport, a session and an outbox. It never waits and start
 from its caller's thread, `ThreadedConnection` from one of its own.
 
 A stream that breaks while we send may still hold answers. So a failed send is kept back until nothing is left to
-read, and `receive` is the only place where the end of the stream shows.
+read, and `receive` is the only place where the end of the stream shows. A stream that takes nothing for `untaken_s`
+counts as broken.
+
+A peer may send some frames that nobody asked for, as late servers and repeating networks do. More than `MOST_UNASKED`
+in `UNASKED_S` end the connection, and so do `MOST_UNREAD_BYTES` of answers to a peer that asks but does not read.
 """
 
 from __future__ import annotations
@@ -12,15 +16,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from ..errors import ConnectionLost, MalformedFrame, ProtocolError
+from ..errors import ConnectionLost, Flooded, MalformedFrame, ProtocolError
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
 from ..wire.session import Event, Session, Writer
+from .deadline import Deadline
 from .failures import request_name
 from .outbox import Outbox
 from .settings import NetSettings
 from .transport import Transport
 
+MOST_UNASKED, UNASKED_S = 1000, 60.0
+MOST_UNREAD_BYTES = 64 * 1024 * 1024
 _TLS_ALERT = b"\x15\x03"
 _TLS_ADVICE = "try again; if the server wants TLS, set useTLS=true"
 
@@ -34,6 +41,11 @@ class Channel:
         self.outbox = Outbox()
         self.heard_at = time.monotonic()
         """When bytes last arrived; at first when the stream was opened."""
+        self.untaken: Deadline | None = None
+        """Until when the stream must take something of what is to be sent; None while it does."""
+        self._untaken_s = settings.untaken_s
+        self._forgiven, self._counted_until = 0, self.heard_at + UNASKED_S
+        """How many unasked frames came before those that are counted now, and for how long these are counted."""
         self._send_failure: ConnectionLost | None = None
         self._heard = False
         self._silent_since: float | None = None
@@ -63,12 +75,16 @@ class Channel:
             raise
 
     def answer(self, request: Command, answer: Command) -> None:
-        """Answer the peer's own request, unless it wants no answer."""
-        if not request.is_oneway:
-            self.outbox.put(self.session.reply(request, answer))
+        """Answer the peer's own request, unless it wants no answer; `Flooded` when too many answers wait."""
+        if request.is_oneway:
+            return
+        if len(self.outbox) > MOST_UNREAD_BYTES:
+            raise self._flooded(f"the server asks, and reads none of our answers: {len(self.outbox)} bytes wait")
+        self.outbox.put(self.session.reply(request, answer))
 
     def decline(self, request: Command) -> None:
         """Say that we do not serve such requests."""
+        self.session.unasked += 1
         remark = f"request code {request.code} is not supported"
         self.answer(request, Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
 
@@ -76,11 +92,18 @@ class Channel:
 
     def send(self, data: memoryview) -> int:
         """Send what the stream takes now of the outbox's head; how many bytes that was."""
+        if self._send_failure:
+            return len(data)
         try:
-            return self.transport.send(data)
+            count = self.transport.send(data)
         except ConnectionLost as error:
             self._send_failure = error
             return len(data)
+        if count:
+            self.untaken = Deadline.after(self._untaken_s) if count < len(data) else None
+        elif self._is_stuck():
+            return len(data)
+        return count
 
     def receive(self) -> int | None:
         """Receive into the session; None when nothing is there, else how many bytes for `events`."""
@@ -102,6 +125,8 @@ class Channel:
         """What the received bytes complete."""
         try:
             yield from self.session.received(count)
+            if self.session.unasked != self._forgiven:
+                self._judge_unasked()
         except ProtocolError as error:
             error.locate(address=str(self.transport.address))
             raise
@@ -130,6 +155,35 @@ class Channel:
         What nobody has had time to receive did come: a reader that is held up is no sign of a silent server.
         """
         return self._silent_since == self.heard_at and not self.transport.has_unread
+
+    # --- too much, too little ----------------------------------------------------------------------------------------
+
+    def _is_stuck(self) -> bool:
+        """Take note that the stream took nothing; return whether that has been so for too long."""
+        self.untaken = self.untaken or Deadline.after(self._untaken_s)
+        if not self.untaken.expired:
+            return False
+        what = (
+            f"the server has taken none of the {len(self.outbox)} bytes that wait to be sent for {self._untaken_s:g} s"
+        )
+        self._send_failure = self._lost(what, "look whether the server hangs; tried again on a new connection")
+        self.untaken = None
+        return True
+
+    def _judge_unasked(self) -> None:
+        """Raise `Flooded` when too many frames came lately that nobody asked for."""
+        if self.heard_at > self._counted_until:
+            self._forgiven, self._counted_until = self.session.unasked, self.heard_at + UNASKED_S
+        count = self.session.unasked - self._forgiven
+        if count > MOST_UNASKED:
+            raise self._flooded(
+                f"the server sent {count} frames that nobody asked for (answers given twice, or requests that clients "
+                f"do not serve), the limit is {MOST_UNASKED} in {UNASKED_S:g} s"
+            )
+
+    def _flooded(self, what: str) -> Flooded:
+        advice = "look at the server's log; is it a RocketMQ server, and does nothing between repeat what it sends?"
+        return Flooded(what, advice=advice, address=str(self.transport.address))
 
     # --- how it ends -------------------------------------------------------------------------------------------------
 

@@ -17,10 +17,13 @@ from ..model import Address
 from ..wire.header import Command
 from ..wire.session import Reply, Writer
 from .channel import Channel
-from .deadline import Deadline
+from .deadline import Deadline, soonest
 from .failures import for_requests, timed_out
 from .settings import NetSettings
 from .transport import Transport, connect, wait_ready
+
+_LATE_S = 1.0
+"""Longer than it takes to read what the buffers of a socket hold."""
 
 
 class Connection:
@@ -61,7 +64,8 @@ class Connection:
     @property
     def is_settled(self) -> bool:
         """Whether the next user would find it open and clean: nothing in flight, unsent or unread, and not mute."""
-        unsettled = self.in_flight or self._ready or self._channel.outbox or self._channel.is_mute
+        channel = self._channel
+        unsettled = self.in_flight or self._ready or channel.outbox or channel.session.is_amid_frame or channel.is_mute
         return self.is_open and not unsettled
 
     @property
@@ -225,7 +229,7 @@ class Connection:
                 self._channel.note_time_out(heard_at)
                 raise timed_out(self.address, codes, deadline, len(self._channel.outbox))
             if not arrived:
-                wait_ready([self.wants], deadline)
+                wait_ready([self.wants], soonest(deadline, self._channel.untaken))
             arrived = self.exchange()
 
     def _raise_if_ended(self, codes: Collection[int]) -> None:
@@ -242,15 +246,20 @@ class Connection:
 def wait_any(connections: Sequence[Connection], deadline: Deadline) -> list[Connection]:
     """Those of the connections that have news, as soon as one has: an answer, or the error that ended it.
 
-    What had arrived when the deadline passed still counts: it is no fault of the server's when we look late.
+    What had arrived when the deadline passed still counts: it is no fault of the server's when we look late. Taking
+    that in ends after `_LATE_S`, however much goes on arriving.
     """
+    late: Deadline | None = None
     while True:
         moved = [connection.exchange() for connection in connections if not connection.has_news]
         if ready := [connection for connection in connections if connection.has_news]:
             return ready
-        if any(moved):
-            continue
         if deadline.expired:
+            late = late or Deadline.after(_LATE_S)
+            if any(moved) and not late.expired:
+                continue
             addresses = ", ".join(str(connection.address) for connection in connections)
             raise timed_out(addresses, chain.from_iterable(c.asked for c in connections), deadline, unsent_bytes=0)
+        if any(moved):
+            continue
         wait_ready([connection.wants for connection in connections], deadline)

@@ -42,6 +42,11 @@ def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T
         yield item, share(deadline, left)
 
 
+def soonest(*deadlines: Deadline | None) -> Deadline | None:
+    """Return the deadline that passes first; None if there is none."""
+    return min(filter(None, deadlines), key=Deadline.remaining, default=None)
+
+
 def share(deadline: Deadline | None, parts: int) -> Deadline | None:
     """The deadline of one step among so many that are left."""
     return deadline and Deadline.after(deadline.remaining() / parts, deadline.clock)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -117,9 +117,12 @@ class ConnectionPool:
 class SharedPool:
     """Keeps one threaded connection per address, for all threads."""
 
-    def __init__(self, settings: NetSettings, handler: Handler | None = None) -> None:
+    def __init__(
+        self, settings: NetSettings, handler: Handler | None = None, quick: Collection[int] = frozenset()
+    ) -> None:
         self.settings = settings
         self._handler = handler
+        self._quick = quick
         self._lock = threading.Lock()
         self._connections: dict[Address, ThreadedConnection] = {}
         self._opening: dict[Address, Future[ThreadedConnection]] = {}
@@ -177,7 +180,7 @@ class SharedPool:
 
     def _open_into(self, opening: Future[ThreadedConnection], address: Address, deadline: Deadline) -> None:
         try:
-            connection = ThreadedConnection.open(address, self.settings, deadline, self._handler)
+            connection = ThreadedConnection.open(address, self.settings, deadline, self._handler, self._quick)
         except BaseException as error:
             with self._lock:
                 self._finish(opening, address)

@@ -31,6 +31,8 @@ class NetSettings:
     request_timeout_s: float = 3.0
     max_idle_s: float = 100.0
     """An unused connection older than this is replaced: servers close theirs after 120 s."""
+    untaken_s: float = 30.0
+    """A server that takes nothing of what is to be sent for so long loses the connection."""
     max_frame_bytes: int = MAX_FRAME_BYTES
     header_type: HeaderType = HeaderType.JSON
     tls: TlsSettings | None = None

@@ -4,7 +4,8 @@ A thread of the connection's own, the *reader*, receives all the time and never 
 the server can always write, and two sides that only write cannot block each other. Whoever has something to say puts
 it into the outbox and sends it at once if nobody else is sending; what the stream does not take is left to the reader.
 The server's own requests are served by a third thread, started with the first of them, because serving one may
-take its time.
+take its time; those that are said to be quick are served by the reader. While too many wait the reader does not
+receive, so the server cannot send; when that lasts for a request's time-out the connection ends.
 
 The lock guards the session, the outbox and the futures; it is never held while bytes move. `_sender` says who may
 take from the outbox, so only one thread sends at a time.
@@ -15,23 +16,23 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from enum import Enum
-from queue import SimpleQueue
 from typing import NamedTuple, Self
 
-from ..errors import ConnectionLost, LocalProtocolError, RequestTimeout, RocketMQError
+from ..errors import ConnectionLost, Flooded, LocalProtocolError, RemoteProtocolError, RequestTimeout, RocketMQError
 from ..model import Address
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
 from ..wire.session import Reply
 from .channel import Channel
-from .deadline import Deadline
-from .failures import for_requests, request_name, timed_out
+from .deadline import Deadline, soonest
+from .failures import for_requests, name_requests, request_name, timed_out
+from .questions import Questions
 from .settings import NetSettings
-from .transport import READ, Transport, Waker, connect, wait_ready
+from .transport import READ, Transport, Waitable, Waker, connect, wait_ready
 
 Handler = Callable[[Address, Command], Command | None]
 """Serves a request of the server at an address; None says that such requests are not supported."""
@@ -41,6 +42,8 @@ MAX_UNSENT_BYTES = 16 * 1024 * 1024
 
 _STALE_DEADLINES = 1024
 _CLOSING_S = 1.0
+_MOST_COMPLAINTS = 3
+"""So many requests of the server that could not be served are told in the log, one by one."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,13 +67,21 @@ class ThreadedConnection:
     """A connection for callers in any thread. It lives until it breaks or `close` is called.
 
     Replies, time-outs and errors are those of `Connection`. Done-callbacks of futures run in the reader and must be
-    brief; they may `submit`, but not `call`.
+    brief; they may `submit`, but not `call`. The same holds for the handler when it serves a request whose code is
+    among the `quick` ones.
     """
 
-    def __init__(self, transport: Transport, settings: NetSettings, handler: Handler | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        settings: NetSettings,
+        handler: Handler | None = None,
+        quick: Collection[int] = frozenset(),
+    ) -> None:
         self.address: Address = transport.address
         self.settings = settings
         self._handler = handler
+        self._quick = quick
         self._channel = Channel(transport, settings)
         self._waker = Waker()
         self._lock = threading.Lock()
@@ -80,7 +91,10 @@ class ThreadedConnection:
         """A heap of when to look at which request; answered requests stay in it until their time."""
         self._sender = _Sender.NOBODY
         self._failure: RocketMQError | None = None
-        self._questions: SimpleQueue[Command | None] = SimpleQueue()
+        self._questions = Questions()
+        self._held_up: Deadline | None = None
+        """Until when there must be room again for requests of the server; None while there is."""
+        self._complaints = 0
         self._server: threading.Thread | None = None
         self._reader = threading.Thread(target=self._read, name=f"rocketmq {self.address}", daemon=True)
         self._reader.start()
@@ -92,9 +106,10 @@ class ThreadedConnection:
         settings: NetSettings,
         deadline: Deadline | None = None,
         handler: Handler | None = None,
+        quick: Collection[int] = frozenset(),
     ) -> Self:
         """Connect; without a deadline the settings' connect time-out counts."""
-        return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler)
+        return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler, quick)
 
     def __repr__(self) -> str:
         state = f"ended by {self._failure.code}" if self._failure else "open"
@@ -117,6 +132,11 @@ class ThreadedConnection:
     def is_mute(self) -> bool:
         """Whether a request timed out, and nothing at all came from the time it was made until now."""
         return self._channel.is_mute
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether nothing is received now, because too many requests of the server wait to be served."""
+        return self._held_up is not None
 
     @property
     def in_flight(self) -> int:
@@ -216,8 +236,8 @@ class ThreadedConnection:
             outbox.sent(count)
             self._sender = _Sender.READER if outbox else _Sender.NOBODY
             self._room.notify_all()
-            wakes = bool(outbox) or self._channel.send_failed
-        if wakes and threading.current_thread() is not self._reader:
+            is_left = bool(outbox) and threading.current_thread() is not self._reader
+        if is_left or self._channel.send_failed:
             self._waker.wake()
 
     # --- the reader --------------------------------------------------------------------------------------------------
@@ -225,7 +245,7 @@ class ThreadedConnection:
     def _read(self) -> None:
         try:
             while not self._failure:
-                arrived = self._take_in()
+                arrived = not self._hold_up() and self._take_in()
                 if self._sender is _Sender.READER:
                     self._send_once()
                 self._expire()
@@ -233,7 +253,7 @@ class ThreadedConnection:
                     self._rest()
         except RocketMQError as error:
             self._end(error)
-        except Exception as cause:
+        except BaseException as cause:  # A callback's `sys.exit()`, too: others wait for this thread.
             _log.exception("the reader of %s failed", self.address)
             failure = ConnectionLost(f"the reader failed: {cause!r}", address=str(self.address))
             failure.__cause__ = cause
@@ -241,7 +261,7 @@ class ThreadedConnection:
         finally:
             self._channel.transport.close()
             self._waker.close()
-            self._questions.put(None)
+            self._end_questions()
 
     def _take_in(self) -> bool:
         """Receive and hand out; what came whole before an error is still handed out."""
@@ -262,10 +282,12 @@ class ThreadedConnection:
     def _hand_out(self, future: Future[Command] | None, command: Command) -> None:
         if future:
             future.set_result(command)
-        elif self._handler:
-            self._serve(command)
-        else:
+        elif not self._handler:
             self._answer(command, None)
+        elif command.code in self._quick:
+            self._answer(command, self._handle(command))
+        else:
+            self._serve(command)
 
     def _expire(self) -> None:
         overdue: list[_Waiting] = []
@@ -290,9 +312,14 @@ class ThreadedConnection:
     def _rest(self) -> None:
         """Wait until there is something to do."""
         with self._lock:
-            until = self._soonest()
+            until = soonest(self._soonest(), self._channel.untaken, self._held_up)
             needs = self._channel.transport.needs(write=self._sender is _Sender.READER)
-        wait_ready([(self._channel.transport, needs), (self._waker, READ)], until)
+        waits: list[tuple[Waitable, int]] = [(self._waker, READ)]
+        if self._held_up:
+            needs &= ~READ
+        if needs:
+            waits.append((self._channel.transport, needs))
+        wait_ready(waits, until)
         self._waker.clear()
 
     # --- the server's own requests -----------------------------------------------------------------------------------
@@ -304,14 +331,40 @@ class ThreadedConnection:
         self._questions.put(request)
 
     def _serve_all(self) -> None:
-        while (request := self._questions.get()) and self.is_open:
+        while True:
+            request, made_room = self._questions.take()
+            if made_room:
+                self._waker.wake()
+            if request is None or not self.is_open:
+                return
             self._answer(request, self._handle(request))
+
+    def _hold_up(self) -> bool:
+        """Return whether to receive nothing, since too many requests of the server wait; raise when that lasts."""
+        if not self._questions.is_full:
+            self._held_up = None
+            return False
+        self._held_up = self._held_up or self.settings.request_deadline()
+        if self._held_up.expired:
+            raise Flooded(
+                f"{len(self._questions)} requests of the server wait to be served, and there was no room for more "
+                f"within {self._held_up.seconds:g} s",
+                advice="look what keeps the listener, or why the server asks so often",
+                address=str(self.address),
+            )
+        return True
+
+    def _end_questions(self) -> None:
+        if left := self._questions.end():
+            _log.warning("%d requests of %s were not served: %s", len(left), self.address, name_requests(left))
 
     def _handle(self, request: Command) -> Command | None:
         try:
             return self._handler(self.address, request) if self._handler else None
-        except Exception as cause:
-            _log.exception("request %s of %s could not be served", request_name(request.code), self.address)
+        except BaseException as cause:  # `sys.exit()`, too: it must not end the thread that serves the server.
+            self._complain(
+                "request %s of %s could not be served", request_name(request.code), self.address, cause=cause
+            )
             return Command(ResponseCode.SYSTEM_ERROR, remark=f"{type(cause).__name__}: {cause}")
 
     def _answer(self, request: Command, answer: Command | None) -> None:
@@ -321,8 +374,17 @@ class ThreadedConnection:
                     channel.decline(request)
                 else:
                     channel.answer(request, answer)
+        except RemoteProtocolError as error:
+            self._end(error)
+            self._waker.wake()
         except RocketMQError as error:
-            _log.warning("an answer could not be sent: %s", error)
+            self._complain("an answer could not be sent: %s", error)
+
+    def _complain(self, text: str, *values: object, cause: BaseException | None = None) -> None:
+        """Log what went wrong with a request of the server, unless that has been done often enough."""
+        self._complaints += 1
+        if self._complaints <= _MOST_COMPLAINTS:
+            _log.log(logging.ERROR if cause else logging.WARNING, text, *values, exc_info=cause)
 
     # --- ending ------------------------------------------------------------------------------------------------------
 

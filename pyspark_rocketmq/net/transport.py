@@ -1,6 +1,6 @@
 """How does one TCP or TLS stream begin, carry bytes, and end?
 
-The only module that touches sockets, and the only place where errors of the operating system become ours.
+The only module that opens sockets, and the only place where errors of the operating system become ours.
 
 After connecting nothing here waits: `send` and `receive_into` do what can be done now, and `wait_ready` waits for
 many streams at once. So no stream can hold up another, and a writer can go on reading. Each single operation is
@@ -26,6 +26,7 @@ from ..errors import ConnectError, ConnectionLost, OptionError
 from ..model import Address
 from .deadline import Deadline
 from .settings import TlsSettings
+from .tls_stream import TlsStream
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -69,10 +70,11 @@ else:
 class Transport:
     """A connected stream. Its users may sit in different threads."""
 
-    def __init__(self, sock: socket.socket, address: Address) -> None:
-        sock.setblocking(False)
+    def __init__(self, sock: socket.socket | TlsStream, address: Address) -> None:
+        if isinstance(sock, socket.socket):
+            sock.setblocking(False)
         self.address = address
-        self.encrypted = isinstance(sock, ssl.SSLSocket)
+        self.encrypted = isinstance(sock, TlsStream)
         self._sock = sock
         self._lock = threading.Lock()
         self._reading_needs, self._writing_needs = READ, WRITE
@@ -115,7 +117,8 @@ class Transport:
     def has_unread(self) -> bool:
         """Whether bytes, or the end of the stream, are there to be received."""
         with self._lock:
-            return self.fileno() >= 0 and _is_any_ready([(self, READ)], 0.0)
+            holds_bytes = isinstance(self._sock, TlsStream) and self._sock.holds_bytes
+            return self.fileno() >= 0 and (holds_bytes or _is_any_ready([(self, READ)], 0.0))
 
     def close(self) -> None:
         """End the stream."""
@@ -313,33 +316,25 @@ def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise OptionError("tlsClientCertPath", settings.client_cert_path, what, advice=advice) from cause
 
 
-def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address, deadline: Deadline) -> ssl.SSLSocket:
-    sock.setblocking(False)
+def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address, deadline: Deadline) -> TlsStream:
     try:
-        stream = context.wrap_socket(sock, server_hostname=address.host, do_handshake_on_connect=False)
+        stream = TlsStream(context, sock, address.host)
+        while (needs := _shake_once(stream)) is not None:
+            if (needs and not wait_ready([(stream, needs)], deadline)) or deadline.expired:
+                raise TimeoutError(f"not done within {deadline.seconds:g} s")
     except (OSError, ValueError) as cause:
         raise _no_handshake(address, cause) from cause
-    try:
-        while needs := _shake_once(stream):
-            if not wait_ready([(stream, needs)], deadline):
-                raise TimeoutError(f"not done within {deadline.seconds:g} s")
-    except BaseException as cause:
-        stream.close()
-        if isinstance(cause, OSError):
-            raise _no_handshake(address, cause) from cause
-        raise
     return stream
 
 
-def _shake_once(stream: ssl.SSLSocket) -> int:
-    """Go on with the handshake; what to wait for, 0 when it is done."""
+def _shake_once(stream: TlsStream) -> int | None:
+    """Go on with the handshake; return what to wait for, 0 for nothing, and None when it is done."""
     try:
-        stream.do_handshake()
-    except ssl.SSLWantReadError:
-        return READ
+        return None if stream.shake_hands() else 0
     except ssl.SSLWantWriteError:
         return WRITE
-    return 0
+    except ssl.SSLWantReadError:
+        return READ
 
 
 def _no_handshake(address: Address, cause: OSError | ValueError) -> ConnectError:

@@ -12,10 +12,14 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 
 from ..allocation import AllocationSettings
+from ..errors import PlanTooLarge
 from ..model import QueueRange
 from .slots import deal_slots
 
 __all__ = ["PlanSettings", "Task", "count_parts", "cut", "plan_tasks"]
+
+MOST_TASKS = 100_000
+"""Tasks of one batch: more than Spark schedules in reasonable time, and a bound on what a wrong offset can cost."""
 
 Task = tuple[QueueRange, ...]
 """What one Spark task reads, in this order."""
@@ -33,13 +37,32 @@ class PlanSettings:
 
 def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Task]:
     """Deal to slots, split slots up to `min_partitions`, then split tasks above `max_records_per_partition`."""
+    least, most = settings.min_partitions, settings.max_records_per_partition
     slots = deal_slots(ranges, settings.allocation, settings.max_partitions)
-    parts = count_parts([_count_offsets(slot) for slot in slots], settings.min_partitions)
+    _refuse_too_many(f"minPartitions={least}", min(least, sum(map(_count_offsets, slots))), slots)
+    parts = count_parts([_count_offsets(slot) for slot in slots], least)
     tasks = [task for slot, count in zip(slots, parts, strict=True) for task in cut(slot, count)]
-    most = settings.max_records_per_partition
     if most is None:
         return tasks
-    return [piece for task in tasks for piece in cut(task, -(-_count_offsets(task) // most))]
+    pieces = [-(-_count_offsets(task) // most) for task in tasks]
+    _refuse_too_many(f"maxRecordsPerPartition={most}", sum(pieces), tasks)
+    return [piece for task, count in zip(tasks, pieces, strict=True) for piece in cut(task, count)]
+
+
+def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRange]]) -> None:
+    """Raise `PlanTooLarge`, naming the longest range, if an option asks for too many tasks."""
+    if count <= MOST_TASKS:
+        return
+    longest = max((each for task in tasks for each in task), key=lambda each: each.end - each.start)
+    raise PlanTooLarge(
+        f"{option} cuts the batch into {count} tasks, the limit is {MOST_TASKS}; the longest range has "
+        f"{longest.end - longest.start} offsets and ends at {longest.end}",
+        advice="raise maxRecordsPerPartition, lower minPartitions, or limit batches with maxOffsetsPerTrigger",
+        topic=longest.queue.topic,
+        broker=longest.queue.broker_name,
+        queue_id=longest.queue.queue_id,
+        offset=longest.start,
+    )
 
 
 def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
@@ -77,4 +100,4 @@ def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
 
 
 def _count_offsets(ranges: Iterable[QueueRange]) -> int:
-    return sum(end - start for _, start, end in ranges)
+    return sum(each.end - each.start for each in ranges)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from functools import cache
+from reprlib import repr as shorten
 from types import UnionType
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
-from ..errors import LocalProtocolError, MalformedFrame
+from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from ..model import MessageQueue
 from . import fastjson
 from .java import java_hash
@@ -538,6 +539,9 @@ def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
     """Read a body; a `MalformedFrame` names the class and what is wrong."""
     try:
         decoded: B = _reader(cast(Any, cls))(fastjson.parse(data))
+    except LimitExceeded as error:
+        error.what = f"{cls.__name__}: {error.what}"
+        raise
     except (MalformedFrame, ValueError, TypeError, KeyError, AttributeError) as cause:
         raise MalformedFrame(f"unreadable {cls.__name__}: {getattr(cause, 'what', cause)}") from cause
     return decoded
@@ -609,7 +613,7 @@ def _body_reader(cls: Any) -> Reader:
 
 def _checked(value: Any, kind: type | UnionType) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise TypeError(f"{value!r:.60} is not {kind}")
+        raise TypeError(f"{shorten(value)} is not {kind}")
     return value
 
 

@@ -7,6 +7,9 @@ a second time is written as a reference to the first (`{"$ref":"$.a.b"}`).
 So `parse` quotes such keys and lets Python's parser do the rest: a number comes out as its text, an object as
 its JSON text (`MessageQueue` keys are read with `parse_queue`). `write` is the reverse, for values whose keys
 are text, numbers or queues.
+
+A text of 16 MiB can hold eight million values, each of which takes up to thirty times its space, and references repeat
+what stands elsewhere. So `MOST_PARTS` bounds what one text may become, references followed.
 """
 
 from __future__ import annotations
@@ -14,10 +17,16 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from reprlib import repr as shorten
 from typing import Any
 
-from ..errors import MalformedFrame
+from ..errors import LimitExceeded, MalformedFrame
 from ..model import MessageQueue
+
+MOST_PARTS = 1_000_000
+"""Commas, opening brackets and strings together: statistics of 66,000 queues, or the names of 500,000 topics."""
+_LONGEST_KEY = 1024
+"""Characters of a queue as a key; what is longer is read, but not remembered."""
 
 # Strings are matched first, so that nothing inside them is taken for a key. No part can match in two ways, and
 # an unclosed string matches to the end: the time is linear for any input.
@@ -31,15 +40,20 @@ def parse(data: bytes | memoryview | str) -> Any:
     """Read fastjson's text; what cannot be read is a `MalformedFrame`."""
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
+        _refuse_bomb(text)
         value = _parse_text(text)
-        return _resolve(value, value) if '"$ref"' in text else value
+        return _References(value).resolve(value) if '"$ref"' in text else value
     except (ValueError, RecursionError) as cause:
         raise MalformedFrame(f"unreadable JSON: {cause}") from cause
 
 
-@lru_cache(maxsize=2**15)  # A broker names the same queues in every answer.
 def parse_queue(text: str) -> MessageQueue:
     """Read a queue that was the key of a map."""
+    return _remembered_queue(text) if len(text) <= _LONGEST_KEY else queue_of(parse(text))
+
+
+@lru_cache(maxsize=2**15)  # A broker names the same queues in every answer.
+def _remembered_queue(text: str) -> MessageQueue:
     return queue_of(parse(text))
 
 
@@ -48,7 +62,7 @@ def queue_of(value: Any) -> MessageQueue:
     try:
         queue = MessageQueue(str(value["topic"]), str(value["brokerName"]), int(value["queueId"]))
     except (LookupError, TypeError, ValueError) as cause:
-        raise MalformedFrame(f"not a queue: {value!r:.200}") from cause
+        raise MalformedFrame(f"not a queue: {shorten(value)}") from cause
     return queue
 
 
@@ -71,15 +85,53 @@ def _quote(match: re.Match[str]) -> str:
     return match["before"] + json.dumps(match["key"]) if match["key"] else match[0]
 
 
-def _resolve(value: Any, root: Any) -> Any:
-    """The value with each reference replaced by what it points at."""
-    if isinstance(value, list):
-        return [_resolve(item, root) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.keys() == {"$ref"}:
-        return _follow(str(value["$ref"]), root)
-    return {key: _resolve(item, root) for key, item in value.items()}
+def _refuse_bomb(text: str) -> None:
+    """Raise `LimitExceeded` for a text that would become too many objects; counting is quick."""
+    if len(text) > MOST_PARTS:
+        parts = text.count(",") + text.count("[") + text.count("{") + text.count('"') // 2
+        if parts > MOST_PARTS:
+            raise _too_many(f"JSON of {len(text)} characters with {parts} parts")
+
+
+def _too_many(what: str) -> LimitExceeded:
+    advice = "look what the server holds so much of; no larger answer can be read"
+    return LimitExceeded(f"{what}, the limit is {MOST_PARTS}", advice=advice)
+
+
+class _References:
+    """Replaces references by what they point at; all their targets together may have `MOST_PARTS` values."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = MOST_PARTS
+        self._sizes: dict[int, int] = {}
+        """Values in each target, by its identity: the root keeps all of them alive."""
+
+    def resolve(self, value: Any) -> Any:
+        """Return the value with each reference replaced."""
+        if isinstance(value, list):
+            return [self.resolve(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {"$ref"}:
+            return self._target(str(value["$ref"]))
+        return {key: self.resolve(item) for key, item in value.items()}
+
+    def _target(self, path: str) -> Any:
+        target = _follow(path, self._root)
+        if id(target) not in self._sizes:
+            self._sizes[id(target)] = _count(target)
+        self._left -= self._sizes[id(target)]
+        if self._left < 0:
+            raise _too_many(f"JSON with references to more values ({path:.100} is one of them)")
+        return target
+
+
+def _count(value: Any) -> int:
+    """Values in a value, itself included."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
 
 
 def _follow(path: str, root: Any) -> Any:

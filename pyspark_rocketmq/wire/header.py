@@ -11,15 +11,19 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from reprlib import repr as shorten
 from typing import Any
 
-from ..errors import LocalProtocolError, MalformedFrame
+from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from .codes import LanguageCode
 from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, split_frame
 from .sized import read_sized, write_sized
 
 CLIENT_VERSION = 409
 """The release we say we are, 4.9.8: standard JSON routes, and no GO_AWAY on graceful shutdown."""
+
+MOST_HEADER_BYTES = 1024 * 1024
+"""Of a header that is read: its fields become objects, which take many times the space. Brokers' have 64 KiB."""
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
@@ -83,6 +87,11 @@ def decode_command(frame: memoryview) -> Command:
 
 def _decode_any(frame: memoryview) -> Command:
     header_type, header, body = split_frame(frame)
+    if len(header) > MOST_HEADER_BYTES:
+        raise LimitExceeded(
+            f"a header of {len(header)} bytes, the limit is {MOST_HEADER_BYTES}",
+            advice="look at the server's log; is it a RocketMQ server?",
+        )
     try:
         if header_type == _JSON:
             return _decode_json(str(header, "utf-8"), body)
@@ -126,13 +135,13 @@ def _decode_json(header: str, body: memoryview) -> Command:
 
 def _object(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} is no object: {value!r:.40}")
+        raise ValueError(f"{name} is no object: {shorten(value)}")
     return value
 
 
 def _integer(name: str, value: object) -> int:
     if type(value) is not int or not -(2**31) <= value < 2**31:
-        raise ValueError(f"{name} is no 32-bit integer: {value!r:.40}")
+        raise ValueError(f"{name} is no 32-bit integer: {shorten(value)}")
     return value
 
 

@@ -7,7 +7,8 @@ symmetrical: clients and servers use the same class.
 Answers are matched by *opaque* alone and may come in any order. The peer's own requests carry opaques from
 its own counter, so the direction is read from the response flag first. An answer to a request that was given
 up (`forget`) or was one-way is dropped and counted; an answer to a request never made breaks the session, as
-does every framing error: from then on the session refuses to go on.
+does every framing error: from then on the session refuses to go on. Answers beyond one for each such request are
+counted as `unasked`, too; how many are too many is for the session's owner to say.
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ class Session:
         self.pending: dict[int, int] = {}
         """Requests that await an answer: opaque to request code."""
         self.dropped_replies = 0
+        self.unasked = 0
+        """Frames that nobody asked for: answers given twice, and requests that are not served (whoever declines them
+        counts them here)."""
         self.broken: RemoteProtocolError | None = None
         self._buffer = FrameBuffer(max_frame_bytes)
         self._last_opaque = 0
         self._wrapped = False
+        self._owed = 0
+        """Answers that may still come to requests that were given up or one-way."""
 
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "open"
@@ -84,7 +90,10 @@ class Session:
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Tell without wanting an answer; returns the bytes to send."""
-        return self._sendable(self._encode(Command(code, self._next_opaques(1)[0], fields, body, flag=ONEWAY_FLAG)))
+        opaque = self._next_opaques(1)[0]
+        data = self._sendable(self._encode(Command(code, opaque, fields, body, flag=ONEWAY_FLAG)))
+        self._owed += 1
+        return data
 
     def reply(self, request: Command, answer: Command) -> bytes:
         """Answer the peer's request, in the header form the answer names; returns the bytes to send."""
@@ -94,7 +103,8 @@ class Session:
 
     def forget(self, opaque: int) -> None:
         """Give a request up; its answer, should it come, is dropped and counted."""
-        self.pending.pop(opaque, None)
+        if self.pending.pop(opaque, None) is not None:
+            self._owed += 1
 
     # --- listening ---------------------------------------------------------------------------------------------------
 
@@ -111,6 +121,11 @@ class Session:
         """Take a copy of received bytes; yields what they complete."""
         self._buffer.feed(data)
         return self._events()
+
+    @property
+    def is_amid_frame(self) -> bool:
+        """Whether a part of a frame has arrived."""
+        return len(self._buffer) > 0
 
     def end(self) -> None:
         """The peer closed its side; raises if that cut a frame."""
@@ -136,6 +151,10 @@ class Session:
         if not (self._wrapped or 0 < command.opaque <= self._last_opaque):
             raise UnexpectedReply(f"an answer to request {command.opaque}, which was never made")
         self.dropped_replies += 1
+        if self._owed:
+            self._owed -= 1
+        else:
+            self.unasked += 1
 
     def _break(self, error: RemoteProtocolError) -> RemoteProtocolError:
         """Remember the first reason; what follows it is only its consequence."""

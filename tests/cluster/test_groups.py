@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.groups import HeartbeatAnswer
 from pyspark_rocketmq.cluster.names import Namespace
-from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.errors import ConnectError, LimitExceeded
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.bodies import (
     ConsumerData,
@@ -94,3 +96,12 @@ def test_brokers_without_the_group_are_left_out() -> None:
     )
     assert list(cluster.groups.fetch_consumer_connections("g", "T")) == ["a"]
     assert cluster.groups.fetch_producer_connections("p", "T")["a"].connection_set[0].client_id == "c1"
+
+
+def test_a_group_of_too_many_members_is_refused() -> None:
+    """Queues are divided among all of them, each time the group changes."""
+    cluster, links = two_brokers()
+    members = [f"client{number}" for number in range(10_001)]
+    links.serve("a:1", GET_CONSUMER_LIST_BY_GROUP=answer(body={"consumerIdList": members}))
+    with pytest.raises(LimitExceeded, match=r"10001 members of the group, the limit is 10000 \(address a:1.*group g"):
+        cluster.groups.fetch_members("g", "T")

@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_rocketmq.cluster.route_table import LEAST_SILENCE_S, RouteTable
 from pyspark_rocketmq.cluster.routes import AddressMap, Route, make_route
-from pyspark_rocketmq.errors import ConnectError, RocketMQError, TopicNotFound
+from pyspark_rocketmq.errors import ConnectError, LimitExceeded, RocketMQError, TopicNotFound
 from pyspark_rocketmq.net.deadline import Deadline
-from pyspark_rocketmq.wire.bodies import BrokerData, TopicRouteData
+from pyspark_rocketmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 
 
 class World:
@@ -90,3 +90,30 @@ def test_all_brokers_in_use_are_known() -> None:
     world.broker("T")
     world.broker("U")
     assert set(world.table.known_brokers()) == {"b1", "b2"} and repr(world.table) == "<RouteTable 2 topics, 2 brokers>"
+
+
+def test_routes_are_bounded_together() -> None:
+    """Topics behind a pattern add up; the error says what to narrow, and a topic that goes makes room."""
+    queues = dict.fromkeys("ABCDEFGHIJKLMNOPQ", 60000)
+
+    def fetch(topic: str, deadline: Deadline | None, *, once: bool) -> Route:
+        data = QueueData(broker_name="b", read_queue_nums=queues[topic], write_queue_nums=0, perm=4)
+        return make_route(topic, TopicRouteData(queue_datas=(data,)), AddressMap())
+
+    table = RouteTable(fetch, max_age_s=0)
+    for topic in "ABCDEFGHIJKLMNOP":
+        table.route(topic)
+    with pytest.raises(LimitExceeded, match=r"routes of 17 topics name 1020000 queues .* narrow subscribePattern"):
+        table.route("Q")
+    queues["A"] = 1000
+    table.route("A")
+    assert len(table.route("Q").readable) == 60_000
+
+
+def test_topics_are_bounded() -> None:
+    """However small their routes are."""
+    world = World()
+    for number in range(20_000):
+        world.table.route(f"topic{number}")
+    with pytest.raises(LimitExceeded, match="routes of 20001 topics"):
+        world.table.route("one more")

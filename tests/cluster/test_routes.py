@@ -8,9 +8,17 @@ import json
 import pytest
 
 from pyspark_rocketmq.cluster.routes import AddressMap, BrokerPlaces, Place, Route, make_route
-from pyspark_rocketmq.errors import MalformedFrame, NoBrokerAvailable, OptionError, QueueMoved, StaticTopicUnsupported
+from pyspark_rocketmq.errors import (
+    LimitExceeded,
+    MalformedFrame,
+    NoBrokerAvailable,
+    OptionError,
+    QueueMoved,
+    StaticTopicUnsupported,
+)
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.bodies import TopicRouteData, decode_body
+from tests.peak import MOST_MIB, run_apart
 from tests.wire.exchanges import exchanges
 
 RW, READ, WRITE = 6, 4, 2
@@ -152,3 +160,53 @@ def test_a_snapshot_cannot_be_changed() -> None:
         found.topic = "U"  # type: ignore[misc]  # the point of the test
     with pytest.raises(TypeError):
         found.brokers["b"] = found.broker("a")  # type: ignore[index]  # the point of the test
+
+
+# --- too much ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["readQueueNums", "writeQueueNums", "orderTopicConf"])
+def test_a_route_of_too_many_queues_is_refused_before_it_is_made(field: str) -> None:
+    """A number in a small answer costs no memory, and the error names limit, field, topic and broker."""
+    counts = {"readQueueNums": "(2**31 - 1, 1)", "writeQueueNums": "(1, 2**31 - 1)", "orderTopicConf": "(1, 1)"}[field]
+    more = ', orderTopicConf="a:2147483647"' if field == "orderTopicConf" else ""
+    said, peak = run_apart(
+        f"""
+from tests.cluster.test_routes import RW, route
+route({{"a": RW}}, {{"a": {{"0": "a:1"}}}}, {counts}{more})
+"""
+    )
+
+    assert peak < MOST_MIB
+    assert "[LIMIT_EXCEEDED]" in said and field in said and "the limit is 100000 (topic T, broker a)" in said
+
+
+def test_many_brokers_with_few_queues_add_up() -> None:
+    """The limit holds for the whole route; a route of just so many queues is made."""
+    perms = {f"b{number}": RW for number in range(101)}
+    with pytest.raises(LimitExceeded, match="at least 101000 queues"):
+        route(perms, {}, counts=(1000, 0))
+    assert len(route(perms, {}, counts=(990, 0)).readable) == 99_990
+
+
+def test_too_many_broker_processes_are_refused() -> None:
+    """Each of them would be an address to keep, and to connect to."""
+    many = {str(number): "h:1" for number in range(10_001)}
+    with pytest.raises(LimitExceeded, match="names 10001 broker processes, the limit is 10000"):
+        route({"a": RW}, {"a": many})
+
+
+@pytest.mark.parametrize("text", ["a:" + "9" * 5000, "a" * 10_000_000])
+def test_an_order_configuration_is_shown_in_short(text: str) -> None:
+    """Neither long numbers nor long texts get through to a log."""
+    with pytest.raises(MalformedFrame, match="order configuration") as caught:
+        route({"a": RW}, {"a": A}, orderTopicConf=text)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("address", ["h:" + "9" * 5000, "x" * 1_000_000])
+def test_a_broken_address_is_shown_in_short(address: str) -> None:
+    """Ports of any length are our error."""
+    with pytest.raises(MalformedFrame, match="broker a") as caught:
+        route({"a": RW}, {"a": {"0": address}})
+    assert len(str(caught.value)) < 500

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.allocation import AllocationSettings, parse_strategy
+from pyspark_rocketmq.errors import PlanTooLarge
 from pyspark_rocketmq.model import QueueRange, sort_queues
 from pyspark_rocketmq.planning.ranges import PlanSettings, Task, count_parts, cut, plan_tasks
+from tests.peak import MOST_MIB, run_apart
 from tests.planning.fixtures import lengths, queue, ranges_of
 
 allocations = st.builds(
@@ -141,3 +143,29 @@ def test_a_large_slot_is_split_first() -> None:
 def test_nothing_to_read() -> None:
     """No data, no task."""
     assert plan_tasks([], PlanSettings(min_partitions=8, max_records_per_partition=1)) == []
+
+
+@pytest.mark.parametrize("setting", ["max_records_per_partition=1000", "min_partitions=10**9"])
+def test_a_plan_of_too_many_tasks_is_refused_before_it_is_made(setting: str) -> None:
+    """An end that a broker made up costs no memory, and the error names option, limit, queue and end."""
+    said, peak = run_apart(
+        f"""
+from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.planning.ranges import PlanSettings, plan_tasks
+plan_tasks([QueueRange(MessageQueue("T", "b", 3), 7, 2**62)], PlanSettings({setting}))
+"""
+    )
+
+    assert peak < MOST_MIB
+    assert "[PLAN_TOO_LARGE]" in said and "the limit is 100000" in said and "(topic T, broker b, queue 3" in said
+    assert ("maxRecordsPerPartition=1000" if "max" in setting else "minPartitions=1000000000") in said
+    assert f"ends at {2**62}" in said
+
+
+def test_a_plan_of_many_tasks_is_made() -> None:
+    """The limit counts tasks, not offsets."""
+    settings = PlanSettings(max_records_per_partition=10)
+
+    assert len(plan_tasks(ranges_of([1_000_000]), settings)) == 100_000
+    with pytest.raises(PlanTooLarge, match="cuts the batch into 100001 tasks"):
+        plan_tasks(ranges_of([1_000_001]), settings)

@@ -263,3 +263,16 @@ def test_opaques_start_again_after_the_last() -> None:
     assert [client.request(11)[0] for _ in range(3)] == [2**31 - 1, 1, 2]
     assert list(client.receive(reply_to(12345))) == []
     assert client.dropped_replies == 1
+
+
+def test_answers_that_nobody_asked_for_are_told_from_late_ones() -> None:
+    """Each request that was given up or one-way may be answered once; what is beyond that is unasked."""
+    client = Session()
+    opaque, _ = client.request(11)
+    client.oneway(35)
+    client.forget(opaque)
+    client.forget(opaque)
+    answer = reply_to(opaque)
+
+    assert list(client.receive(answer * 2)) == [] and (client.dropped_replies, client.unasked) == (2, 0)
+    assert list(client.receive(answer * 3)) == [] and (client.dropped_replies, client.unasked) == (5, 3)

@@ -1,0 +1,33 @@
+"""Run a program in a process of its own, and tell how much memory it took at most."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MOST_MIB = 300
+"""What a hostile answer may cost, Python and libraries included."""
+
+_BEFORE = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+from pyspark_rocketmq.errors import RocketMQError
+try:
+"""
+_AFTER = """
+except RocketMQError as error:
+    print(error)
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak.split()[1]) // 1024)
+"""
+_TIMEOUT_S = 120
+
+
+def run_apart(program: str) -> tuple[str, int]:
+    """Return what the program printed, its error if it is one of ours included, and its peak in MiB."""
+    body = "\n".join(f"    {line}" for line in program.strip().splitlines())
+    command = [sys.executable, "-c", _BEFORE + body + _AFTER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    *printed, peak = done.stdout.strip().splitlines()
+    return "\n".join(printed), int(peak)
