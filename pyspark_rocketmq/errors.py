@@ -2,7 +2,7 @@
 
     RocketMQError                      stable `code`, flags `retriable` and `refresh_routes`
     ├─ OptionError (ValueError)        a setting of the user
-    ├─ ProtocolError
+    ├─ ProtocolError                   AnswerMismatch
     │  ├─ LocalProtocolError           we were about to break the protocol
     │  └─ RemoteProtocolError          the peer did: MalformedFrame, FrameTooLarge, UnexpectedReply
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
@@ -139,6 +139,12 @@ class UnexpectedReply(RemoteProtocolError):
     code = "UNEXPECTED_REPLY"
 
 
+class AnswerMismatch(ProtocolError):
+    """An answer holds other messages than were asked for: of another queue, out of order, or twice."""
+
+    code = "ANSWER_MISMATCH"
+
+
 class TransportError(RocketMQError):
     """Bytes did not get through."""
 
@@ -267,6 +273,12 @@ class QueueVanished(DataLossError):
     """A queue with planned messages is no longer in the route."""
 
     code = "QUEUE_VANISHED"
+
+
+class MessagesMissing(DataLossError):
+    """Messages within a range that a broker still claims to hold cannot be read."""
+
+    code = "MESSAGES_MISSING"
 
 
 class DecodeError(RocketMQError):

@@ -147,6 +147,10 @@ class _TakeWhatIsThere:
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Of no matter: no group's position is read."""
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Told, and that is all."""
+        _log.warning("dead letters within %d to %d of %s are gone", start, end, queue)
+
 
 def _revived(letter: ReceivedMessage) -> Message:
     """The message as it was sent in the beginning, by its unique id too; what brokers added is left out."""

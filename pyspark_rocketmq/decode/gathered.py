@@ -7,9 +7,11 @@ as much, and all that is received meanwhile needs further buffers, which are not
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from ..model import QueueRange
+from ..model import Block, QueueRange
 from .spans import Bytes, Integers, Spans
 
 __all__ = ["Gathered"]
@@ -25,6 +27,8 @@ class Gathered:
         self._ends = [0]
         self.ranges: list[QueueRange] = []
         """What is wanted of each answer."""
+        self.claims: list[tuple[int, int, int]] = []
+        """From where each answer was asked, how many messages it must hold, and where it ends."""
 
     @property
     def data(self) -> Bytes:
@@ -37,21 +41,28 @@ class Gathered:
         ends: Integers = np.array(self._ends)
         return Spans(ends[:-1], ends[1:])
 
-    def put(self, data: memoryview, wanted: QueueRange) -> None:
-        """Add one behind the others; one that is empty leaves no trace."""
-        start = self._ends[-1]
+    def put(self, block: Block) -> None:
+        """Add an answer behind the others; one that is empty, and may be, leaves no trace."""
+        data, start = block.data, self._ends[-1]
         end = start + len(data)
-        if end == start:
+        if end == start and not block.covered:
             return
         if end > len(self._memory):
             self._grow(end)
         self._memory[start:end] = data
         self._ends.append(end)
-        self.ranges.append(wanted)
+        self.ranges.append(block.wanted)
+        self.claims.append(block[3:])
 
     def clear(self) -> None:
         """Forget them all; the memory stays."""
-        self._ends, self.ranges = [0], []
+        self._ends, self.ranges, self.claims = [0], [], []
+
+    def blocks(self) -> list[Block]:
+        """The answers as they were put; their records lie in this memory."""
+        data, ends = self._memory, self._ends
+        parts = zip(pairwise(ends), self.ranges, self.claims, strict=True)
+        return [Block(data[start:end], wanted, 0, *claim) for (start, end), wanted, claim in parts]
 
     def _grow(self, wanted: int) -> None:
         larger = _memory_of(max(wanted, 2 * len(self._memory)))

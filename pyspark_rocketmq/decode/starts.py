@@ -9,20 +9,19 @@ answer by answer, and the error names the queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import located
-from ..model import Block, MessageQueue, QueueRange
+from ..model import MessageQueue, QueueRange
 from ..wire.record import MAGIC_V1, MAGIC_V2
 from ..wire.scan import MIN_RECORD_BYTES, record_starts
 from .spans import Bytes, Integers, Spans, unsigned_at
 
-__all__ = ["Starts", "each_record", "find_starts", "located_at", "maybe_find_starts"]
+__all__ = ["Starts", "find_starts", "located_at", "maybe_find_starts"]
 
 _FEWEST_ANSWERS = 8
 """Fewer are walked faster one by one."""
@@ -43,12 +42,6 @@ class Starts(NamedTuple):
 def find_starts(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
     """The records of answers to these ranges, of which the error tells if an answer is damaged."""
     return maybe_find_starts(data, answers) or _walk_each(data, answers, ranges)
-
-
-def each_record(block: Block) -> Iterator[Block]:
-    """Each record of an answer as a block of its own."""
-    for start, end in pairwise([*_located_starts(block.data, block.wanted), len(block.data)]):
-        yield block._replace(data=block.data[start:end], message_count=1)
 
 
 def maybe_find_starts(data: Bytes, answers: Spans) -> Starts | None:
@@ -92,7 +85,7 @@ def _fill(data: Bytes, answers: Spans, found: Starts) -> bool:
 def _walk_each(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
     view = data.data
     starts = [
-        start + np.array(_located_starts(view[start:end], wanted))
+        start + np.array(_located_starts(view[start:end], wanted), np.int64)
         for start, end, wanted in zip(*answers, ranges, strict=True)
     ]
     return Starts(np.concatenate(starts), np.array(list(map(len, starts))))

@@ -57,6 +57,9 @@ class LossPolicy(Protocol):
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """An admin moved the group; never a loss for a reader of ranges."""
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Messages within [start, end) are gone; the bounds are no finer."""
+
 
 class PullTemplate:
     """A queue's pulls; only offset and count change."""
