@@ -8,7 +8,7 @@ steps are whole-array steps. The topic's text is not looked at, because no colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -64,8 +64,7 @@ _ODD_FLAGS = (
     SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 )
 _INNER_FLAGS = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
-_COMPARED_BYTES = 8
-"""Of a topic's name; its length besides, where it is longer."""
+_MAGIC_IN_MEMORY = np.array(MAGIC_V1, ">u4").view(np.uint32)
 _EVERY_ROW = slice(None)
 _NO_ROWS: Integers = np.zeros(0, np.int64)
 _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
@@ -130,39 +129,44 @@ class Bulk:
         plain: npt.NDArray[np.bool_] = self._has_plain_head & (self._property_spans.ends == self._ends)
         return plain
 
-    def strange_rows(self, stored_topic: Callable[[str], str]) -> Integers:
+    def strange_rows(self, begins: Integers, stored_topic: Callable[[str], str]) -> Integers:
         """Records of other queues than they were asked from; `stored_topic` says how a topic is named in them, if it is.
 
-        Of a topic its length and its last bytes are compared, and only where records are plain.
+        The topic is read in the first record of each answer, which are those at `begins`; of the others its length is
+        compared. Odd records are not looked at for it.
         """
-        differs = self._are_of_other_queues()
-        topics = {queue.topic for queue in self._queues}
-        for topic in topics:
-            rows = _EVERY_ROW if len(topics) == 1 else self._rows_of(topic)
-            if name := stored_topic(topic).encode():
-                differs[rows] |= self._are_of_other_topics(name, rows)
-            else:
-                differs[rows] = False
+        topics, _, numbers = zip(*self._queues, strict=True)
+        ids = np.fromiter(numbers, np.int32, len(numbers)).byteswap()
+        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != ids[self.answers]
+        if np.count_nonzero(differs):
+            differs &= np.fromiter(map(bool, map(stored_topic, topics)), np.bool_, len(topics))[self.answers]
+        differs |= self._name_other_topics(begins, {topic: stored_topic(topic).encode() for topic in set(topics)})
         return np.flatnonzero(differs) if np.count_nonzero(differs) else _NO_ROWS
 
-    def _rows_of(self, topic: str) -> Integers:
-        return np.flatnonzero(np.array([queue.topic == topic for queue in self._queues], np.bool_)[self.answers])
+    def _name_other_topics(self, begins: Integers, names: Mapping[str, bytes]) -> npt.NDArray[np.bool_]:
+        """Plain records in whose topic something else is written than its name; any topic will do for an empty name."""
+        if len(names) == 1:
+            (name,) = names.values()
+            differs = self._differ_from(name, begins, _EVERY_ROW)
+        else:
+            differs = np.zeros(len(self.starts), np.bool_)
+            for topic, name in names.items():
+                is_asked = np.array([queue.topic == topic for queue in self._queues])
+                rows = np.flatnonzero(is_asked[self.answers])
+                differs[rows] = self._differ_from(name, begins[is_asked], rows)[rows]
+        return differs & self.plain() if np.count_nonzero(differs) else differs
 
-    def _are_of_other_queues(self) -> npt.NDArray[np.bool_]:
-        ids = np.array([queue.queue_id for queue in self._queues], ">i4").view(np.int32)
-        is_one = np.count_nonzero(ids == ids[0]) == len(ids)
-        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != (ids[0] if is_one else ids[self.answers])
+    def _differ_from(self, name: bytes, begins: Integers, rows: Integers | slice) -> npt.NDArray[np.bool_]:
+        """Which of all rows have topics of another length, or at these `begins` another text."""
+        differs = np.zeros(len(self.starts), np.bool_)
+        if name:
+            sizes = self._topic_sizes
+            differs[rows] = sizes[rows] != len(name) & 0xFF
+            begins = begins[begins >= 0]
+            begins = begins[sizes[begins] == len(name)]
+            found = gather_windows(self.data, self._body_ends[begins] + 1, len(name))
+            differs[begins[(found != np.frombuffer(name, np.uint8)).any(axis=1)]] = True
         return differs
-
-    def _are_of_other_topics(self, name: bytes, rows: Integers | slice) -> npt.NDArray[np.bool_]:
-        """Of these rows the plain ones in whose topic another text stands."""
-        seen = min(len(name), _COMPARED_BYTES)
-        expected, hidden = int.from_bytes(name[-seen:]), np.uint64(8 * (_COMPARED_BYTES - seen))
-        texts = unsigned_at(self.data, _COMPARED_BYTES)[self._property_spans.starts[rows] - (2 + _COMPARED_BYTES)]
-        differs: npt.NDArray[np.bool_] = (texts << hidden != expected << int(hidden)) | (
-            self._topic_sizes[rows] != len(name) & 0xFF
-        )
-        return differs & self.plain()[rows] if np.count_nonzero(differs) else differs
 
     @cached_property
     def _ends(self) -> Integers:
@@ -172,7 +176,7 @@ class Bulk:
     @cached_property
     def _has_plain_head(self) -> npt.NDArray[np.bool_]:
         starts, ends = self.bodies
-        plain: npt.NDArray[np.bool_] = (self.head["magic"] == MAGIC_V1) & (self.sys_flags & _ODD_FLAGS == 0)
+        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (self.sys_flags & _ODD_FLAGS == 0)
         plain &= (ends >= starts) & (ends <= self._ends - 3)
         return plain
 

@@ -19,29 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DecodeError
-from ..model import LIGHT_TOPIC_PREFIX, MessageQueue, QueueRange
+from ..model import LIGHT_TOPIC_PREFIX, MessageQueue
 from ..pull.recheck import mismatch
 from ..wire.record import decode_record, message_count_of
 from .bulk import Bulk
+from .gathered import Answers
 from .rows import Content
 from .spans import Integers
 
-__all__ = ["Answers", "Placed", "check_origins", "place"]
+__all__ = ["Placed", "check_origins", "place"]
 
 _Rows = npt.NDArray[np.bool_]
-
-
-class Answers(NamedTuple):
-    """What some answers are wanted for, what they claim, and how many records each has."""
-
-    ranges: Sequence[QueueRange]
-    claims: Sequence[tuple[int, int, int]]
-    """First offset, count of messages that it must hold (0 for any), next offset (0 for any)."""
-    counts: Integers
-
-    def queue(self, answer: int) -> MessageQueue:
-        """Where an answer comes from."""
-        return self.ranges[answer].queue
 
 
 class Placed(NamedTuple):
@@ -53,27 +41,31 @@ class Placed(NamedTuple):
     """Queues in whose records other offsets are written than they stand at."""
     is_filtered: bool = False
     """Whether there are filtered answers."""
+    are_all_wanted: bool = False
+    """Whether no record stands outside what is wanted of its answer."""
 
 
-def place(bulk: Bulk, answers: Answers) -> Placed:
+def place(bulk: Bulk, answers: Answers, counts: Integers) -> Placed:
     """The positions of all records; raises if they come in an order in which no broker stores."""
-    firsts, covered, nexts = np.array(answers.claims, np.int64).T
-    begins = np.cumsum(answers.counts) - answers.counts
-    positions = np.arange(len(bulk.starts)) + np.repeat(firsts - begins, answers.counts)
+    firsts = np.fromiter(answers.firsts, np.int64, len(counts))
+    begins = np.cumsum(counts) - counts
+    positions = np.repeat(firsts - begins, counts)
+    positions += np.arange(len(positions))
     inner = bulk.inner_rows()
-    if not len(inner) and np.array_equal(answers.counts, covered) and np.array_equal(bulk.stored_offsets, positions):
-        return Placed(positions)
-    return _Placing(bulk, answers, firsts, covered, nexts, begins, inner).place(positions)
+    if not len(inner) and answers.covered == tuple(counts.tolist()) and np.array_equal(bulk.stored_offsets, positions):
+        return Placed(positions, are_all_wanted=answers.are_whole())
+    return _Placing(bulk, answers, firsts, counts, begins, inner).place(positions)
 
 
-def check_origins(bulk: Bulk, answers: Answers, content: Content) -> None:
+def check_origins(bulk: Bulk, answers: Answers, counts: Integers, content: Content) -> None:
     """Raise unless all records are of the queues that were asked; which topic an odd one names is looked at later."""
-    strange = bulk.strange_rows(content.stored_topic)
+    begins = np.where(counts > 0, np.cumsum(counts) - counts, -1)
+    strange = bulk.strange_rows(begins, content.stored_topic)
     for row in strange[:1].tolist():
         answer = int(bulk.answers[row])
         record, _ = decode_record(bulk.data.data, int(bulk.starts[row]))
         what = f"holds a message of {record.topic}, queue {record.queue_id}"
-        raise mismatch(answers.queue(answer), answers.claims[answer][0], what)
+        raise mismatch(answers.queue(answer), answers.firsts[answer], what)
 
 
 class _Placing:
@@ -84,16 +76,16 @@ class _Placing:
         bulk: Bulk,
         answers: Answers,
         firsts: Integers,
-        covered: Integers,
-        nexts: Integers,
+        counts: Integers,
         begins: Integers,
         inner: Integers,
     ) -> None:
         self._bulk = bulk
         self._answers = answers
         self._firsts = firsts
-        self._covered = covered
-        self._nexts = nexts
+        self._covered = np.array(answers.covered, np.int64)
+        self._nexts = np.array(answers.nexts, np.int64)
+        self._counts = counts
         self._begins = begins
         self._inner = inner
         self._of = bulk.answers
@@ -105,7 +97,7 @@ class _Placing:
         has_batches[self._of[self._inner]] = True
         counted = self._covered > 0
         plain = counted & ~has_batches
-        suspects = plain & (self._answers.counts != self._covered)
+        suspects = plain & (self._counts != self._covered)
         suspects |= self._are_short_of_batches(counted & has_batches)
         positions = np.where(plain[self._of], by_count, self._stored)
         shifted = self._check_order(plain & ~suspects, positions)
@@ -125,7 +117,7 @@ class _Placing:
         """The messages of an answer within what it covers; None where a batch cannot be taken apart."""
         first, begin = int(self._firsts[answer]), int(self._begins[answer])
         end, count = first + int(self._covered[answer]), 0
-        for at in self._bulk.starts[begin : begin + int(self._answers.counts[answer])].tolist():
+        for at in self._bulk.starts[begin : begin + int(self._counts[answer])].tolist():
             record, _ = decode_record(self._bulk.data.data, at)
             base = record.queue_offset
             try:
@@ -164,7 +156,7 @@ class _Placing:
     def _goes_back(self) -> _Rows:
         """Records in which no higher offset is written than in the one before of the same answer."""
         goes_back: _Rows = np.diff(self._stored, prepend=-1) <= 0
-        goes_back[self._begins[self._answers.counts > 0]] = False
+        goes_back[self._begins[self._counts > 0]] = False
         return goes_back
 
     @property

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from ..model import Block, QueueRange
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
-from .claims import Answers, check_origins, place
+from .claims import check_origins, place
 from .gathered import Gathered
 from .memory import keep_freed_memory
 from .mending import Mender, Recheck
@@ -60,6 +60,15 @@ class Decoded:
     """Messages left out because they cannot be read."""
 
 
+class _Found(NamedTuple):
+    """The records of some answers."""
+
+    bulk: Bulk
+    ranges: Sequence[QueueRange]
+    are_all_wanted: bool
+    suspects: list[int]
+
+
 class ColumnDecoder:
     """Decodes blocks into a fixed choice of columns, some of them `nullable` because Spark was told so."""
 
@@ -89,25 +98,25 @@ class ColumnDecoder:
         most_messages, most_bytes = size = size or BatchSize()
         messages = byte_count = 0
         for block in self._with_large_apart(blocks, most_bytes):
-            more_bytes, more_messages = len(block.data), block.message_count or 1
+            more_bytes, more_messages = len(block[0]), block[2] or 1
             if more_bytes * 2 >= most_bytes:
                 more_bytes = most_bytes  # nothing has room beside it
             messages, byte_count = messages + more_messages, byte_count + more_bytes
-            if gathered.ranges and (messages > most_messages or byte_count > most_bytes):
+            if gathered and (messages > most_messages or byte_count > most_bytes):
                 yield from self._decode_gathered(size)
                 messages, byte_count = more_messages, more_bytes
             gathered.put(block)
-        if gathered.ranges:
+        if gathered:
             yield from self._decode_gathered(size)
 
     def _decode_gathered(self, size: BatchSize) -> Iterator[Decoded]:
         gathered = self._gathered
         try:
-            bulk, suspects = self._find_records(gathered)
-            if suspects:
-                yield from self._second().decode_all(self._mender.mend(gathered.blocks(), suspects), size)
+            found = self._find_records(gathered)
+            if found.suspects:
+                yield from self._second().decode_all(self._mender.mend(gathered.blocks, found.suspects), size)
             else:
-                yield from self._decode(bulk, gathered.ranges, size.byte_count)
+                yield from self._decode(found, size.byte_count)
         finally:
             gathered.clear()
 
@@ -117,16 +126,16 @@ class ColumnDecoder:
         second._gathered, second._mender = Gathered(), self._mender.without_recheck()
         return second
 
-    def _find_records(self, gathered: Gathered) -> tuple[Bulk, list[int]]:
+    def _find_records(self, gathered: Gathered) -> _Found:
         """All records of the answers, and which answers are to be read again."""
-        starts, counts = find_starts(gathered.data, gathered.answers, gathered.ranges)
+        answers = gathered.answers
+        starts, counts = find_starts(gathered.data, gathered.spans, answers.ranges)
         of = np.repeat(np.arange(len(counts)), counts)
-        bulk = Bulk(gathered.data, starts, of, [each.queue for each in gathered.ranges], self._shape_finder)
-        answers = Answers(gathered.ranges, gathered.claims, counts)
-        check_origins(bulk, answers, self.content)
-        placed = place(bulk, answers)
+        bulk = Bulk(gathered.data, starts, of, [each[0] for each in answers.ranges], self._shape_finder)
+        check_origins(bulk, answers, counts, self.content)
+        placed = place(bulk, answers, counts)
         bulk.positions = placed.positions
-        return bulk, self._mender.suspects(bulk, answers, placed)
+        return _Found(bulk, answers.ranges, placed.are_all_wanted, self._mender.suspects(bulk, answers, placed))
 
     def _with_large_apart(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
         """The blocks in order, those of half the bytes as one block a record."""
@@ -140,7 +149,7 @@ class ColumnDecoder:
         """Each record of an answer as a block of its own, which tells where it stands."""
         whole = Gathered()
         whole.put(block)
-        bulk, suspects = self._find_records(whole)
+        bulk, _, _, suspects = self._find_records(whole)
         if suspects:
             yield from self._second()._with_large_apart(self._mender.mend([block], suspects), most_bytes)
             return
@@ -150,11 +159,12 @@ class ColumnDecoder:
             claim = (position, 1, position + 1) if is_ahead else (position, 0, 0)
             yield Block(block.data[start:end], block.wanted, 1, *claim)
 
-    def _decode(self, bulk: Bulk, ranges: Sequence[QueueRange], most_bytes: int) -> Iterator[Decoded]:
+    def _decode(self, found: _Found, most_bytes: int) -> Iterator[Decoded]:
         """One record batch, or several if there are packed bodies that are larger when unpacked."""
+        bulk, ranges, _, _ = found
         is_odd = self._is_odd(bulk)
         plain = bulk.only(~is_odd)
-        wanted = self._is_wanted(plain, ranges)
+        wanted = self._is_wanted(plain, found)
         arrays = self._bulk_arrays(plain.only(wanted))
         if not is_odd.any():
             yield Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
@@ -172,12 +182,15 @@ class ColumnDecoder:
             plain[np.flatnonzero(plain)[careful]] = False
         return ~plain
 
-    def _is_wanted(self, bulk: Bulk, ranges: Sequence[QueueRange]) -> npt.NDArray[np.bool_]:
-        starts = np.array([each.start for each in ranges])[bulk.answers]
-        ends = np.array([each.end for each in ranges])[bulk.answers]
-        wanted = (bulk.positions >= starts) & (bulk.positions < ends)
+    def _is_wanted(self, bulk: Bulk, found: _Found) -> npt.NDArray[np.bool_]:
+        if found.are_all_wanted:
+            wanted = np.ones(len(bulk.positions), np.bool_)
+        else:
+            starts = np.array([each.start for each in found.ranges])[bulk.answers]
+            ends = np.array([each.end for each in found.ranges])[bulk.answers]
+            wanted = (bulk.positions >= starts) & (bulk.positions < ends)
         if self.content.tags:
-            filtered = np.array([self.content.filters(each.queue.topic) for each in ranges])
+            filtered = np.array([self.content.filters(each.queue.topic) for each in found.ranges])
             has_tag = pc.is_in(bulk.entries.values_of("TAGS"), pa.array(sorted(self.content.tags))).to_numpy(False)
             wanted &= has_tag | ~filtered[bulk.answers]
         return wanted

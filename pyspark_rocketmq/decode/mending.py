@@ -18,7 +18,8 @@ import numpy as np
 from ..model import Block, MessageQueue
 from ..pull.recheck import mismatch
 from .bulk import Bulk
-from .claims import Answers, Placed
+from .claims import Placed
+from .gathered import Answers
 
 __all__ = ["Mender", "Recheck"]
 
@@ -60,7 +61,7 @@ class Mender:
             return list(placed.suspects)
         if self._recheck:
             self._note(self._recheck.shifted_at(_doubtful_cuts(bulk, answers)))
-        filtered = [at for at, (_, covered, end) in enumerate(answers.claims) if end and not covered]
+        filtered = [at for at, end in enumerate(answers.nexts) if end and not answers.covered[at]]
         misfits = {answers.queue(at) for at in placed.suspects if at in filtered}
         self._note(misfits)
         return sorted({*placed.suspects, *(at for at in filtered if answers.queue(at) in self._shifted)})
@@ -85,7 +86,7 @@ class Mender:
 def _doubtful_cuts(bulk: Bulk, answers: Answers) -> dict[MessageQueue, int]:
     """The last offset before the last cut of each queue behind which messages of a filtered answer say to lie."""
     ends = np.array([each.end for each in answers.ranges])
-    is_cut = np.array([not covered and end > part.end for part, (_, covered, end) in zip(*answers[:2], strict=True)])
+    is_cut = (np.array(answers.covered) == 0) & (np.array(answers.nexts) > ends)
     behind = is_cut[bulk.answers] & (bulk.stored_offsets >= ends[bulk.answers])
     cut = np.unique(bulk.answers[behind]).tolist()
     return {answers.queue(at): int(ends[at]) - 1 for at in sorted(cut, key=ends.__getitem__)}
