@@ -120,9 +120,7 @@ class Bulk:
         """The same view of some of the rows; of all of them, this very one with what it has computed."""
         if rows.dtype == np.bool_ and np.count_nonzero(rows) == len(rows):
             return self
-        return Bulk(
-            self.data, self.starts[rows], self.answers[rows], self._queues, self._finder, self.positions[rows]
-        )
+        return Bulk(self.data, self.starts[rows], self.answers[rows], self._queues, self._finder, self.positions[rows])
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
@@ -176,7 +174,9 @@ class Bulk:
     @cached_property
     def _has_plain_head(self) -> npt.NDArray[np.bool_]:
         starts, ends = self.bodies
-        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (self.sys_flags & _ODD_FLAGS == 0)
+        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (
+            self.sys_flags & _ODD_FLAGS == 0
+        )
         plain &= (ends >= starts) & (ends <= self._ends - 3)
         return plain
 
