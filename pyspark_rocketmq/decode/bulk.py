@@ -128,7 +128,7 @@ class Bulk:
         return plain
 
     def strange_rows(self, begins: Integers, stored_topic: Callable[[str], str]) -> Integers:
-        """Records of other queues than they were asked from; `stored_topic` says how a topic is named in them, if it is.
+        """Records of other queues than they were asked from; `stored_topic` tells how they name a topic, if they do.
 
         The topic is read in the first record of each answer, which are those at `begins`; of the others its length is
         compared. Odd records are not looked at for it.

@@ -148,7 +148,7 @@ def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
 
 
 def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes]:
-    """Numbered messages, one of them odd; the bodies that its broker serves: neither that one's nor, at times, the next."""
+    """Numbered messages, one of them odd; the bodies that are served: not that one's, nor, at times, the next one's."""
     for number in range(210):
         flag = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 if number == 20 else 0
         tag = "even" if number % 2 == 0 else "odd"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker_stub import PullLimits, Settings, StubBroker
+from broker_stub import PullLimits, Settings, StubBroker, StubCluster
 from broker_stub.scanning import GetStatus, Got
 from broker_stub.store import InnerMessage
 from pyspark_rocketmq.errors import AnswerMismatch, MessagesMissing
@@ -34,7 +34,7 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-def fill(stub: StubBroker) -> None:
+def fill(stub: StubCluster) -> None:
     """A hundred messages."""
     for number in range(100):
         stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
@@ -49,7 +49,7 @@ def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_
 
 
 def lie(
-    stub: StubBroker, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
+    stub: StubCluster, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
 ) -> list[Got]:
     """Let a broker answer so many pulls with other records than it found; the offsets in the header stay.
 
@@ -155,7 +155,7 @@ def test_a_short_answer_is_asked_for_again(stub: StubBroker, change: Change) -> 
 
 def test_a_replica_that_is_short_is_no_loss() -> None:
     """The master is asked, which holds all."""
-    with StubBroker({TOPIC: 1}, slaves=1, settings=Settings(limits=PullLimits(warm_bytes=0))) as stub:
+    with StubCluster(1, 1, topics={TOPIC: 1}, settings=Settings(limits=PullLimits(warm_bytes=0))) as stub:
         fill(stub)
         told = lie(stub, none, broker=1)
         assert offsets(options_for(stub)) == list(range(100)) and told
@@ -184,7 +184,7 @@ def test_other_messages_than_asked_for_are_refused(stub: StubBroker, change: Cha
 
 
 def test_what_is_gone_at_an_open_front_is_no_loss(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A range from the first readable message begins there, be it answers further on; what is gone behind it is lost."""
+    """A range from the first readable message begins there, answers further on; what is gone behind it is lost."""
     caplog.set_level(logging.INFO)
     lie(stub, lambda records: [record for record in records if record.queue_offset >= 40])
     assert offsets(options_for(stub), is_front_open=True) == list(range(40, 100))
