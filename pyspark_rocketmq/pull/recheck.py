@@ -17,16 +17,16 @@ from functools import cached_property
 from itertools import count, pairwise
 
 from ..cluster.broker import Brokers
-from ..errors import AnswerMismatch, NoBrokerAvailable
+from ..errors import NoBrokerAvailable
 from ..model import Block, MessageQueue, QueueRange
 from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
-from ..wire.scan import record_starts
+from ..wire.scan import mismatch, record_starts
 from .loop import read_ranges
 from .reader import LossPolicy
 from .settings import PullSettings, Subscription
 
-__all__ = ["Recheck", "mismatch"]
+__all__ = ["Recheck"]
 
 _OFFSETS = struct.Struct(">20xqq")  # in the queue, in the commit log
 _UNPLACED = (
@@ -197,15 +197,3 @@ class _Nobody:
 
     def gap(self, queue: MessageQueue, start: int, end: int) -> None:
         """Of no matter here."""
-
-
-def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
-    """The error about the answer to a pull."""
-    return AnswerMismatch(
-        f"the answer to a pull from {first} {what}",
-        advice="do not trust it: look at the broker's store, and at what stands between the broker and this reader",
-        topic=queue.topic,
-        broker=queue.broker_name,
-        queue_id=queue.queue_id,
-        offset=first,
-    )
