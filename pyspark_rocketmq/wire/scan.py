@@ -77,6 +77,7 @@ def _walk(body: bytes | memoryview) -> list[int]:
         decode_record(body, at if at < end else starts[-1])
     return starts
 
+
 def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
     """The error about the answer to a pull."""
     return AnswerMismatch(
