@@ -2,7 +2,7 @@
 
     RocketMQError                      stable `code`, flags `retriable` and `refresh_routes`
     ├─ OptionError (ValueError)        a setting of the user
-    ├─ ProtocolError
+    ├─ ProtocolError                   AnswerMismatch
     │  ├─ LocalProtocolError           we were about to break the protocol
     │  └─ RemoteProtocolError          the peer did: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
     │                                  LimitExceeded
@@ -12,7 +12,8 @@
     ├─ GroupError                      GroupInUse, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
     ├─ NoPullApi                       the server speaks gRPC without pulling
-    ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
+    ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
+    │                                MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
     ├─ SendError                       which messages landed, which did not, which are unknown
     └─ SendBackError                   how many rows brokers did not take back
@@ -154,6 +155,12 @@ class LimitExceeded(RemoteProtocolError):
     retriable = False
 
 
+class AnswerMismatch(ProtocolError):
+    """An answer holds other messages than were asked for: of another queue, out of order, or twice."""
+
+    code = "ANSWER_MISMATCH"
+
+
 class TransportError(RocketMQError):
     """Bytes did not get through."""
 
@@ -288,6 +295,12 @@ class QueueVanished(DataLossError):
     """A queue with planned messages is no longer in the route."""
 
     code = "QUEUE_VANISHED"
+
+
+class MessagesMissing(DataLossError):
+    """Messages within a range that a broker still claims to hold cannot be read."""
+
+    code = "MESSAGES_MISSING"
 
 
 class DecodeError(RocketMQError):

@@ -16,6 +16,8 @@ from .errors import OptionError
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
+LIGHT_TOPIC_PREFIX = "%LMQ%"
+"""Of topics that hold references to messages of another topic; these bear that topic's name, queue and offset."""
 
 
 class MessageQueue(NamedTuple):
@@ -35,6 +37,8 @@ class QueueRange(NamedTuple):
     queue: MessageQueue
     start: int
     end: int
+    is_front_open: bool = False
+    """The range begins at the first readable message (`earliest`): messages missing at its very front are no loss."""
 
     @property
     def offset_count(self) -> int:
@@ -43,12 +47,19 @@ class QueueRange(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records of one pull's answer, still encoded, and which of their offsets are wanted."""
+    """Records of one pull's answer, still encoded, which of their offsets are wanted, and what the answer claims."""
 
     data: memoryview
     wanted: QueueRange
     message_count: int
     """How many messages there may be at most; who asked for all knows no better before they are decoded."""
+    first: int = 0
+    """The offset that the pull asked from, whatever part of the answer is wanted."""
+    covered: int = 0
+    """How many messages the answer must hold, one for each offset from `first` on; 0 where a filter or compaction
+    may leave some out."""
+    next_offset: int = 0
+    """Where the answer ends, whatever part of it is wanted; 0 if its records stand where they say."""
 
 
 class Address(NamedTuple):

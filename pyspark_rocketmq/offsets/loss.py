@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ..errors import DataLossError, OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
+from ..errors import (
+    DataLossError,
+    MessagesMissing,
+    OffsetBeforeEarliest,
+    OffsetBeyondEnd,
+    OffsetWentBack,
+    QueueVanished,
+)
 from ..model import MessageQueue, QueueRange
 from .position import Positions
 
@@ -46,6 +53,7 @@ class Finding(Enum):
     VANISHED = auto()
     NOT_IN_ROUTE = auto()
     RESET_BY_ADMIN = auto()
+    GAP = auto()
 
 
 class Rule(NamedTuple):
@@ -84,6 +92,12 @@ RULES: Mapping[Finding, Rule] = {
     Finding.RESET_BY_ADMIN: Rule(
         "an admin reset the group to {found} while {planned} was read",
         "reading stays at {planned}; a new checkpoint moves the query",
+    ),
+    Finding.GAP: Rule(
+        "messages within offsets {planned} to {found} are gone (retention has deleted them and the broker has not yet "
+        "raised the queue's minimum offset)",
+        "go on without them",
+        MessagesMissing,
     ),
 }
 
@@ -168,14 +182,15 @@ def settle_ranges(
 
 def _compare_range(planned: QueueRange, bounds: Bounds | None) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
     """What remains of a range, and each finding with what was planned and what is there."""
-    queue, start, end = planned
+    _, start, end, is_open = planned
     if bounds is None:
-        return QueueRange(queue, start, start), [(Finding.VANISHED, start, end)]
+        return planned._replace(end=start), [(Finding.VANISHED, start, end)]
     if bounds.from_replica:
         return planned, []
     findings = []
     if end > bounds.max_offset:
         findings.append((Finding.WENT_BACK, end, bounds.max_offset))
-    if start < bounds.min_offset:
+    if start < bounds.min_offset and not is_open:
         findings.append((Finding.BELOW_MIN, start, bounds.min_offset))
-    return QueueRange(queue, max(start, bounds.min_offset), min(end, bounds.max_offset)), findings
+    kept = planned._replace(start=max(start, bounds.min_offset), end=min(end, bounds.max_offset))
+    return kept, findings

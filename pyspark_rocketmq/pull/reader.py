@@ -57,6 +57,9 @@ class LossPolicy(Protocol):
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """An admin moved the group; never a loss for a reader of ranges."""
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Messages within [start, end) are gone; the bounds are no finer."""
+
 
 class PullTemplate:
     """A queue's pulls; only offset and count change."""
@@ -125,6 +128,8 @@ class QueueReader:
         """Why the route names no place to read from."""
         self._unrouted_since = 0.0
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
+        self._is_counted = self._takes_all
+        """Whether an answer must hold one message for each offset that it covers; decoding compares the counts."""
         self._holes: dict[int, float] = {}
         """Since when messages seem to be missing at an offset; forgotten when they are there, or told as lost."""
         self._trusts_holes = False
@@ -270,7 +275,7 @@ class QueueReader:
     def _progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> bool:
         """Take messages in, unless some before them may be missing; whether that brought the range forward."""
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
-        if self._takes_all and place.is_master:
+        if self._takes_all and not self._is_counted and place.is_master:
             first = first_queue_offset(body) if body else next_offset
             if first > start and not self._is_lawful_hole(start, now):
                 self._doubt(request, place, outcome, now)
@@ -279,7 +284,7 @@ class QueueReader:
                 self._holes.pop(start, None)
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
-        self.cursor.answered(start, next_offset, body, message_count)
+        self.cursor.answered(start, next_offset, body, message_count, self._is_counted)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s

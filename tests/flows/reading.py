@@ -44,6 +44,10 @@ class Losses:
         """An admin moved the group."""
         self._note("was reset", queue, planned, reset_to)
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Messages within [start, end) are gone."""
+        self._note("gap", queue, start, end)
+
     def _note(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
         if self._fails:
             raise DataLossError(what, topic=queue.topic, offset=planned)
@@ -90,7 +94,7 @@ def offsets_of(blocks: Iterable[Block]) -> dict[MessageQueue, list[int]]:
     """The offsets that were handed out, queue by queue, in their order."""
     found: defaultdict[MessageQueue, list[int]] = defaultdict(list)
     for block in blocks:
-        queue, start, end = block.wanted
+        queue, start, end, _ = block.wanted
         offsets = [decode_record(block.data, at)[0].queue_offset for at in record_starts(block.data)]
         found[queue] += [offset for offset in offsets if start <= offset < end]
     return dict(found)
