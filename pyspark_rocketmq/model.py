@@ -35,6 +35,8 @@ class QueueRange(NamedTuple):
     queue: MessageQueue
     start: int
     end: int
+    is_front_open: bool = False
+    """The range begins at the first readable message (`earliest`): messages missing at its very front are no loss."""
 
     @property
     def offset_count(self) -> int:

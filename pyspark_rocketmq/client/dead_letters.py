@@ -121,7 +121,7 @@ class DeadLetters:
         unwrap = self._cluster.settings.namespace.unwrap
         try:
             blocks = read_ranges([wanted], self._cluster.brokers, pool, _TakeWhatIsThere(), PullSettings())
-            for data, (queue, start, end), _ in blocks:
+            for data, (queue, start, end, _), _ in blocks:
                 pulled = Pulled(queue, data, wanted.start, wanted.end, unwrap)
                 yield from (message for message in read_messages(pulled, start) if message.offset < end)
         except NoPermission as error:

@@ -168,14 +168,15 @@ def settle_ranges(
 
 def _compare_range(planned: QueueRange, bounds: Bounds | None) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
     """What remains of a range, and each finding with what was planned and what is there."""
-    queue, start, end = planned
+    _, start, end, is_open = planned
     if bounds is None:
-        return QueueRange(queue, start, start), [(Finding.VANISHED, start, end)]
+        return planned._replace(end=start), [(Finding.VANISHED, start, end)]
     if bounds.from_replica:
         return planned, []
     findings = []
     if end > bounds.max_offset:
         findings.append((Finding.WENT_BACK, end, bounds.max_offset))
-    if start < bounds.min_offset:
+    if start < bounds.min_offset and not is_open:
         findings.append((Finding.BELOW_MIN, start, bounds.min_offset))
-    return QueueRange(queue, max(start, bounds.min_offset), min(end, bounds.max_offset)), findings
+    kept = planned._replace(start=max(start, bounds.min_offset), end=min(end, bounds.max_offset))
+    return kept, findings

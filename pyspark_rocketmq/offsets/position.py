@@ -59,7 +59,7 @@ def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
     """What the batch between two offsets reads, in the order of `end`; queues without new offsets are left out."""
     known = {**(start.next if start else {}), **end.begin}
     ranges = [QueueRange(queue, _start_of(queue, known), stop) for queue, stop in end.next.items()]
-    for queue, first, stop in ranges:
+    for queue, first, stop, _ in ranges:
         if stop < first:
             raise _refuse(str(end), f"the end {stop} of {queue} lies below its start {first}")
     return [each for each in ranges if each.offset_count]

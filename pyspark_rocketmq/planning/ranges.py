@@ -68,13 +68,13 @@ def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
 def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
     """Take so many offsets from the end of a list of ranges that is to be read backwards."""
     while offset_count:
-        queue, start, end = rest.pop()
-        middle = min(end, start + offset_count)
-        if middle < end:
-            rest.append(QueueRange(queue, middle, end))
-        offset_count -= middle - start
-        yield QueueRange(queue, start, middle)
+        whole = rest.pop()
+        middle = min(whole.end, whole.start + offset_count)
+        if middle < whole.end:
+            rest.append(whole._replace(start=middle, is_front_open=False))
+        offset_count -= middle - whole.start
+        yield whole._replace(end=middle)
 
 
 def _count_offsets(ranges: Iterable[QueueRange]) -> int:
-    return sum(end - start for _, start, end in ranges)
+    return sum(each.end - each.start for each in ranges)

@@ -202,7 +202,7 @@ class Cursor:
             self.stride, self._full_count = min(2 * self.stride, self._batch_size), 0
 
     def _keep(self, start: int, end: int, data: memoryview, message_count: int) -> None:
-        block = _new(Block, (data, _new(QueueRange, (self.wanted.queue, start, end)), message_count))
+        block = _new(Block, (data, _new(QueueRange, (self.wanted.queue, start, end, False)), message_count))
         if start == self.done:
             self.done = end
             if message_count:

@@ -90,7 +90,7 @@ def offsets_of(blocks: Iterable[Block]) -> dict[MessageQueue, list[int]]:
     """The offsets that were handed out, queue by queue, in their order."""
     found: defaultdict[MessageQueue, list[int]] = defaultdict(list)
     for block in blocks:
-        queue, start, end = block.wanted
+        queue, start, end, _ = block.wanted
         offsets = [decode_record(block.data, at)[0].queue_offset for at in record_starts(block.data)]
         found[queue] += [offset for offset in offsets if start <= offset < end]
     return dict(found)

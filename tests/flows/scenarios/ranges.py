@@ -22,7 +22,7 @@ def ranges_of_several_queues(world: World) -> None:
 
     found = offsets_of(read_all(world.cluster, wanted))
 
-    assert found == {queue: list(range(start, end)) for queue, start, end in wanted}
+    assert found == {queue: list(range(start, end)) for queue, start, end, _ in wanted}
 
 
 def tags_leave_holes(world: World) -> None:
