@@ -269,6 +269,12 @@ class QueueVanished(DataLossError):
     code = "QUEUE_VANISHED"
 
 
+class MessagesMissing(DataLossError):
+    """Messages within a range that a broker still claims to hold cannot be read."""
+
+    code = "MESSAGES_MISSING"
+
+
 class DecodeError(RocketMQError):
     """A stored message, or one part of it, cannot be read."""
 

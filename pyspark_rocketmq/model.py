@@ -45,12 +45,17 @@ class QueueRange(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records of one pull's answer, still encoded, and which of their offsets are wanted."""
+    """Records of one pull's answer, still encoded, which of their offsets are wanted, and what the answer claims."""
 
     data: memoryview
     wanted: QueueRange
     message_count: int
     """How many messages there may be at most; who asked for all knows no better before they are decoded."""
+    first: int = 0
+    """The offset that the pull asked from, whatever part of the answer is wanted."""
+    covered: int = 0
+    """How many messages the answer must hold, one for each offset from `first` on; 0 where a filter or compaction
+    may leave some out."""
 
 
 class Address(NamedTuple):

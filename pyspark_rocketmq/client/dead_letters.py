@@ -121,7 +121,7 @@ class DeadLetters:
         unwrap = self._cluster.settings.namespace.unwrap
         try:
             blocks = read_ranges([wanted], self._cluster.brokers, pool, _TakeWhatIsThere(), PullSettings())
-            for data, (queue, start, end, _), _ in blocks:
+            for data, (queue, start, end, _), *_ in blocks:
                 pulled = Pulled(queue, data, wanted.start, wanted.end, unwrap)
                 yield from (message for message in read_messages(pulled, start) if message.offset < end)
         except NoPermission as error:
@@ -146,6 +146,10 @@ class _TakeWhatIsThere:
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Of no matter: no group's position is read."""
+
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Told, and that is all."""
+        _log.warning("dead letters within %d to %d of %s are gone", start, end, queue)
 
 
 def _revived(letter: ReceivedMessage) -> Message:

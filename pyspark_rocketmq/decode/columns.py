@@ -77,7 +77,7 @@ class ColumnDecoder:
         gathered = self._gathered
         gathered.clear()
         messages = byte_count = 0
-        for data, wanted, more_messages in _with_large_apart(blocks, most_bytes):
+        for data, wanted, more_messages, *_ in _with_large_apart(blocks, most_bytes):
             more_bytes = len(data)
             if more_bytes * 2 >= most_bytes:
                 more_bytes = most_bytes  # nothing has room beside it

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ..errors import DataLossError, OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
+from ..errors import (
+    DataLossError,
+    MessagesMissing,
+    OffsetBeforeEarliest,
+    OffsetBeyondEnd,
+    OffsetWentBack,
+    QueueVanished,
+)
 from ..model import MessageQueue, QueueRange
 from .position import Positions
 
@@ -46,6 +53,7 @@ class Finding(Enum):
     VANISHED = auto()
     NOT_IN_ROUTE = auto()
     RESET_BY_ADMIN = auto()
+    GAP = auto()
 
 
 class Rule(NamedTuple):
@@ -84,6 +92,12 @@ RULES: Mapping[Finding, Rule] = {
     Finding.RESET_BY_ADMIN: Rule(
         "an admin reset the group to {found} while {planned} was read",
         "reading stays at {planned}; a new checkpoint moves the query",
+    ),
+    Finding.GAP: Rule(
+        "messages within offsets {planned} to {found} are gone (retention has deleted them and the broker has not yet "
+        "raised the queue's minimum offset)",
+        "go on without them",
+        MessagesMissing,
     ),
 }
 

@@ -49,6 +49,7 @@ class Cursor:
         """Answers that wait for an earlier one."""
         self._full_count = 0
         """Answers that covered the whole stride since it was last changed."""
+        self._front = wanted.start if wanted.is_front_open else None
         self._next: list[Block] = []
         self._batch_size = batch_size
         self._frontier = wanted.start
@@ -129,13 +130,18 @@ class Cursor:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def answered(self, start: int, next_offset: int, data: memoryview, message_count: int) -> None:
+    def answered(
+        self, start: int, next_offset: int, data: memoryview, message_count: int, is_counted: bool = False
+    ) -> None:
         """The pull from `start` covered the offsets up to `next_offset`, and found at most so many messages.
 
-        What was skipped meanwhile stays so: it comes too late to be handed out in order.
+        A counted answer must hold one message for each of these offsets, which is looked at when it is decoded; it is
+        handed out even if it holds none. What was skipped meanwhile stays so: it comes too late to be handed out in
+        order.
         """
         request = self._in_flight.pop(start)
-        end = request.end
+        first, end = start, request.end
+        covered = next_offset - start if is_counted else 0
         if next_offset != end or self.stride < self._batch_size:
             end = self._covered(request, next_offset)
             self._learn(request, next_offset)
@@ -144,7 +150,9 @@ class Cursor:
         if start < self.done:
             start = self.done
         if end > start:
-            self._keep(start, end, data, message_count)
+            is_front = self._front == start
+            wanted = _new(QueueRange, (self.wanted.queue, start, end, is_front))
+            self._keep(_new(Block, (data, wanted, message_count, first, covered)))
 
     def stop_at(self, end: int) -> None:
         """The queue has no messages from `end` on; what was to be read there is given up."""
@@ -170,7 +178,7 @@ class Cursor:
         while (first := self.waiting.first()) and first.offset <= self.done:
             self.waiting.remove((first.offset,))
             self.done = max(self.done, first.last_offset + 1)
-            if first.message_count:
+            if _tells(first.item):
                 blocks.append(first.item)
         return blocks
 
@@ -201,11 +209,16 @@ class Cursor:
         if self._full_count == _FULL_BEFORE_MORE:
             self.stride, self._full_count = min(2 * self.stride, self._batch_size), 0
 
-    def _keep(self, start: int, end: int, data: memoryview, message_count: int) -> None:
-        block = _new(Block, (data, _new(QueueRange, (self.wanted.queue, start, end, False)), message_count))
+    def _keep(self, block: Block) -> None:
+        _, start, end, _ = block.wanted
         if start == self.done:
             self.done = end
-            if message_count:
+            if _tells(block):
                 self._next.append(block)
         else:
-            self.waiting.put((Entry(start, end - 1, message_count, len(data), block),))
+            self.waiting.put((Entry(start, end - 1, block.message_count, len(block.data), block),))
+
+
+def _tells(block: Block) -> bool:
+    """Whether there is something to decode: messages, or the lack of some that must be there."""
+    return bool(block.message_count or block.covered)

@@ -321,7 +321,7 @@ class QueueReader:
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
-        self.cursor.answered(start, next_offset, body, message_count)
+        self.cursor.answered(start, next_offset, body, message_count, self._is_counted)
         if self._witness:
             self._witness.took_in(place, start, outcome, now)
         self._failures = 0

@@ -47,5 +47,9 @@ class LossJournal:
         """An admin moved the group; reading stays where it was planned."""
         self._judge(Finding.RESET_BY_ADMIN, queue, planned, reset_to)
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Messages within [start, end) are gone; the bounds are no finer."""
+        self._judge(Finding.GAP, queue, start, end)
+
     def _judge(self, finding: Finding, queue: MessageQueue, planned: int, found: int) -> None:
         self.note([judge(finding, queue, planned, found, fail_on_data_loss=self._fail_on_data_loss)])

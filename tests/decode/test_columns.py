@@ -56,7 +56,7 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
     """What the readable decoder says of the messages in the blocks, a list a column."""
     rows = [
         row
-        for data, (queue, start, end, _), _ in blocks
+        for data, (queue, start, end, _), *_ in blocks
         for record in decode_records(data)
         for row in read_rows(record, queue, content)
         if start <= row.record.queue_offset < end and row.passes_tags()

@@ -44,6 +44,10 @@ class Losses:
         """An admin moved the group."""
         self._note("was reset", queue, planned, reset_to)
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Messages within [start, end) are gone."""
+        self._note("gap", queue, start, end)
+
     def _note(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
         if self._fails:
             raise DataLossError(what, topic=queue.topic, offset=planned)

@@ -181,3 +181,19 @@ def test_pulls_go_together_as_far_as_all_of_them_are_allowed() -> None:
     answer(reader, Request(32, 64))
     reader.failed(0)
     assert reader.allowance(limits, 4) == 1
+
+
+def test_a_block_tells_where_its_pull_began_and_what_it_covered() -> None:
+    """Whatever part is still wanted, and even if nothing was found; without a count an empty answer leaves no trace."""
+    reader = cursor(0, 96)
+    for request in requests(reader, 3):
+        reader.answered(request.start, request.end, memoryview(b""), 0, is_counted=request.start != 32)
+    assert [(block.wanted.start, block.first, block.covered) for block in reader.take()] == [(0, 0, 32), (64, 64, 32)]
+
+
+def test_only_the_first_block_of_a_range_has_an_open_front() -> None:
+    """What follows an answer is not the front any more."""
+    reader = Cursor(QueueRange(QUEUE, 7, 90, is_front_open=True), 32)
+    for request in requests(reader, 2):
+        answer(reader, request)
+    assert [block.wanted.is_front_open for block in reader.take()] == [True, False]

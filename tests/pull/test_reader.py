@@ -101,44 +101,6 @@ def test_each_pull_is_signed_for_itself() -> None:
     assert (plain[0].fields or {}).items() <= first.items()
 
 
-def test_a_hole_is_doubted_until_the_minimum_tells() -> None:
-    """Retention deletes first and raises the minimum a second later: the loss is told, not passed over."""
-    told = Told()
-    reading = reader(told)
-
-    assert not pull(reading, found(179, minimum=98), now=10.0)
-    assert (reading.allowance(4, 10.1), reading.allowance(4, 10.6)) == (0, 4)
-    assert not pull(reading, found(179, minimum=179), now=11.0)
-
-    assert told.lost == [(98, 179)] and reading.cursor.done == 179
-
-
-def test_a_hole_that_stays_is_lawful() -> None:
-    """Compaction leaves holes; one is waited for, the next are believed at once."""
-    told = Told()
-    reading = reader(told)
-
-    assert not pull(reading, found(120, minimum=0), now=10.0)
-    assert pull(reading, found(120, minimum=0), now=13.1)
-    reading.take()
-    assert pull(reading, found(150, minimum=0), now=13.2)
-    assert told.lost == []
-
-
-def test_each_hole_is_doubted_anew() -> None:
-    """That one was told as lost, or was none after all, says nothing about the next."""
-    told = Told()
-    reading = reader(told)
-
-    assert not pull(reading, found(120, minimum=98), now=10.0)
-    assert not pull(reading, found(120, minimum=120), now=11.0)
-    assert not pull(reading, found(150, minimum=120), now=70.0)
-    assert pull(reading, found(120, minimum=120), now=70.6)
-    reading.take()
-    assert not pull(reading, found(170, minimum=120), now=140.0)
-    assert told.lost == [(98, 120)] and reading.cursor.done == 121
-
-
 @pytest.mark.parametrize(
     ("subscription", "place"),
     [(Subscription("a"), MASTER), (Subscription("x > 1", "SQL92"), MASTER), (Subscription(), REPLICA)],
