@@ -9,7 +9,9 @@ from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
+from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.pull.witness import Look
@@ -169,7 +171,9 @@ class Reading:
         if config and subscription == Subscription():
             brokers.compacted.is_compacted("orders", "broker-a")
         [end] = {queue.count for queue in queues.values()}
-        settings = PullSettings(subscription=subscription, batch_size=8)
+        settings = PullSettings(
+            subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=1000
+        )
         self.reader = QueueReader(QueueRange(QUEUE, 0, end, is_front_open), brokers, settings, self.told)
 
     def send(self) -> None:
@@ -197,8 +201,15 @@ class Reading:
         self.reader.answered(request, place, answer, self.now)  # type: ignore[arg-type]
         self.rows += [offset for block in self.reader.take() for offset in offsets_in(block)]
 
+    def lose(self, index: int) -> None:
+        """Let a connection end before the answer arrives."""
+        _, request, _ = self.in_flight.pop(index)
+        self.reader.failed(request, ConnectionLost("the connection ended"), self.now)  # type: ignore[arg-type]
+
     def finish(self) -> None:
         """Read on without disturbances."""
+        for queue in self.queues.values():
+            queue.suggests = 0
         for _ in range(10_000):
             if self.reader.is_finished:
                 return
