@@ -149,12 +149,20 @@ class QueueReader:
     @property
     def is_finished(self) -> bool:
         """Whether everything has been handed out, and vouched for where it cannot be counted."""
-        return self.cursor.is_finished and (self._witness is None or self._witness.is_settled)
+        return self.cursor.is_finished and self._is_vouched_for
 
     @property
     def has_more_to_ask(self) -> bool:
         """Whether some offsets are neither in flight nor answered, or what was handed out is still to be vouched for."""
-        return self.cursor.has_more_to_ask or (self.cursor.is_finished and not self.is_finished)
+        return self.cursor.has_more_to_ask or (self._is_all_answered and not self._is_vouched_for)
+
+    @property
+    def _is_all_answered(self) -> bool:
+        return not self.cursor.has_more_to_ask and not self.cursor.in_flight_count
+
+    @property
+    def _is_vouched_for(self) -> bool:
+        return self._witness is None or self._witness.is_settled
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -202,7 +210,7 @@ class QueueReader:
         """Return the process to which a look is to be sent now, if any."""
         assert self._witness is not None, "whose answers are counted needs no witness"
         current = self._placed[2] if self._placed else None
-        place = self._witness.place_to_look(current, now, is_last=self.cursor.is_finished)
+        place = self._witness.place_to_look(current, now, is_last=self._is_all_answered)
         if place is None or self._is_routed(place):
             return place
         self._witness.move(place, self.place())
