@@ -29,10 +29,8 @@ class CompactedTopics:
     def __init__(self, fetch: FetchConfig) -> None:
         self._fetch = fetch
         self._known: dict[tuple[str, str], bool | None] = {}
-
-    def recall(self, topic: str, broker_name: str) -> bool | None:
-        """Return what is known already, without asking anybody."""
-        return self._known.get((topic, broker_name))
+        self.found: set[tuple[str, str]] = set()
+        """Topics that are known to be compacted, with their brokers' names; looking here asks nobody."""
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
         """Return whether the topic is compacted; None if that cannot be known.
@@ -48,5 +46,7 @@ class CompactedTopics:
             return None
         except RocketMQError:
             return None
-        known = self._known[topic, broker_name] = attributes.get(_POLICY) == _COMPACTION
-        return known
+        is_compacted = self._known[topic, broker_name] = attributes.get(_POLICY) == _COMPACTION
+        if is_compacted:
+            self.found.add((topic, broker_name))
+        return is_compacted

@@ -16,9 +16,7 @@ from typing import Protocol
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
-from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
-from ..cluster.settings import ClusterSettings
 from ..errors import (
     DataLossError,
     DecodeError,
@@ -29,24 +27,19 @@ from ..errors import (
     Where,
 )
 from ..model import Block, MessageQueue, QueueRange
-from ..wire.codes import RequestCode
-from ..wire.commands import PullMessageRequestHeader
-from ..wire.header import Command, HeaderType, encode_command
-from ..wire.prepared import PreparedRequest
+from ..wire.header import Command
 from ..wire.scan import record_starts
 from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
 from .settings import PullSettings, Subscription
+from .template import PullTemplate
 from .witness import Look, Witness
 
 __all__ = ["LossPolicy", "QueueReader"]
 
-_SUBSCRIPTION_FLAG = 4
-"""The pull carries its own subscription, so that no heartbeat is needed."""
 _NO_PROGRESS_PAUSE_S = 0.1
 _FLOW_CONTROL_PAUSE_S = 0.02
-_CHANGING = ("queueOffset", "maxMsgNums")
 _log = logging.getLogger(__name__)
 
 
@@ -69,55 +62,6 @@ class LossPolicy(Protocol):
         """Messages within [start, end) are gone; the bounds are no finer."""
 
 
-class PullTemplate:
-    """A queue's pulls; only offset and count change."""
-
-    def __init__(self, cluster: ClusterSettings, queue: MessageQueue, settings: PullSettings) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._settings = settings
-
-    def frames(self, requests: Sequence[Request], opaques: Sequence[int]) -> list[bytes]:
-        """Pulls of these requests; a request may span more offsets than one answer may bring messages."""
-        most = self._settings.batch_size
-        pulls = [
-            (start, end - start if end - start < most else most, opaque)
-            for (start, end), opaque in zip(requests, opaques, strict=True)
-        ]
-        return self._prepared.frames(pulls) if self._prepared else [self._frame(*pull) for pull in pulls]
-
-    def _frame(self, offset: int, count: int, opaque: int) -> bytes:
-        fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
-        fields = signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
-        header_type = self._cluster.net.header_type
-        return encode_command(Command(RequestCode.PULL_MESSAGE, opaque, fields, header_type=header_type))
-
-    @cached_property
-    def _fields(self) -> dict[str, str]:
-        subscription = self._settings.subscription.for_topic(self._queue.topic)
-        header = PullMessageRequestHeader(
-            consumer_group=self._settings.group,
-            topic=self._queue.topic,
-            queue_id=self._queue.queue_id,
-            queue_offset=0,
-            max_msg_nums=0,
-            sys_flag=_SUBSCRIPTION_FLAG,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=subscription.expression,
-            sub_version=0,
-            expression_type=subscription.expression_type,
-        )
-        return unsigned_fields(self._cluster, header, self._queue.broker_name)
-
-    @cached_property
-    def _prepared(self) -> PreparedRequest | None:
-        """The pull written but for what changes; a signature or a binary header depends on everything."""
-        if self._cluster.credentials or self._cluster.net.header_type is not HeaderType.JSON:
-            return None
-        return PreparedRequest(RequestCode.PULL_MESSAGE, self._fields, _CHANGING)
-
-
 class QueueReader:
     """Reads one range of one queue."""
 
@@ -136,15 +80,21 @@ class QueueReader:
         """Why the route names no place to read from."""
         self._unrouted_since = 0.0
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
-        is_compacted = brokers.compacted.recall(wanted.queue.topic, wanted.queue.broker_name)
-        self._is_counted = self._takes_all and not is_compacted
-        """Whether an answer must hold one message for each offset that it covers; decoding compares the counts."""
-        self._witness = None if self._is_counted else Witness(wanted, brokers, policy)
+        self._compacted = brokers.compacted.found
+        """Grows when decoding finds holes in what was counted, and asks why."""
+        self._witness = None if self._takes_all else Witness(wanted, brokers, policy)
         self.resume_at = 0.0
         """No pull is sent before this moment."""
 
     def __repr__(self) -> str:
         return f"<QueueReader {self.cursor!r}, {self._failures} failures>"
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether an answer must hold one message for each offset that it covers; decoding compares the counts."""
+        return self._takes_all and not (
+            self._compacted and (self.queue.topic, self.queue.broker_name) in self._compacted
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -329,8 +279,10 @@ class QueueReader:
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
-        self.cursor.answered(start, next_offset, body, message_count, self._is_counted)
-        if self._witness:
+        is_counted = self._is_counted
+        self.cursor.answered(start, next_offset, body, message_count, is_counted)
+        if not is_counted:
+            self._witness = self._witness or Witness(self.cursor.wanted, self._brokers, self._policy)
             self._witness.took_in(place, start, outcome, now)
         self._failures = 0
         if self._settings.interval_s and message_count:
@@ -341,7 +293,8 @@ class QueueReader:
         """Take the answer to a look in; whether there was one."""
         assert self._witness is not None, "whose answers are counted needs no witness"
         try:
-            pause_s = self._witness.answered(look, read_outcome(answer))
+            outcome = read_outcome(answer)
+            pause_s = self._witness.answered(look, outcome)
         except DataLossError:
             raise
         except RocketMQError as error:
@@ -349,7 +302,7 @@ class QueueReader:
             return False
         self._failures = 0
         self.resume_at = max(self.resume_at, now + pause_s)
-        return True
+        return not outcome.was_reset
 
     def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
         """Nothing at this offset: it is gone, or not there yet, or the broker wants to be asked elsewhere."""

@@ -17,24 +17,30 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.broker import Brokers
 from ..cluster.requests import Question
-from ..cluster.routes import Place
+from ..cluster.routes import MASTER_ID, Place
 from ..errors import DataLossError, DecodeError
 from ..model import MessageQueue, QueueRange
+from ..net.deadline import Deadline
 from ..wire.commands import GetMinOffsetRequestHeader, OffsetResponseHeader
 from ..wire.record import decode_record
 from ..wire.scan import first_queue_offset, record_starts
 from ..wire.sys_flag import SysFlag
 from .cursor import Request
-from .outcome import Outcome, PullStatus
+from .outcome import PULL_CODES, Outcome, PullStatus, read_outcome
+from .settings import PullSettings, Subscription
+from .template import pull_header
 
 if TYPE_CHECKING:
     from .reader import LossPolicy
 
-__all__ = ["Look", "Witness", "is_readable"]
+__all__ = ["Look", "Witness", "is_readable", "vouch"]
 
 LOOK_INTERVAL_S = 1.0
 _LOOKS_AT_A_HOLE = 10
@@ -116,25 +122,32 @@ class Witness:
 
     def took_in(self, place: Place, start: int, outcome: Outcome, now: float) -> None:
         """Note an answer to a pull from `start`."""
+        account = self.open(place, start, outcome.next_offset, now)
+        if outcome.body:
+            account.last_there = outcome.next_offset - 1
+            if self._wanted.is_front_open:
+                self._note_found(first_queue_offset(outcome.body))
+
+    def open(self, place: Place, start: int, end: int, now: float) -> _Account:
+        """Note that answers from there for these offsets are to be vouched for."""
         account = self._accounts.get(place)
         if account is None:
             account = self._accounts[place] = _Account()
-        next_offset, interval = outcome.next_offset, account.fresh
+        interval = account.fresh
         if interval is None:
-            account.fresh = Interval(self._first_to_see(account, start), next_offset, now)
-        elif start < interval.first or next_offset > interval.end:
-            account.fresh = interval.joined(Interval(start, next_offset, now))
-        if outcome.body:
-            account.last_there = next_offset - 1
-            if self._wanted.is_front_open:
-                self._note_found(first_queue_offset(outcome.body))
+            account.fresh = Interval(self._first_to_see(account, start), end, now)
+        elif start < interval.first or end > interval.end:
+            account.fresh = interval.joined(Interval(start, end, now))
+        return account
 
     def place_to_look(self, current: Place | None, now: float, *, is_last: bool) -> Place | None:
         """Return the process that is to be looked at now: one that has been left, or whose interval is old enough."""
         for place, account in self._accounts.items():
             if account.fresh is None or account.asked:
                 continue
-            if is_last or (account.looked_at <= now - LOOK_INTERVAL_S and self._is_ripe(account.fresh, place, current, now)):
+            if is_last or (
+                account.looked_at <= now - LOOK_INTERVAL_S and self._is_ripe(account.fresh, place, current, now)
+            ):
                 return place
         return None
 
@@ -240,10 +253,36 @@ class Witness:
         there = account.last_there
         if there is None or there >= start:
             return start
-        return there if self._brokers.compacted.recall(self._queue.topic, self._queue.broker_name) else start
+        return there if (self._queue.topic, self._queue.broker_name) in self._brokers.compacted.found else start
 
     def _is_ripe(self, interval: Interval, place: Place, current: Place | None, now: float) -> bool:
         return place != current or interval.since <= now - LOOK_INTERVAL_S
+
+
+def vouch(
+    wanted: QueueRange,
+    brokers: Brokers,
+    policy: LossPolicy,
+    settings: PullSettings,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
+    """Look at the master whether retention has taken the front of a range, and tell the policy if so; waits for that.
+
+    It vouches for every answer that came before, from the start of the range on.
+    """
+    queue, start, end, _ = wanted
+    unfiltered = replace(settings, subscription=Subscription())
+    broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
+    place = Place(MASTER_ID, broker.master())
+    witness, stall = Witness(wanted, brokers, policy), Deadline.after(settings.stall_timeout_s)
+    witness.open(place, start, end, now=0.0)
+    while not (witness.is_settled or stall.expired):
+        look = witness.look(place, now=0.0)
+        header = pull_header(queue, unfiltered, look.start, 1)
+        question = Question(place.address, header, b"", queue.broker_name, place.broker_id)
+        outcome = read_outcome(brokers.requests.ask(question, welcome=PULL_CODES).command)
+        sleep(witness.answered(look, outcome))
+    witness.give_up()
 
 
 def is_readable(offset: int, outcome: Outcome) -> bool:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.cluster.links import Call
 from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.net.backoff import Backoff
-from pyspark_rocketmq.pull.reader import QueueReader
+from pyspark_rocketmq.pull.reader import LossPolicy, QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
-from pyspark_rocketmq.pull.witness import Look
+from pyspark_rocketmq.pull.witness import Look, vouch
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from tests.cluster.scripted import ScriptedLinks, answer
@@ -93,7 +94,13 @@ class ScriptedQueue:
             at += 1
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
 
-    def _command(self, code: int, next_offset: int, records: Sequence[bytes] = (), remark: str | None = None) -> Command:
+    def tell_minimum(self, call: Call) -> Command:
+        """Answer the request for the minimum offset."""
+        return answer(offset=self.minimum)
+
+    def _command(
+        self, code: int, next_offset: int, records: Sequence[bytes] = (), remark: str | None = None
+    ) -> Command:
         fields = {"nextBeginOffset": next_offset, "minOffset": self.minimum, "maxOffset": self.count}
         texts = {name: str(value) for name, value in {**fields, "suggestWhichBrokerId": self.suggests}.items()}
         return Command(code, fields=texts, body=b"".join(records), remark=remark, flag=RESPONSE_FLAG)
@@ -122,7 +129,7 @@ def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brok
     """Brokers whose route names these places; what is not pulled is answered by `links`."""
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
-        links.serve(str(place.address), GET_MIN_OFFSET=lambda _, queue=queue: answer(offset=queue.minimum))
+        links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
     named = BrokerPlaces("broker-a", "c", tuple(queues))
     route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
     brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it asks name servers for nothing
@@ -131,7 +138,12 @@ def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brok
 
 def topic_config(**attributes: str) -> Command:
     """What a broker says of the topic."""
-    return answer(body={"topicName": "orders", "attributes": {name.replace("_", "."): value for name, value in attributes.items()}})
+    return answer(
+        body={
+            "topicName": "orders",
+            "attributes": {name.replace("_", "."): value for name, value in attributes.items()},
+        }
+    )
 
 
 class FixedRoutes:
@@ -158,23 +170,43 @@ class Reading:
         subscription: Subscription = ONE_FILTER,
         is_front_open: bool = False,
         config: Command | None = None,
+        is_known: bool = True,
+        policy: LossPolicy | None = None,
     ) -> None:
         self.queues = queues
         self.told = Told()
         self._is_filtered = subscription != Subscription()
         self.now = 100.0
         self.rows: list[int] = []
+        self.claims: list[int] = []
+        """What the blocks that came claim to cover."""
         self.in_flight: list[tuple[Place, Look | object, Command | None]] = []
         self.links = ScriptedLinks()
-        brokers = brokers_of(queues, self.links)
+        self.brokers = brokers_of(queues, self.links)
         self.links.serve(str(MASTER.address), GET_TOPIC_CONFIG=config or topic_config())
-        if config and subscription == Subscription():
-            brokers.compacted.is_compacted("orders", "broker-a")
+        if is_known:
+            self.learn_of_compaction()
         [end] = {queue.count for queue in queues.values()}
-        settings = PullSettings(
+        self._settings = PullSettings(
             subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=1000
         )
-        self.reader = QueueReader(QueueRange(QUEUE, 0, end, is_front_open), brokers, settings, self.told)
+        wanted = QueueRange(QUEUE, 0, end, is_front_open)
+        self.reader = QueueReader(wanted, self.brokers, self._settings, policy or self.told)
+
+    def learn_of_compaction(self) -> None:
+        """Ask the broker whether the topic is compacted."""
+        self.brokers.compacted.is_compacted("orders", "broker-a")
+
+    def vouch(self, start: int, sleep: Callable[[float], object]) -> None:
+        """Look at the front of a range, and wait for what comes of it."""
+        self.links.serve(str(MASTER.address), PULL_MESSAGE=self._answer)
+        end = self.queues[MASTER].count
+        vouch(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
+
+    def _answer(self, call: Call) -> Command:
+        assert (call.fields or {})["subscription"] == "*"
+        start, most = (int((call.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
+        return self.queues[MASTER].answer(start, most, is_filtered=False)
 
     def send(self) -> None:
         """Send what may be sent now, looks first, as the window does."""
@@ -199,7 +231,9 @@ class Reading:
         self.serve(index)
         place, request, answer = self.in_flight.pop(index)
         self.reader.answered(request, place, answer, self.now)  # type: ignore[arg-type]
-        self.rows += [offset for block in self.reader.take() for offset in offsets_in(block)]
+        blocks = self.reader.take()
+        self.rows += [offset for block in blocks for offset in offsets_in(block)]
+        self.claims += [block.covered for block in blocks]
 
     def lose(self, index: int) -> None:
         """Let a connection end before the answer arrives."""

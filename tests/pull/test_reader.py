@@ -43,6 +43,10 @@ class Told:
         """Not expected here."""
         raise AssertionError
 
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Not expected here."""
+        raise AssertionError
+
 
 def reader(told: Told, subscription: Subscription = ALL) -> QueueReader:
     """A reader of `[98, 200)`; nothing is connected."""

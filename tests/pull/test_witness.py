@@ -8,9 +8,13 @@ from random import Random
 import pytest
 
 from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.errors import MessagesMissing
 from pyspark_rocketmq.pull.outcome import Outcome, PullStatus
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.pull.witness import is_readable
+from pyspark_rocketmq.source.losses import LossJournal
+from pyspark_rocketmq.wire.header import Command
+from tests.cluster.scripted import answer, unsupported
 
 from .scripted_queue import MASTER, REPLICA, Reading, ScriptedQueue, record_at, topic_config
 
@@ -26,9 +30,9 @@ COMPACTED = topic_config(cleanup_policy="COMPACTION")
 WANTED = [offset for offset in range(END) if every_third(offset)]
 
 
-def scripted(**given: int) -> ScriptedQueue:
+def scripted(gone: int = 0, minimum: int = 0, shift: int = 0) -> ScriptedQueue:
     """A queue of which a filter wants every third message."""
-    return ScriptedQueue(END, every_third, **given)
+    return ScriptedQueue(END, every_third, gone, minimum, shift=shift)
 
 
 def disturb(reading: Reading, random: Random) -> None:
@@ -64,8 +68,10 @@ def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
         reading = disturbed(Reading({place: scripted() for place in places}), Random(seed))
 
         is_taken = any(queue.gone for queue in reading.queues.values())
-        assert reading.rows == WANTED and not reading.told.losses if not is_taken else (
-            reading.rows == WANTED or reading.told.losses
+        assert (
+            reading.rows == WANTED and not reading.told.losses
+            if not is_taken
+            else (reading.rows == WANTED or reading.told.losses)
         ), seed
         assert reading.rows == sorted(set(reading.rows)) and set(reading.rows) <= set(WANTED), seed
 
@@ -161,6 +167,45 @@ def test_holes_of_a_compacted_topic_are_no_loss() -> None:
 
     assert reading.rows == [offset for offset in range(END) if offset not in queue.holes]
     assert not reading.told.losses and 10 <= reading.now - began <= 15
+
+
+def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
+    """Answers claim what they cover until somebody learns that the topic is compacted; those that follow are looked after."""
+    queue = scripted()
+    reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED, is_known=False)
+    reading.send()
+    reading.deliver(0)
+    reading.learn_of_compaction()
+    reading.finish()
+
+    assert reading.claims[0] > 0 and not any(reading.claims[1:]) and queue.looks
+
+
+@pytest.mark.parametrize(("minimum", "losses"), [(0, []), (9, [(3, 9)])])
+def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
+    minimum: int, losses: list[tuple[int, int]]
+) -> None:
+    """A hole is looked at for ten seconds, and then the queue's minimum decides."""
+    reading = Reading({MASTER: scripted(gone=9, minimum=minimum)}, config=COMPACTED)
+    pauses: list[float] = []
+
+    reading.vouch(3, pauses.append)
+
+    assert reading.told.losses == losses and sum(pauses) == 10
+
+
+@pytest.mark.parametrize(
+    ("config", "is_named"),
+    [(topic_config(), False), (answer(16, remark="no permission"), True), (unsupported(), True)],
+)
+def test_a_loss_names_the_permission_that_compaction_could_not_be_asked_for(config: Command, is_named: bool) -> None:
+    """Without it a compacted topic looks like one that retention has overtaken."""
+    reading = Reading({MASTER: scripted(gone=50)}, config=config, policy=LossJournal(fail_on_data_loss=True))
+
+    with pytest.raises(MessagesMissing) as raised:
+        reading.finish()
+
+    assert ("grant" in raised.value.advice) == is_named
 
 
 def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.FOUND) -> Outcome:
