@@ -103,7 +103,7 @@ class QueueReader:
 
     @property
     def has_more_to_ask(self) -> bool:
-        """Whether some offsets are neither in flight nor answered, or what was handed out is still to be vouched for."""
+        """Whether some offsets are neither in flight nor answered, or what came in is still to be vouched for."""
         return self.cursor.has_more_to_ask or (self._is_all_answered and not self._is_vouched_for)
 
     @property

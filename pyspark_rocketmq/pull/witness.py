@@ -44,8 +44,8 @@ __all__ = ["Look", "Witness", "is_readable", "vouch"]
 
 LOOK_INTERVAL_S = 1.0
 _LOOKS_AT_A_HOLE = 10
-"""So many looks at a hole of a compacted topic, a second apart, before the minimum is asked for: brokers raise it within
-`cleanResourceInterval`, 10 s unless set."""
+"""So many looks at a hole of a compacted topic, a second apart, before the minimum is asked for: brokers raise it
+within `cleanResourceInterval`, 10 s unless set."""
 _RESET_PAUSE_S = 0.1
 _FILE_STEP = 2**16
 """The files of a commit log begin at multiples of their size, which is a multiple of this."""
@@ -219,8 +219,8 @@ class Witness:
         except DataLossError as error:
             if not is_policy_known:
                 error.advice += (
-                    "; if the topic is compacted this is no loss: grant this user GET on the topic (request 351), so that "
-                    "its attributes can be read"
+                    "; the broker did not tell whether the topic is compacted, which would make it no loss: grant "
+                    "this user GET on the topic (request 351)"
                 )
             raise
 
@@ -249,7 +249,7 @@ class Witness:
             self._lowest_found = offset
 
     def _first_to_see(self, account: _Account, start: int) -> int:
-        """The offset to look at: compaction may have left a hole at `start`, so rather a message that came before it."""
+        """The offset to look at: compaction may have left a hole at `start`, so rather a message before it."""
         there = account.last_there
         if there is None or there >= start:
             return start

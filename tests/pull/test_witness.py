@@ -170,7 +170,7 @@ def test_holes_of_a_compacted_topic_are_no_loss() -> None:
 
 
 def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
-    """Answers claim what they cover until somebody learns that the topic is compacted; those that follow are looked after."""
+    """Answers claim what they cover until somebody learns that the topic is compacted; then looks vouch for them."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED, is_known=False)
     reading.send()
