@@ -19,8 +19,8 @@ import logging
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..cluster.broker import Brokers
 from ..cluster.requests import Question
@@ -61,7 +61,8 @@ class Look(Request):
     """Whose answers it vouches for."""
 
 
-class Interval(NamedTuple):
+@dataclass(slots=True)
+class Interval:
     """Offsets that answers covered and for which nobody has vouched."""
 
     first: int
@@ -71,12 +72,11 @@ class Interval(NamedTuple):
     hole_looks: int = 0
     """How many looks have found a hole at `first`."""
 
-    def joined(self, other: Interval | None) -> Interval:
-        """Return the interval that spans both; looks are counted anew where `first` changes."""
-        if other is None:
-            return self
-        looks = self.hole_looks if other.first >= self.first else 0
-        return Interval(min(self.first, other.first), max(self.end, other.end), min(self.since, other.since), looks)
+    def join(self, other: Interval) -> None:
+        """Span both; looks are counted anew where `first` changes."""
+        if other.first < self.first:
+            self.first, self.hole_looks = other.first, 0
+        self.end, self.since = max(self.end, other.end), min(self.since, other.since)
 
 
 class _Account:
@@ -94,7 +94,9 @@ class _Account:
         """An offset whose message came in; a better witness than an offset that may be a hole."""
 
     def reopen(self, interval: Interval) -> None:
-        self.asked, self.fresh = None, interval.joined(self.fresh)
+        if self.fresh:
+            interval.join(self.fresh)
+        self.asked, self.fresh = None, interval
 
 
 class Witness:
@@ -106,6 +108,9 @@ class Witness:
         self._brokers = brokers
         self._policy = policy
         self._accounts: dict[Place, _Account] = {}
+        self._last_place: Place | None = None
+        self._last = _Account()
+        """The account of the last place; most answers come from there."""
         self._lowest_found: int | None = None
         """The lowest offset of a message that came in; kept for a range with an open front."""
 
@@ -122,23 +127,33 @@ class Witness:
 
     def took_in(self, place: Place, start: int, outcome: Outcome, now: float) -> None:
         """Note an answer to a pull from `start`."""
-        account = self.open(place, start, outcome.next_offset, now)
+        account = self._last if place is self._last_place else self._account(place)
+        interval, next_offset = account.fresh, outcome.next_offset
+        if interval is None or start < interval.first:
+            self._open(account, start, next_offset, now)
+        elif next_offset > interval.end:
+            interval.end = next_offset
         if outcome.body:
-            account.last_there = outcome.next_offset - 1
+            account.last_there = next_offset - 1
             if self._wanted.is_front_open:
                 self._note_found(first_queue_offset(outcome.body))
 
-    def open(self, place: Place, start: int, end: int, now: float) -> _Account:
+    def open(self, place: Place, start: int, end: int) -> None:
         """Note that answers from there for these offsets are to be vouched for."""
+        self._open(self._account(place), start, end, 0.0)
+
+    def _account(self, place: Place) -> _Account:
         account = self._accounts.get(place)
         if account is None:
             account = self._accounts[place] = _Account()
-        interval = account.fresh
-        if interval is None:
-            account.fresh = Interval(self._first_to_see(account, start), end, now)
-        elif start < interval.first or end > interval.end:
-            account.fresh = interval.joined(Interval(start, end, now))
+        self._last_place, self._last = place, account
         return account
+
+    def _open(self, account: _Account, start: int, end: int, now: float) -> None:
+        if account.fresh:
+            account.fresh.join(Interval(start, end, now))
+        else:
+            account.fresh = Interval(self._first_to_see(account, start), end, now)
 
     def place_to_look(self, current: Place | None, now: float, *, is_last: bool) -> Place | None:
         """Return the process that is to be looked at now: one that has been left, or whose interval is old enough."""
@@ -163,9 +178,9 @@ class Witness:
 
     def move(self, gone: Place, place: Place) -> None:
         """Let another process vouch in the place of one that is gone for good."""
-        account = self._accounts.pop(gone)
+        account, self._last_place = self._accounts.pop(gone), None
         if account.fresh:
-            self._accounts.setdefault(place, _Account()).reopen(account.fresh)
+            self._account(place).reopen(account.fresh)
 
     # --- judging -----------------------------------------------------------------------------------------------------
 
@@ -190,6 +205,7 @@ class Witness:
             for interval in filter(None, (account.asked, account.fresh)):
                 self._policy.gap(self._queue, interval.first, interval.end)
         self._accounts.clear()
+        self._last_place = None
 
     def _judge(self, place: Place, account: _Account, interval: Interval, outcome: Outcome) -> float:
         if outcome.was_reset:
@@ -206,7 +222,8 @@ class Witness:
         if not compacted:
             self._lose(interval, outcome, is_policy_known=compacted is not None)
         elif interval.hole_looks < _LOOKS_AT_A_HOLE:
-            account.reopen(interval._replace(hole_looks=interval.hole_looks + 1))
+            interval.hole_looks += 1
+            account.reopen(interval)
             return LOOK_INTERVAL_S
         elif interval.first < fetch_minimum(self._queue, place, self._brokers):
             self._lose(interval, outcome, is_policy_known=True)
@@ -234,7 +251,8 @@ class Witness:
         if found is not None and readable > found:
             return False
         if found is not None and outcome.status is not PullStatus.FOUND:
-            account.reopen(interval._replace(first=readable))  # How far the hole goes is not known yet.
+            interval.first = readable  # How far the hole goes is not known yet.
+            account.reopen(interval)
             return True
         _log.info(
             "%s: the first message that can be read is at offset %d; the range was planned from %d (retention)",
@@ -275,7 +293,7 @@ def vouch(
     broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
     place = Place(MASTER_ID, broker.master())
     witness, stall = Witness(wanted, brokers, policy), Deadline.after(settings.stall_timeout_s)
-    witness.open(place, start, end, now=0.0)
+    witness.open(place, start, end)
     while not (witness.is_settled or stall.expired):
         look = witness.look(place, now=0.0)
         header = pull_header(queue, unfiltered, look.start, 1)
