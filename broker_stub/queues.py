@@ -29,10 +29,12 @@ class Boundary(Enum):
 class ConsumeQueue:
     """The columns of one queue; entry i belongs to offset `base + i`."""
 
-    __slots__ = ("base", "codes", "min_offset", "physical", "sizes", "store_times")
+    __slots__ = ("ahead", "base", "codes", "min_offset", "physical", "sizes", "store_times")
 
     def __init__(self, base: int = 0) -> None:
         self.base = self.min_offset = base
+        self.ahead = 0
+        """How many messages got an offset, but no entry."""
         self.physical = array("q")
         self.sizes = array("i")
         self.codes = array("q")
@@ -40,8 +42,13 @@ class ConsumeQueue:
 
     @property
     def max_offset(self) -> int:
-        """The offset the next message gets."""
+        """Where the next entry stands."""
         return self.base + len(self.physical)
+
+    @property
+    def next_stored(self) -> int:
+        """The offset that is written in the next message."""
+        return self.max_offset + self.ahead
 
     def append(self, physical: int, size: int, code: int, store_time: int) -> None:
         """Take note of a message."""

@@ -126,9 +126,12 @@ class Store:
         data = encode_record(self.record(message, now))
         physical, room = self.log.reserve(len(data))
         room[:] = data
-        offset = queue.max_offset
+        offset = queue.next_stored
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
-        queue.append(physical, len(data), message.queue_code(), now)
+        if self._is_misread(message):
+            queue.ahead += 1
+        else:
+            queue.append(physical, len(data), message.queue_code(), now)
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
 
     def adopt(self, record: Record, queue_id: int) -> None:
@@ -224,6 +227,15 @@ class Store:
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
+
+    def _is_misread(self, message: InnerMessage) -> bool:
+        """Whether the sysFlag speaks of IPv6 hosts and the hosts are none: then brokers do not find the message again.
+
+        They have acknowledged it, counted it, and never enter it into its queue.
+        """
+        says_v6 = message.sys_flag & SysFlag.BORN_HOST_V6, message.sys_flag & SysFlag.STORE_HOST_V6
+        are_v6 = is_ipv6(message.born_host), is_ipv6(self.host)
+        return any(says and not is_v6 for says, is_v6 in zip(says_v6, are_v6, strict=True))
 
     def _properties_text(self, message: InnerMessage) -> bytes:
         if message.raw_properties is not None:

@@ -2,7 +2,7 @@
 
     RocketMQError                      stable `code`, flags `retriable` and `refresh_routes`
     ├─ OptionError (ValueError)        a setting of the user
-    ├─ ProtocolError
+    ├─ ProtocolError                   AnswerMismatch
     │  ├─ LocalProtocolError           we were about to break the protocol
     │  └─ RemoteProtocolError          the peer did: MalformedFrame, FrameTooLarge, UnexpectedReply
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
@@ -137,6 +137,12 @@ class UnexpectedReply(RemoteProtocolError):
     """A reply to a request that was never sent on this connection."""
 
     code = "UNEXPECTED_REPLY"
+
+
+class AnswerMismatch(ProtocolError):
+    """An answer holds other messages than were asked for: of another queue, out of order, or twice."""
+
+    code = "ANSWER_MISMATCH"
 
 
 class TransportError(RocketMQError):

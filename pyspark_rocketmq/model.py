@@ -16,6 +16,8 @@ from .errors import OptionError
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
+LIGHT_TOPIC_PREFIX = "%LMQ%"
+"""Of topics that hold references to messages of another topic; these bear that topic's name, queue and offset."""
 
 
 class MessageQueue(NamedTuple):
@@ -56,6 +58,8 @@ class Block(NamedTuple):
     covered: int = 0
     """How many messages the answer must hold, one for each offset from `first` on; 0 where a filter or compaction
     may leave some out."""
+    next_offset: int = 0
+    """Where the answer ends, whatever part of it is wanted; 0 if its records stand where they say."""
 
 
 class Address(NamedTuple):

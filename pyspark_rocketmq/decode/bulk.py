@@ -8,7 +8,7 @@ steps are whole-array steps. The topic's text is not looked at, because no colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -63,6 +63,10 @@ _NATIVE = {name: _HEAD[name].newbyteorder("=") for name in _HEAD.names or ()}
 _ODD_FLAGS = (
     SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 )
+_INNER_FLAGS = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
+_MAGIC_IN_MEMORY = np.array(MAGIC_V1, ">u4").view(np.uint32)
+_EVERY_ROW = slice(None)
+_NO_ROWS: Integers = np.zeros(0, np.int64)
 _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
 """What is above is a size below zero, as these sizes have a sign."""
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
@@ -75,7 +79,13 @@ class Bulk:
     """
 
     def __init__(
-        self, data: Bytes, starts: Integers, answers: Integers, queues: Sequence[MessageQueue], finder: ShapeFinder
+        self,
+        data: Bytes,
+        starts: Integers,
+        answers: Integers,
+        queues: Sequence[MessageQueue],
+        finder: ShapeFinder,
+        positions: Integers | None = None,
     ) -> None:
         self.data = data
         self.starts = starts
@@ -83,26 +93,80 @@ class Bulk:
         self._queues = queues
         self._finder = finder
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
+        self.positions = self.stored_offsets if positions is None else positions
+        """Where each record stands in its queue."""
 
     def field(self, name: str) -> npt.NDArray[Any]:
         """One fixed field of every record, in the machine's byte order."""
         return self.head[name].astype(_NATIVE[name])
 
     @cached_property
-    def queue_offsets(self) -> Integers:
-        """Position of each message in its queue."""
+    def stored_offsets(self) -> Integers:
+        """Where each record says that it stands in its queue."""
         return self.field("queue_offset")
+
+    @cached_property
+    def sys_flags(self) -> npt.NDArray[np.int32]:
+        """What kind of record each is."""
+        return self.field("sys_flag")
+
+    def inner_rows(self) -> Integers:
+        """Records that hold several messages."""
+        if not self.sys_flags.any():
+            return _NO_ROWS
+        return np.flatnonzero(self.sys_flags & _INNER_FLAGS == _INNER_FLAGS)
 
     def only(self, rows: npt.NDArray[np.bool_] | Integers) -> Bulk:
         """The same view of some of the rows; of all of them, this very one with what it has computed."""
         if rows.dtype == np.bool_ and np.count_nonzero(rows) == len(rows):
             return self
-        return Bulk(self.data, self.starts[rows], self.answers[rows], self._queues, self._finder)
+        return Bulk(
+            self.data, self.starts[rows], self.answers[rows], self._queues, self._finder, self.positions[rows]
+        )
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
         plain: npt.NDArray[np.bool_] = self._has_plain_head & (self._property_spans.ends == self._ends)
         return plain
+
+    def strange_rows(self, begins: Integers, stored_topic: Callable[[str], str]) -> Integers:
+        """Records of other queues than they were asked from; `stored_topic` says how a topic is named in them, if it is.
+
+        The topic is read in the first record of each answer, which are those at `begins`; of the others its length is
+        compared. Odd records are not looked at for it.
+        """
+        topics, _, numbers = zip(*self._queues, strict=True)
+        ids = np.fromiter(numbers, np.int32, len(numbers)).byteswap()
+        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != ids[self.answers]
+        if np.count_nonzero(differs):
+            differs &= np.fromiter(map(bool, map(stored_topic, topics)), np.bool_, len(topics))[self.answers]
+        differs |= self._name_other_topics(begins, {topic: stored_topic(topic).encode() for topic in set(topics)})
+        return np.flatnonzero(differs) if np.count_nonzero(differs) else _NO_ROWS
+
+    def _name_other_topics(self, begins: Integers, names: Mapping[str, bytes]) -> npt.NDArray[np.bool_]:
+        """Plain records in whose topic something else is written than its name; any topic will do for an empty name."""
+        if len(names) == 1:
+            (name,) = names.values()
+            differs = self._differ_from(name, begins, _EVERY_ROW)
+        else:
+            differs = np.zeros(len(self.starts), np.bool_)
+            for topic, name in names.items():
+                is_asked = np.array([queue.topic == topic for queue in self._queues])
+                rows = np.flatnonzero(is_asked[self.answers])
+                differs[rows] = self._differ_from(name, begins[is_asked], rows)[rows]
+        return differs & self.plain() if np.count_nonzero(differs) else differs
+
+    def _differ_from(self, name: bytes, begins: Integers, rows: Integers | slice) -> npt.NDArray[np.bool_]:
+        """Which of all rows have topics of another length, or at these `begins` another text."""
+        differs = np.zeros(len(self.starts), np.bool_)
+        if name:
+            sizes = self._topic_sizes
+            differs[rows] = sizes[rows] != len(name) & 0xFF
+            begins = begins[begins >= 0]
+            begins = begins[sizes[begins] == len(name)]
+            found = gather_windows(self.data, self._body_ends[begins] + 1, len(name))
+            differs[begins[(found != np.frombuffer(name, np.uint8)).any(axis=1)]] = True
+        return differs
 
     @cached_property
     def _ends(self) -> Integers:
@@ -112,7 +176,7 @@ class Bulk:
     @cached_property
     def _has_plain_head(self) -> npt.NDArray[np.bool_]:
         starts, ends = self.bodies
-        plain: npt.NDArray[np.bool_] = (self.head["magic"] == MAGIC_V1) & (self.field("sys_flag") & _ODD_FLAGS == 0)
+        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (self.sys_flags & _ODD_FLAGS == 0)
         plain &= (ends >= starts) & (ends <= self._ends - 3)
         return plain
 
@@ -123,12 +187,22 @@ class Bulk:
         return Spans(starts, starts + self.field("body_size"))
 
     @cached_property
+    def _body_ends(self) -> Integers:
+        """Where the bodies end; of rows that are not plain it only holds that it is inside the buffer."""
+        ends = self.bodies.ends
+        if np.count_nonzero(self._has_plain_head) < len(ends):
+            ends = np.where(self._has_plain_head, ends, 0)
+        return ends
+
+    @cached_property
+    def _topic_sizes(self) -> Bytes:
+        return self.data[self._body_ends]
+
+    @cached_property
     def _property_spans(self) -> Spans:
         """Where the property texts lie; of rows that are not plain it only holds that they begin inside the buffer."""
-        body_ends = self.bodies.ends
-        if np.count_nonzero(self._has_plain_head) < len(body_ends):
-            body_ends = np.where(self._has_plain_head, body_ends, 0)
-        topic_sizes = self.data[body_ends]
+        body_ends = self._body_ends
+        topic_sizes = self._topic_sizes
         starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
         sizes = unsigned_at(self.data, 2)[starts - 2]
         if topic_sizes.max(initial=0) > _LARGEST_BYTE or sizes.max(initial=0) > _LARGEST_SHORT:
@@ -251,6 +325,10 @@ def _queue_id(bulk: Bulk, _: Content) -> pa.Array:
     return bulk.queue_ids()
 
 
+def _position(bulk: Bulk, _: Content) -> pa.Array:
+    return pack_numbers(bulk.positions)
+
+
 def _message_id(bulk: Bulk, _: Content) -> pa.Array:
     unique = bulk.entries.values_of("UNIQ_KEY")
     return pc.coalesce(unique, bulk.offset_message_ids) if unique.null_count else unique
@@ -270,7 +348,7 @@ _COLUMNS: dict[str, Callable[[Bulk, Content], pa.Array]] = {
     "topic": _topic,
     "brokerName": _broker_name,
     "queueId": _queue_id,
-    "queueOffset": _integer("queue_offset"),
+    "queueOffset": _position,
     "tags": _property("TAGS"),
     "keys": _property("KEYS"),
     "body": _body,
@@ -282,6 +360,7 @@ _COLUMNS: dict[str, Callable[[Bulk, Content], pa.Array]] = {
     "flag": _integer("flag"),
     "commitLogOffset": _integer("physical_offset"),
     "offsetMsgId": lambda bulk, _: bulk.offset_message_ids,
+    "storedQueueOffset": lambda bulk, _: pack_numbers(bulk.stored_offsets),
     "originTopic": _origin_topic,
     "originMsgId": _origin_message_id,
     "shardingKey": _property("__SHARDINGKEY"),
@@ -293,7 +372,7 @@ _COLUMNS: dict[str, Callable[[Bulk, Content], pa.Array]] = {
     "key": lambda bulk, _: bulk.entries.values_of("KEYS").cast(pa.binary()),
     "value": _body,
     "partition": _queue_id,
-    "offset": _integer("queue_offset"),
+    "offset": _position,
     "timestamp": _timestamp("store_timestamp"),
     "timestampType": lambda bulk, _: pack_numbers(np.ones(len(bulk.head), np.int32)),
     "headers": _headers,

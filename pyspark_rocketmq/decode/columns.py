@@ -7,8 +7,10 @@ around an inner batch or beyond the wanted end, are left out.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +20,16 @@ import pyarrow.compute as pc
 
 from ..model import Block, QueueRange
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
+from .claims import check_origins, place
 from .gathered import Gathered
 from .memory import keep_freed_memory
+from .mending import Mender, Recheck
 from .odd import OddReader, Portion
 from .rows import Content, row_value
 from .schema import arrow_schema
 from .shaped import ShapeFinder
 from .spans import Integers, pack_numbers
-from .starts import each_record, find_starts
+from .starts import find_starts
 
 __all__ = ["BatchSize", "ColumnDecoder", "Decoded", "RecordBatch"]
 
@@ -56,10 +60,25 @@ class Decoded:
     """Messages left out because they cannot be read."""
 
 
+class _Found(NamedTuple):
+    """The records of some answers."""
+
+    bulk: Bulk
+    ranges: Sequence[QueueRange]
+    are_all_wanted: bool
+    suspects: list[int]
+
+
 class ColumnDecoder:
     """Decodes blocks into a fixed choice of columns, some of them `nullable` because Spark was told so."""
 
-    def __init__(self, columns: Sequence[str], content: Content | None = None, nullable: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        content: Content | None = None,
+        nullable: Collection[str] = (),
+        recheck: Recheck | None = None,
+    ) -> None:
         keep_freed_memory()
         self.columns = tuple(columns)
         self.content = content or Content()
@@ -70,38 +89,82 @@ class ColumnDecoder:
         )
         self._shape_finder = ShapeFinder()
         self._gathered = Gathered()
+        self._mender = Mender(recheck)
 
     def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
         """Record batches of a size. What a block looks into is not needed any more when the next one is asked for."""
-        most_messages, most_bytes = size or BatchSize()
         gathered = self._gathered
         gathered.clear()
+        most_messages, most_bytes = size = size or BatchSize()
         messages = byte_count = 0
-        for data, wanted, more_messages, *_ in _with_large_apart(blocks, most_bytes):
-            more_bytes = len(data)
+        for block in self._with_large_apart(blocks, most_bytes):
+            more_bytes, more_messages = len(block[0]), block[2] or 1
             if more_bytes * 2 >= most_bytes:
                 more_bytes = most_bytes  # nothing has room beside it
             messages, byte_count = messages + more_messages, byte_count + more_bytes
-            if gathered.ranges and (messages > most_messages or byte_count > most_bytes):
-                yield from self._decode_gathered(most_bytes)
+            if gathered and (messages > most_messages or byte_count > most_bytes):
+                yield from self._decode_gathered(size)
                 messages, byte_count = more_messages, more_bytes
-            gathered.put(data, wanted)
-        if gathered.ranges:
-            yield from self._decode_gathered(most_bytes)
+            gathered.put(block)
+        if gathered:
+            yield from self._decode_gathered(size)
 
-    def _decode_gathered(self, most_bytes: int) -> Iterator[Decoded]:
+    def _decode_gathered(self, size: BatchSize) -> Iterator[Decoded]:
+        gathered = self._gathered
         try:
-            yield from self._decode(self._gathered, most_bytes)
+            found = self._find_records(gathered)
+            if found.suspects:
+                yield from self._second().decode_all(self._mender.mend(gathered.blocks, found.suspects), size)
+            else:
+                yield from self._decode(found, size.byte_count)
         finally:
-            self._gathered.clear()
+            gathered.clear()
 
-    def _decode(self, gathered: Gathered, most_bytes: int) -> Iterator[Decoded]:
+    def _second(self) -> ColumnDecoder:
+        """What decodes answers that were read again; it mends nothing, so that no answer is read a third time."""
+        second = copy.copy(self)
+        second._gathered, second._mender = Gathered(), self._mender.without_recheck()
+        return second
+
+    def _find_records(self, gathered: Gathered) -> _Found:
+        """All records of the answers, and which answers are to be read again."""
+        answers = gathered.answers
+        starts, counts = find_starts(gathered.data, gathered.spans, answers.ranges)
+        of = np.repeat(np.arange(len(counts)), counts)
+        bulk = Bulk(gathered.data, starts, of, [each[0] for each in answers.ranges], self._shape_finder)
+        check_origins(bulk, answers, counts, self.content)
+        placed = place(bulk, answers, counts)
+        bulk.positions = placed.positions
+        return _Found(bulk, answers.ranges, placed.are_all_wanted, self._mender.suspects(bulk, answers, placed))
+
+    def _with_large_apart(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
+        """The blocks in order, those of half the bytes as one block a record."""
+        for block in blocks:
+            if len(block.data) * 2 < most_bytes:
+                yield block
+            else:
+                yield from self._records_apart(block, most_bytes)
+
+    def _records_apart(self, block: Block, most_bytes: int) -> Iterator[Block]:
+        """Each record of an answer as a block of its own, which tells where it stands."""
+        whole = Gathered()
+        whole.put(block)
+        bulk, _, _, suspects = self._find_records(whole)
+        if suspects:
+            yield from self._second()._with_large_apart(self._mender.mend([block], suspects), most_bytes)
+            return
+        ends = pairwise([*bulk.starts.tolist(), len(block.data)])
+        ahead = (bulk.stored_offsets != bulk.positions).tolist()
+        for (start, end), position, is_ahead in zip(ends, bulk.positions.tolist(), ahead, strict=True):
+            claim = (position, 1, position + 1) if is_ahead else (position, 0, 0)
+            yield Block(block.data[start:end], block.wanted, 1, *claim)
+
+    def _decode(self, found: _Found, most_bytes: int) -> Iterator[Decoded]:
         """One record batch, or several if there are packed bodies that are larger when unpacked."""
-        ranges = gathered.ranges
-        bulk = _find_records(gathered, self._shape_finder)
+        bulk, ranges, _, _ = found
         is_odd = self._is_odd(bulk)
         plain = bulk.only(~is_odd)
-        wanted = self._is_wanted(plain, ranges)
+        wanted = self._is_wanted(plain, found)
         arrays = self._bulk_arrays(plain.only(wanted))
         if not is_odd.any():
             yield Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
@@ -119,12 +182,15 @@ class ColumnDecoder:
             plain[np.flatnonzero(plain)[careful]] = False
         return ~plain
 
-    def _is_wanted(self, bulk: Bulk, ranges: Sequence[QueueRange]) -> npt.NDArray[np.bool_]:
-        starts = np.array([each.start for each in ranges])[bulk.answers]
-        ends = np.array([each.end for each in ranges])[bulk.answers]
-        wanted = (bulk.queue_offsets >= starts) & (bulk.queue_offsets < ends)
+    def _is_wanted(self, bulk: Bulk, found: _Found) -> npt.NDArray[np.bool_]:
+        if found.are_all_wanted:
+            wanted = np.ones(len(bulk.positions), np.bool_)
+        else:
+            starts = np.array([each.start for each in found.ranges])[bulk.answers]
+            ends = np.array([each.end for each in found.ranges])[bulk.answers]
+            wanted = (bulk.positions >= starts) & (bulk.positions < ends)
         if self.content.tags:
-            filtered = np.array([self.content.filters(each.queue.topic) for each in ranges])
+            filtered = np.array([self.content.filters(each.queue.topic) for each in found.ranges])
             has_tag = pc.is_in(bulk.entries.values_of("TAGS"), pa.array(sorted(self.content.tags))).to_numpy(False)
             wanted &= has_tag | ~filtered[bulk.answers]
         return wanted
@@ -140,19 +206,3 @@ class ColumnDecoder:
             odd = pa.array([row_value(name, row) for row in portion.rows], self.schema.field(name).type)
             merged.append(pa.concat_arrays([array, odd]).take(order))
         return pa.RecordBatch.from_arrays(merged, schema=self.schema)
-
-
-def _with_large_apart(blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
-    """The blocks in order, those of half the bytes as one block a record."""
-    for block in blocks:
-        if len(block.data) * 2 < most_bytes:
-            yield block
-        else:
-            yield from each_record(block)
-
-
-def _find_records(gathered: Gathered, finder: ShapeFinder) -> Bulk:
-    """All records of the answers."""
-    starts, counts = find_starts(gathered.data, gathered.answers, gathered.ranges)
-    answers = np.repeat(np.arange(len(counts)), counts)
-    return Bulk(gathered.data, starts, answers, [each.queue for each in gathered.ranges], finder)

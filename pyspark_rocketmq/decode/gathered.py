@@ -7,14 +7,39 @@ as much, and all that is received meanwhile needs further buffers, which are not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 
-from ..model import QueueRange
+from ..model import Block, MessageQueue, QueueRange
 from .spans import Bytes, Integers, Spans
 
-__all__ = ["Gathered"]
+__all__ = ["Answers", "Gathered"]
 
 _FIRST_BYTES = 64 * 1024
+
+
+class Answers(NamedTuple):
+    """What some answers are wanted for and what they claim, column by column."""
+
+    ranges: Sequence[QueueRange]
+    message_counts: Sequence[int]
+    firsts: Sequence[int]
+    covered: Sequence[int]
+    """How many messages each must hold; 0 for any."""
+    nexts: Sequence[int]
+    """Where each ends; 0 if its records stand where they say."""
+
+    def are_whole(self) -> bool:
+        """Whether all that they cover is wanted of each."""
+        _, starts, ends, _ = zip(*self.ranges, strict=True)
+        return bool(starts == self.firsts and ends == self.nexts)
+
+    def queue(self, answer: int) -> MessageQueue:
+        """Where an answer comes from."""
+        return self.ranges[answer].queue
 
 
 class Gathered:
@@ -23,8 +48,10 @@ class Gathered:
     def __init__(self) -> None:
         self._memory = _memory_of(_FIRST_BYTES)
         self._ends = [0]
-        self.ranges: list[QueueRange] = []
-        """What is wanted of each answer."""
+        self._told: list[tuple[QueueRange, int, int, int, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
 
     @property
     def data(self) -> Bytes:
@@ -32,26 +59,39 @@ class Gathered:
         return np.frombuffer(self._memory[: self._ends[-1]], np.uint8)
 
     @property
-    def answers(self) -> Spans:
+    def spans(self) -> Spans:
         """Where each lies in the buffer."""
         ends: Integers = np.array(self._ends)
         return Spans(ends[:-1], ends[1:])
 
-    def put(self, data: memoryview, wanted: QueueRange) -> None:
-        """Add one behind the others; one that is empty leaves no trace."""
-        start = self._ends[-1]
+    @property
+    def answers(self) -> Answers:
+        """What is wanted of each, and what it claims."""
+        return Answers(*zip(*self._told, strict=True))
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The answers as they were put; their records lie in this memory."""
+        return [
+            Block(self._memory[start:end], *told)
+            for (start, end), told in zip(pairwise(self._ends), self._told, strict=True)
+        ]
+
+    def put(self, block: Block) -> None:
+        """Add an answer behind the others; one that is empty, and may be, leaves no trace."""
+        data, start = block[0], self._ends[-1]
         end = start + len(data)
-        if end == start:
+        if end == start and not block.covered:
             return
         if end > len(self._memory):
             self._grow(end)
         self._memory[start:end] = data
         self._ends.append(end)
-        self.ranges.append(wanted)
+        self._told.append(block[1:])
 
     def clear(self) -> None:
         """Forget them all; the memory stays."""
-        self._ends, self.ranges = [0], []
+        self._ends, self._told = [0], []
 
     def _grow(self, wanted: int) -> None:
         larger = _memory_of(max(wanted, 2 * len(self._memory)))

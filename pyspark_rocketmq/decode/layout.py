@@ -64,6 +64,7 @@ _ROCKETMQ_DEFAULT = (
 )
 _ROCKETMQ_MORE = (
     Column("offsetMsgId", _STRING),
+    Column("storedQueueOffset", _BIGINT),
     Column("originTopic", _STRING),
     Column("originMsgId", _STRING),
     Column("shardingKey", _STRING),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model import QueueRange
+from ..pull.recheck import mismatch
 from ..wire.record import Record, decode_record
 from .bulk import Bulk
 from .rows import Content, Mode, Row, read_rows
@@ -61,8 +62,11 @@ class OddReader:
 
     def _wanted_rows(self, bulk: Bulk, index: int, wanted: QueueRange) -> Iterator[Row]:
         record = _located_record(bulk, index, wanted)
-        for row in read_rows(record, wanted.queue, self.content):
-            if wanted.start <= row.record.queue_offset < wanted.end and row.passes_tags():
+        if (topic := self.content.stored_topic(wanted.queue.topic)) and record.topic != topic:
+            what = f"holds a message of {record.topic}, queue {record.queue_id}"
+            raise mismatch(wanted.queue, int(bulk.positions[index]), what)
+        for row in read_rows(record, wanted.queue, self.content, int(bulk.positions[index])):
+            if wanted.start <= row.position < wanted.end and row.passes_tags():
                 yield row
 
     def _is_whole(self, row: Row) -> bool:
@@ -77,5 +81,5 @@ class OddReader:
 
 
 def _located_record(bulk: Bulk, index: int, wanted: QueueRange) -> Record:
-    with located_at(wanted.queue, int(bulk.queue_offsets[index])):
+    with located_at(wanted.queue, int(bulk.positions[index])):
         return decode_record(bulk.data.data, int(bulk.starts[index]))[0]

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from ..errors import DecodeError
-from ..model import RETRY_PREFIX, MessageQueue
+from ..model import LIGHT_TOPIC_PREFIX, RETRY_PREFIX, MessageQueue
 from ..wire.compression import MAX_UNPACKED_BYTES
 from ..wire.properties import is_reserved
 from ..wire.record import Record, unwrap_inner_batch
@@ -34,7 +34,10 @@ class Mode(Enum):
 
 
 class Naming(Protocol):
-    """Knows our names from those of the cluster."""
+    """Knows our names and those of the cluster."""
+
+    def wrap(self, name: str) -> str:
+        """The cluster's name for a topic or group of ours."""
 
     def unwrap(self, name: str) -> str:
         """Our name for a topic or group of the cluster."""
@@ -61,6 +64,12 @@ class Content:
         """Our name for a topic that a message tells of."""
         return self.naming.unwrap(told) if self.naming else told
 
+    def stored_topic(self, topic: str) -> str:
+        """The name in the records of a topic of ours; none for a light one, whose records name another."""
+        if topic.startswith(LIGHT_TOPIC_PREFIX):
+            return ""
+        return self.naming.wrap(topic) if self.naming else topic
+
     def wants(self, name: str) -> bool:
         """Whether a property is shown to the user."""
         return self.system_properties or not is_reserved(name)
@@ -69,11 +78,13 @@ class Content:
 class Row:
     """One message with the queue it was asked from."""
 
-    def __init__(self, record: Record, queue: MessageQueue, content: Content, inner: bool) -> None:
+    def __init__(self, record: Record, queue: MessageQueue, content: Content, inner: bool, ahead: int = 0) -> None:
         self.record = record
         self.queue = queue
         self._content = content
         self.inner = inner
+        self.position = record.queue_offset - ahead
+        """Where the message stands in its queue."""
 
     @cached_property
     def all_properties(self) -> dict[str, str] | None:
@@ -135,21 +146,22 @@ def _require_tolerance(error: DecodeError, queue: MessageQueue, content: Content
         raise error.locate(broker=queue.broker_name) from error.__cause__
 
 
-def read_rows(record: Record, queue: MessageQueue, content: Content) -> Iterator[Row]:
-    """The messages in one record: itself, or those of an inner batch.
+def read_rows(record: Record, queue: MessageQueue, content: Content, position: int | None = None) -> Iterator[Row]:
+    """The messages in one record, which stands where it says unless told: itself, or those of an inner batch.
 
     A batch that cannot be taken apart stands for its messages, without a body, if that is tolerated.
     """
+    ahead = 0 if position is None else record.queue_offset - position
     try:
         messages = unwrap_inner_batch(record, content.max_body_bytes)
     except DecodeError as error:
         _require_tolerance(error, queue, content)
-        batch = Row(record, queue, content, inner=False)
+        batch = Row(record, queue, content, inner=False, ahead=ahead)
         batch.body = None
         yield batch
         return
     for message in messages:
-        yield Row(message, queue, content, record.is_inner_batch)
+        yield Row(message, queue, content, record.is_inner_batch, ahead)
 
 
 LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -183,7 +195,7 @@ _VALUES: dict[str, Callable[[Row], object]] = {
     "topic": lambda row: row.queue.topic,
     "brokerName": lambda row: row.queue.broker_name,
     "queueId": lambda row: row.queue.queue_id,
-    "queueOffset": lambda row: row.record.queue_offset,
+    "queueOffset": lambda row: row.position,
     "tags": lambda row: row.property_of("TAGS"),
     "keys": lambda row: row.property_of("KEYS"),
     "body": lambda row: row.body,
@@ -195,6 +207,7 @@ _VALUES: dict[str, Callable[[Row], object]] = {
     "flag": lambda row: row.record.flag,
     "commitLogOffset": lambda row: None if row.inner else row.record.physical_offset,
     "offsetMsgId": lambda row: row.offset_message_id,
+    "storedQueueOffset": lambda row: row.record.queue_offset,
     "originTopic": lambda row: row.origin_topic,
     "originMsgId": lambda row: row.property_of("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"),
     "shardingKey": lambda row: row.property_of("__SHARDINGKEY"),
@@ -206,7 +219,7 @@ _VALUES: dict[str, Callable[[Row], object]] = {
     "key": _key,
     "value": lambda row: row.body,
     "partition": lambda row: row.queue.queue_id,
-    "offset": lambda row: row.record.queue_offset,
+    "offset": lambda row: row.position,
     "timestamp": lambda row: _microseconds(row.record.store_timestamp),
     "timestampType": lambda row: 1,
     "headers": _headers,

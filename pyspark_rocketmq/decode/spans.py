@@ -128,7 +128,7 @@ def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
     if not width:
         return np.zeros((len(starts), 0), np.uint8)
     # A window as one item is copied in one piece; as a row of bytes it would cost three times as much.
-    windows = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+    windows = np.ndarray((max(0, len(data) - width + 1),), f"V{width}", data, strides=(1,))
     return windows[starts].view(np.uint8).reshape(-1, width)
 
 

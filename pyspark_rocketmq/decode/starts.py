@@ -9,26 +9,27 @@ answer by answer, and the error names the queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import located
-from ..model import Block, MessageQueue, QueueRange
+from ..model import MessageQueue, QueueRange
 from ..wire.record import MAGIC_V1, MAGIC_V2
 from ..wire.scan import MIN_RECORD_BYTES, record_starts
 from .spans import Bytes, Integers, Spans, unsigned_at
 
-__all__ = ["Starts", "each_record", "find_starts", "located_at", "maybe_find_starts"]
+__all__ = ["Starts", "find_starts", "located_at", "maybe_find_starts"]
 
 _FEWEST_ANSWERS = 8
 """Fewer are walked faster one by one."""
 _MOST_UNEQUAL = 4
 """So are answers of which the largest is so many times as long as the mean: the steps are those of the longest."""
 _STEPS_BETWEEN_LOOKS = 8
+_MAGICS = np.array([MAGIC_V1, MAGIC_V2], ">u4").view(np.uint32)
+"""As they lie in memory."""
 _HEAD_BYTES = 8
 """Size and magic; no record begins later than so many bytes before the end."""
 
@@ -43,12 +44,6 @@ class Starts(NamedTuple):
 def find_starts(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
     """The records of answers to these ranges, of which the error tells if an answer is damaged."""
     return maybe_find_starts(data, answers) or _walk_each(data, answers, ranges)
-
-
-def each_record(block: Block) -> Iterator[Block]:
-    """Each record of an answer as a block of its own."""
-    for start, end in pairwise([*_located_starts(block.data, block.wanted), len(block.data)]):
-        yield block._replace(data=block.data[start:end], message_count=1)
 
 
 def maybe_find_starts(data: Bytes, answers: Spans) -> Starts | None:
@@ -79,20 +74,25 @@ def _walk_in_lock_step(data: Bytes, answers: Spans) -> Integers:
 
 
 def _fill(data: Bytes, answers: Spans, found: Starts) -> bool:
-    """Whether these records fill their answers exactly, and have a known magic."""
-    ends = np.empty_like(found.places)
-    ends[:-1] = found.places[1:]
-    ends[np.cumsum(found.counts) - 1] = answers.ends
-    heads = unsigned_at(data, _HEAD_BYTES)[found.places].astype(np.uint64)
-    sizes, magics = heads >> np.uint64(32), heads.astype(np.uint32)
-    fits = (sizes == ends - found.places) & ((magics == MAGIC_V1) | (magics == MAGIC_V2))
-    return bool(np.count_nonzero(fits) == len(fits) and sizes.min() >= MIN_RECORD_BYTES)
+    """Whether these records fill their answers exactly, and have a known magic.
+
+    The walk went from each record as far as its size says; only of the last one of an answer that is still to be shown.
+    """
+    places, last = found.places, np.cumsum(found.counts) - 1
+    ends = np.empty_like(places)
+    ends[:-1] = places[1:]
+    ends[last] = answers.ends
+    if (ends - places).min() < MIN_RECORD_BYTES or (unsigned_at(data, 4)[places[last]] != (ends - places)[last]).any():
+        return False
+    magics = np.ndarray((len(data) - _HEAD_BYTES + 1,), np.uint32, data, _HEAD_BYTES - 4, (1,))[places]
+    is_known = (magics == _MAGICS[0]) | (magics == _MAGICS[1])
+    return bool(np.count_nonzero(is_known) == len(is_known))
 
 
 def _walk_each(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
     view = data.data
     starts = [
-        start + np.array(_located_starts(view[start:end], wanted))
+        start + np.array(_located_starts(view[start:end], wanted), np.int64)
         for start, end, wanted in zip(*answers, ranges, strict=True)
     ]
     return Starts(np.concatenate(starts), np.array(list(map(len, starts))))

@@ -152,7 +152,7 @@ class Cursor:
         if end > start:
             is_front = self._front == start
             wanted = _new(QueueRange, (self.wanted.queue, start, end, is_front))
-            self._keep(_new(Block, (data, wanted, message_count, first, covered)))
+            self._keep(_new(Block, (data, wanted, message_count, first, covered, next_offset)))
 
     def stop_at(self, end: int) -> None:
         """The queue has no messages from `end` on; what was to be read there is given up."""

@@ -24,6 +24,7 @@ from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
 from ..pull.loop import read_ranges
+from ..pull.recheck import Recheck
 from .losses import LossJournal
 
 if TYPE_CHECKING:
@@ -67,9 +68,10 @@ def read_partition(
     """The rows of one task; `nullable` are columns that the user's own schema declares so."""
     from ..decode.columns import BatchSize, ColumnDecoder
 
-    decoder = ColumnDecoder(options.columns, options.content, nullable)
+    losses = LossJournal(options.fail_on_data_loss)
+    decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(partition, options, losses))
     rows = handed_over = dropped = 0
-    blocks = _advised(_read_blocks(partition, options), options)
+    blocks = _advised(_read_blocks(partition, options, losses), options)
     for decoded in decoder.decode_all(blocks, BatchSize(options.rows_per_batch)):
         keep_imports()
         rows += decoded.batch.num_rows
@@ -81,13 +83,18 @@ def read_partition(
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
 
 
-def _read_blocks(partition: RangePartition, options: ReaderOptions) -> Iterator[Block]:
+def _recheck(partition: RangePartition, options: ReaderOptions, losses: LossJournal) -> Recheck:
+    brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)
+    return Recheck(brokers, pool, losses, options.pull.for_queues(len(partition.ranges)))
+
+
+def _read_blocks(partition: RangePartition, options: ReaderOptions, losses: LossJournal) -> Iterator[Block]:
     cluster = worker_cluster(options.cluster)
     return read_ranges(
         partition.ranges,
         cluster.brokers,
         pool_for(options.cluster.net),
-        LossJournal(options.fail_on_data_loss),
+        losses,
         options.pull.for_queues(len(partition.ranges)),
     )
 

@@ -15,6 +15,7 @@ broken can still be named and skipped.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from contextlib import AbstractContextManager
@@ -37,6 +38,7 @@ __all__ = [
     "decode_record",
     "decode_records",
     "encode_record",
+    "message_count_of",
     "stored_crc",
     "unwrap_inner_batch",
 ]
@@ -52,6 +54,7 @@ _BODY_WIDTH, _PROPERTIES_WIDTH = 4, 2
 _TOPIC_WIDTH = {MAGIC_V1: 1, MAGIC_V2: 2}
 _LONGEST_V1_TOPIC = 127
 
+_INNER_COUNT = re.compile(rb"(?:^|\x02)INNER_NUM\x01([0-9]{1,5})(?:\x02|$)")
 _BROKEN = "the rest of this answer cannot be trusted; check the broker's store around this message"
 
 
@@ -195,11 +198,11 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
     """
     if not record.is_inner_batch:
         return [record]
-    body = record.unpacked_body(limit)
+    body, stated = record.unpacked_body(limit), _stated_count(record)
     with record._located():
         entries = decode_batch(body)
-        if not entries:
-            raise DecodeError("an inner batch without messages")
+        if len(entries) != (stated or len(entries) or 1):
+            raise DecodeError(f"an inner batch of {stated or 'some'} messages holds {len(entries)}")
     return [
         replace(
             record,
@@ -212,6 +215,19 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
         )
         for index, entry in enumerate(entries)
     ]
+
+
+def message_count_of(record: Record) -> int:
+    """How many offsets a record takes: an inner batch says in its properties how many messages it holds."""
+    if not record.is_inner_batch:
+        return 1
+    return _stated_count(record) or len(unwrap_inner_batch(record))
+
+
+def _stated_count(record: Record) -> int:
+    """The number of messages that an inner batch says it holds; 0 if it says nothing."""
+    stated = _INNER_COUNT.search(record.properties_text)
+    return int(stated[1]) if stated else 0
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
     while messages < count:
         for blocks, starts in batches:
             for block in blocks:
-                gathered.put(block.data, block.wanted)
+                gathered.put(block)
             messages += len(cut_windows(gathered.data, starts, size, pa.binary()))
             gathered.clear()
     return _answer(messages, time.perf_counter() - began)

@@ -76,14 +76,16 @@ odd_records = st.one_of(
     st.builds(
         lambda record: replace(record, store_host=V6, sys_flag=record.sys_flag | SysFlag.STORE_HOST_V6), plain_records
     ),
-    st.builds(lambda record: replace(record, topic="%RETRY%" + "g" * 130), plain_records),
     st.builds(lambda record, text: replace(record, properties_text=text), plain_records, broken_texts),
 )
 
 
 def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: MessageQueue = QUEUE) -> Block:
     """A pull's answer holding these records, at successive offsets unless they have their own."""
-    placed = [replace(r, queue_offset=r.queue_offset or at) for at, r in enumerate(records)]
+    topic, _, queue_id = queue
+    placed = [
+        replace(r, queue_offset=r.queue_offset or at, topic=topic, queue_id=queue_id) for at, r in enumerate(records)
+    ]
     data = b"".join(map(encode_record, placed))
     return Block(memoryview(data), wanted or QueueRange(queue, 0, 2**62), len(records))
 

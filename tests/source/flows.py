@@ -6,11 +6,15 @@ need a cluster of that kind, or one that lets messages expire.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pyspark_rocketmq.errors import GroupInUse, OffsetBeforeEarliest
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, TopicConfig
-from tests.flows.world import World, fresh, until
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+from tests.flows.world import World, fresh, sending, until
 from tests.source.driving import Checkpoint, Run, batch_options_for, options_for, read_batch
 
 
@@ -117,6 +121,39 @@ def a_group_with_members_is_refused(world: World) -> None:
     with Run(options_for(world, subscribe=queue.topic, consumerGroup=group)) as run, pytest.raises(GroupInUse):
         run.plan()
     world.cluster.groups.unregister(world.master(queue), member.client_id, consumer_group=group)
+
+
+def an_odd_message_takes_no_other_along(world: World) -> None:
+    """Behind one whose sysFlag its broker cannot store, offsets in messages run ahead; each keeps its own position."""
+    queue = world.make_queue()
+    bodies = _send_around_an_odd_message(world, queue)
+    rows = read_batch(batch_options_for(world, subscribe=queue.topic, pullBatchSize="16"))
+    assert [row.body for row in rows] == bodies
+    assert [row.offset for row in rows] == list(range(len(bodies)))
+
+
+def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
+    """In one range, and in two that meet behind it."""
+    queue = world.make_queue()
+    bodies = _send_around_an_odd_message(world, queue)
+    tagged = {"subscribe": queue.topic, "tags": "even"}
+    whole = read_batch(batch_options_for(world, **tagged))
+    ends = [json.dumps({queue.topic: {"broker-a": {"0": end}}}) for end in (100, len(bodies))]
+    front = read_batch(batch_options_for(world, **tagged, endingOffsets=ends[0]))
+    rest = read_batch(batch_options_for(world, **tagged, startingOffsets=ends[0], endingOffsets=ends[1]))
+    assert sorted(row.body for row in whole) == sorted(body for body in bodies if int(body) % 2 == 0)
+    assert [row.body for row in front + rest] == [row.body for row in whole]
+    assert [row.offset for row in whole] == [at for at, body in enumerate(bodies) if int(body) % 2 == 0]
+
+
+def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes]:
+    """Numbered messages, one of which is acknowledged and never found again; the bodies of those that can be read."""
+    for number in range(210):
+        flag = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 if number == 20 else 0
+        tag = "even" if number % 2 == 0 else "odd"
+        world.cluster.messages.send(sending(queue, b"%d" % number, {"TAGS": tag}, flag))
+    world.await_end(queue, 209)
+    return [b"%d" % number for number in range(210) if number != 20]
 
 
 def two_brokers_outlive_the_absence_of_one(world: World) -> None:

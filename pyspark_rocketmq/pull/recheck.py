@@ -1,0 +1,211 @@
+"""Read again what an answer should have held and did not.
+
+Decoding counts the messages of whole batches of answers at once. An answer that is short is read again from the
+master, whoever gave it: a replica may be behind. What the master does not hold either is a loss, and the policy of
+whoever reads judges it. Of filtered answers whose records say offsets that cannot be, the same range is read without
+the filter, which tells where each record stands.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from itertools import count, pairwise
+
+from ..cluster.broker import Brokers
+from ..errors import AnswerMismatch, NoBrokerAvailable
+from ..model import Block, MessageQueue, QueueRange
+from ..net.pool import ConnectionPool
+from ..wire.record import decode_record, message_count_of
+from ..wire.scan import record_starts
+from .loop import read_ranges
+from .reader import LossPolicy
+from .settings import PullSettings, Subscription
+
+__all__ = ["Recheck", "mismatch"]
+
+_OFFSETS = struct.Struct(">20xqq")  # in the queue, in the commit log
+_UNPLACED = (
+    "%s: %d messages of the short answer from %d are left out, too: the offsets in them (%s …) do not tell where they "
+    "stand"
+)
+_log = logging.getLogger(__name__)
+
+
+class Recheck:
+    """Reads ranges again, one at a time, from masters and without a filter."""
+
+    def __init__(self, brokers: Brokers, pool: ConnectionPool, policy: LossPolicy, settings: PullSettings) -> None:
+        self._brokers = brokers
+        self._pool = pool
+        self._policy = policy
+        self._settings = replace(settings, follow_suggestions=False, subscription=Subscription())
+        self._open_until: dict[MessageQueue, int] = {}
+        """Where the open front of a range goes on, after answers that held nothing of it."""
+
+    def read_again(self, block: Block) -> Iterator[Block]:
+        """What is wanted of an answer that is short, from the master; what is missing there is judged as a loss."""
+        for fresh in self._read([block.wanted], self._policy) if self._has_master(block) else [block]:
+            records = _Records(fresh)
+            if records.message_count > (fresh.covered or math.inf):
+                what = f"holds {records.message_count} messages for {fresh.covered} offsets"
+                raise mismatch(fresh.wanted.queue, fresh.first, what)
+            if records.message_count < fresh.covered:
+                self._judge(fresh, records)
+                yield from records.apart()
+            else:
+                yield fresh
+
+    def place(self, block: Block) -> Iterator[Block]:
+        """The wanted records of a filtered answer, one by one, each telling by `first` where it stands."""
+        records = _Records(block)
+        positions = self._positions(block, frozenset(records.physical_offsets))
+        last = -1
+        for physical, data in zip(records.physical_offsets, records.each(), strict=True):
+            if (position := positions.get(physical)) is None:
+                continue  # It lies beyond what is wanted of this answer.
+            if position <= last:
+                what = f"holds the message at {position} behind the one at {last}"
+                raise mismatch(block.wanted.queue, block.first, what)
+            last = position
+            yield block._replace(data=data, message_count=1, first=position, covered=1, next_offset=position + 1)
+
+    def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """The queues in which another offset is written in the record that stands there."""
+        ranges = [QueueRange(queue, offset, offset + 1) for queue, offset in offsets.items()]
+        found = ((each, _Records(each)) for each in self._read(ranges, _Nobody()))
+        return {each.wanted.queue for each, records in found if set(records.offsets) - {each.first}}
+
+    def _read(self, ranges: list[QueueRange], policy: LossPolicy) -> Iterator[Block]:
+        return read_ranges(ranges, self._brokers, self._pool, policy, self._settings)
+
+    def _has_master(self, block: Block) -> bool:
+        queue = block.wanted.queue
+        try:
+            self._brokers.routes.route(queue.topic).broker(queue.broker_name).master()
+        except NoBrokerAvailable:
+            return False
+        return True
+
+    def _positions(self, block: Block, physical_offsets: frozenset[int]) -> dict[int, int]:
+        """Where records stand that lie at these places of the commit log."""
+        return {
+            physical: position
+            for fresh in self.read_again(block._replace(covered=0))
+            for physical, position in _Records(fresh).positions()
+            if physical in physical_offsets
+        }
+
+    def _judge(self, block: Block, records: _Records) -> None:
+        """Tell the policy of what is missing, unless it is so at the open front of a range."""
+        queue, start, end, is_open = block.wanted
+        if not records.tell_where_they_stand():
+            self._policy.gap(queue, start, end)
+            _log.warning(_UNPLACED, queue, records.message_count, block.first, records.offsets[0])
+        elif holes := records.holes():
+            gone = QueueRange(queue, holes[0].start, holes[-1].end)
+            if len(holes) == 1 and gone.start == start and (is_open or self._open_until.get(queue) == start):
+                self._open_until[queue] = gone.end
+                _log.info("%s: messages from %d to %d are gone at the front of the range", *gone[:3])
+            else:
+                self._policy.gap(*gone[:3])
+
+
+class _Records:
+    """The records of one block, looked at one by one."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._starts = record_starts(block.data)
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """The offset written in each."""
+        return [_OFFSETS.unpack_from(self._block.data, at)[0] for at in self._starts]
+
+    @cached_property
+    def physical_offsets(self) -> list[int]:
+        """Where each lies in the commit log."""
+        return [_OFFSETS.unpack_from(self._block.data, at)[1] for at in self._starts]
+
+    @cached_property
+    def message_counts(self) -> list[int]:
+        """How many offsets each takes."""
+        return [message_count_of(decode_record(self._block.data, at)[0]) for at in self._starts]
+
+    @cached_property
+    def message_count(self) -> int:
+        """How many messages they hold within what the answer covers."""
+        low, high = self._block.first, self._block.next_offset
+        if self.message_counts.count(1) == len(self._starts):
+            return len(self._starts)
+        spans = zip(self.offsets, self.message_counts, strict=True)
+        return sum(max(0, min(high, base + count) - max(low, base)) for base, count in spans)
+
+    def each(self) -> Iterator[memoryview]:
+        """The bytes of one after the other."""
+        data = self._block.data
+        return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
+
+    def apart(self) -> Iterator[Block]:
+        """Each as a block of its own that stands where it says, if they tell that."""
+        if self.tell_where_they_stand():
+            for data in self.each():
+                yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)
+
+    def positions(self) -> Iterator[tuple[int, int]]:
+        """Where each lies in the commit log, and where it stands in its queue."""
+        is_counted = self._block.covered == len(self._starts) > 0
+        return zip(self.physical_offsets, count(self._block.first) if is_counted else self.offsets, strict=False)
+
+    def tell_where_they_stand(self) -> bool:
+        """Whether their offsets ascend within what the answer covers."""
+        low, high = self._block.first, self._block.next_offset
+        ends = [offset + more for offset, more in zip(self.offsets, self.message_counts, strict=True)]
+        ascend = all(end <= following for end, following in zip(ends, self.offsets[1:], strict=False))
+        return ascend and not (ends and (ends[0] <= low or self.offsets[-1] >= high))
+
+    def holes(self) -> list[QueueRange]:
+        """The offsets that are wanted and that none of them takes."""
+        queue, at, end, _ = self._block.wanted
+        found = []
+        for base, more in zip([*self.offsets, end], [*self.message_counts, 0], strict=True):
+            if (base := min(base, end)) > at:
+                found.append(QueueRange(queue, at, base))
+            at = max(at, base + more)
+        return found
+
+
+class _Nobody:
+    """A policy for looks that no reading depends on."""
+
+    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
+        """Of no matter here."""
+
+    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
+        """Of no matter here."""
+
+    def vanished(self, rest: QueueRange) -> None:
+        """Of no matter here."""
+
+    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
+        """Of no matter here."""
+
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Of no matter here."""
+
+
+def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
+    """The error about the answer to a pull."""
+    return AnswerMismatch(
+        f"the answer to a pull from {first} {what}",
+        advice="do not trust it: look at the broker's store, and at what stands between the broker and this reader",
+        topic=queue.topic,
+        broker=queue.broker_name,
+        queue_id=queue.queue_id,
+        offset=first,
+    )
