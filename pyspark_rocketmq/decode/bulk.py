@@ -120,9 +120,7 @@ class Bulk:
         """The same view of some of the rows; of all of them, this very one with what it has computed."""
         if rows.dtype == np.bool_ and np.count_nonzero(rows) == len(rows):
             return self
-        return Bulk(
-            self.data, self.starts[rows], self.answers[rows], self._queues, self._finder, self.positions[rows]
-        )
+        return Bulk(self.data, self.starts[rows], self.answers[rows], self._queues, self._finder, self.positions[rows])
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
@@ -130,7 +128,7 @@ class Bulk:
         return plain
 
     def strange_rows(self, begins: Integers, stored_topic: Callable[[str], str]) -> Integers:
-        """Records of other queues than they were asked from; `stored_topic` says how a topic is named in them, if it is.
+        """Records of other queues than they were asked from; `stored_topic` tells how they name a topic, if they do.
 
         The topic is read in the first record of each answer, which are those at `begins`; of the others its length is
         compared. Odd records are not looked at for it.
@@ -176,7 +174,9 @@ class Bulk:
     @cached_property
     def _has_plain_head(self) -> npt.NDArray[np.bool_]:
         starts, ends = self.bodies
-        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (self.sys_flags & _ODD_FLAGS == 0)
+        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (
+            self.sys_flags & _ODD_FLAGS == 0
+        )
         plain &= (ends >= starts) & (ends <= self._ends - 3)
         return plain
 

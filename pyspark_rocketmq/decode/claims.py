@@ -163,4 +163,3 @@ class _Placing:
     def _are_light(self) -> _Rows:
         """Answers whose records say where they stand in another queue."""
         return np.array([each.queue.topic.startswith(LIGHT_TOPIC_PREFIX) for each in self._answers.ranges], np.bool_)
-

@@ -74,7 +74,10 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
 def test_bulk_equals_readable_for_any_mixture(answers: list[list[Record]], content: Content) -> None:
     """Every column of every record, plain or odd, in any mixture, in the order of arrival."""
     topics = ("t0", "another", "%RETRY%" + "g" * 130)
-    blocks = [block(records, queue=MessageQueue(topic, "broker-a", 3)) for topic, records in zip(topics, answers, strict=False)]
+    blocks = [
+        block(records, queue=MessageQueue(topic, "broker-a", 3))
+        for topic, records in zip(topics, answers, strict=False)
+    ]
     decoded = whole(ColumnDecoder(EVERY_COLUMN, content), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, content)
     decoded.batch.validate(full=True)

@@ -1,0 +1,210 @@
+"""What a task makes of answers that do not hold what they claim."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from broker_stub import PullLimits, Settings, StubBroker, StubCluster
+from broker_stub.scanning import GetStatus, Got
+from broker_stub.store import InnerMessage
+from pyspark_rocketmq.errors import AnswerMismatch, MessagesMissing
+from pyspark_rocketmq.model import QueueRange
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.source.partition import RangePartition, read_partition
+from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+from tests.source.driving import TOPIC, options_for, queue_of, rows_of
+
+Records = Sequence[Record]
+Change = Callable[[Records], Records]
+MIB = 2**20
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of one queue that holds 100 messages, each with its number as body."""
+    with StubBroker({TOPIC: 1}) as broker:
+        fill(broker)
+        yield broker
+
+
+def fill(stub: StubCluster) -> None:
+    """A hundred messages."""
+    for number in range(100):
+        stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
+
+
+def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_open: bool = False) -> list[int]:
+    """The offsets of the rows of a task, each of which holds the message that was stored there."""
+    task = RangePartition((QueueRange(queue_of(0), start, end, is_front_open),))
+    rows = [row for batch in read_partition(task, options) for row in rows_of(batch)]
+    assert [row.body for row in rows] == [b"%d" % row.offset for row in rows]
+    return [row.offset for row in rows]
+
+
+def lie(
+    stub: StubCluster, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
+) -> list[Got]:
+    """Let a broker answer so many pulls with other records than it found; the offsets in the header stay.
+
+    What it found then is kept in the list.
+    """
+    store = stub.state.brokers[broker].store
+    honest, told = partial(type(store).get_message, store), list[Got]()
+
+    def get_message(*asked: Any) -> Got:
+        got = honest(*asked)
+        records = decode_records(b"".join(got.records))
+        if len(records) < 4 or len(told) == times:
+            return got
+        told.append(got)
+        found = tuple(memoryview(encode_record(record)) for record in change(records))
+        return got._replace(records=found, status=status or got.status)
+
+    stub.run(lambda: setattr(store, "get_message", get_message))
+    return told
+
+
+def put(stub: StubBroker, body: bytes, sys_flag: int = 0) -> None:
+    """A message that may say it is an odd one."""
+    message = InnerMessage(TOPIC, 0, body, sys_flag=sys_flag)
+    stub.run(lambda: stub.state.brokers[0].put(message))
+
+
+def first_ten(records: Records) -> Records:
+    """Of 32 records ten."""
+    return records[:10]
+
+
+def none(records: Records) -> Records:
+    """No record."""
+    return ()
+
+
+def without_23(records: Records) -> Records:
+    """All records but one."""
+    return [record for record in records if record.queue_offset != 23]
+
+
+def repeated(records: Records) -> Records:
+    """One record in the place of the next."""
+    return [*records[:3], records[2], *records[4:]]
+
+
+def repeated_number(records: Records) -> Records:
+    """One offset in two records."""
+    return [*records[:3], replace(records[3], queue_offset=records[2].queue_offset), *records[4:]]
+
+
+def backwards(records: Records) -> Records:
+    """The last one first."""
+    return records[::-1]
+
+
+def of_another_queue(records: Records) -> Records:
+    """One record says another queue."""
+    return [*records[:-1], replace(records[-1], queue_id=7)]
+
+
+def of_another_topic(records: Records) -> Records:
+    """All records say another topic of the same length."""
+    return [replace(record, topic="ordert") for record in records]
+
+
+def odd_one_of_another_topic(records: Records) -> Records:
+    """One record is read by itself and says another topic."""
+    return [*records[:-1], replace(records[-1], topic="ordert", sys_flag=int(SysFlag.NEED_UNWRAP))]
+
+
+def one_too_many(records: Records) -> Records:
+    """A record more than there are offsets."""
+    return [*records, replace(records[-1], queue_offset=records[-1].queue_offset + 1)]
+
+
+@pytest.mark.parametrize("change", [first_ten, none, without_23])
+@pytest.mark.parametrize("status", [GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE])
+def test_missing_messages_are_a_loss(
+    stub: StubBroker, change: Change, status: GetStatus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They fail the task, which names them; or what is there stays in its place, and the rest is warned about."""
+    kept = change(stub.messages(TOPIC, 0)[:32])
+    if status is GetStatus.NO_MATCHED_MESSAGE and kept:
+        pytest.skip("an answer without a body holds no message")
+    lie(stub, change, status=status)
+
+    with pytest.raises(MessagesMissing, match=r"topic orders, broker broker-a, queue 0, offset \d+.*failOnDataLoss"):
+        offsets(options_for(stub))
+    found = offsets(options_for(stub, failOnDataLoss="false"))
+
+    assert [offset for offset in found if offset < 32] == [record.queue_offset for record in kept]
+    assert "are gone" in caplog.text
+
+
+@pytest.mark.parametrize("change", [first_ten, none, without_23])
+def test_a_short_answer_is_asked_for_again(stub: StubBroker, change: Change) -> None:
+    """What came late is not missing."""
+    lie(stub, change, times=1)
+    assert offsets(options_for(stub)) == list(range(100))
+
+
+def test_a_replica_that_is_short_is_no_loss() -> None:
+    """The master is asked, which holds all."""
+    with StubCluster(1, 1, topics={TOPIC: 1}, settings=Settings(limits=PullLimits(warm_bytes=0))) as stub:
+        fill(stub)
+        told = lie(stub, none, broker=1)
+        assert offsets(options_for(stub)) == list(range(100)) and told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        repeated,
+        repeated_number,
+        backwards,
+        of_another_queue,
+        of_another_topic,
+        odd_one_of_another_topic,
+        one_too_many,
+    ],
+)
+@pytest.mark.parametrize("given", [{}, {"ordering": "queue"}, {"tags": "even"}, {"failOnDataLoss": "false"}])
+def test_other_messages_than_asked_for_are_refused(stub: StubBroker, change: Change, given: dict[str, str]) -> None:
+    """Nobody can tell what they are, whatever is chosen or tolerated."""
+    if "tags" in given and change is one_too_many:
+        pytest.skip("a filtered answer may hold any number")
+    lie(stub, change)
+    with pytest.raises(AnswerMismatch, match=r"ANSWER_MISMATCH.*pull from \d+ holds.*topic orders, broker broker-a"):
+        offsets(options_for(stub, **given))
+
+
+def test_what_is_gone_at_an_open_front_is_no_loss(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """A range from the first readable message begins there, answers further on; what is gone behind it is lost."""
+    caplog.set_level(logging.INFO)
+    lie(stub, lambda records: [record for record in records if record.queue_offset >= 40])
+    assert offsets(options_for(stub), is_front_open=True) == list(range(40, 100))
+    assert "from 0 to 32 are gone at the front" in caplog.text
+    with pytest.raises(MessagesMissing):
+        offsets(options_for(stub))
+    lie(stub, without_23)
+    with pytest.raises(MessagesMissing):
+        offsets(options_for(stub), start=20, is_front_open=True)
+
+
+def test_large_messages_of_a_shifted_queue_keep_their_positions() -> None:
+    """Each is a batch of its own, and one that is missing among them is a loss."""
+    limits = PullLimits(memory_bytes=64 * MIB)
+    with StubBroker({TOPIC: 1}, settings=Settings(limits=limits)) as stub:
+        for number, size in enumerate((1, 1, 5 * MIB, 1, 6 * MIB, 1)):
+            put(stub, b"." * size, SysFlag.BORN_HOST_V6 if number == 1 else 0)
+        task = RangePartition((QueueRange(queue_of(0), 0, 5),))
+        rows = [row for batch in read_partition(task, options_for(stub)) for row in rows_of(batch)]
+        assert [(row.offset, len(row.body)) for row in rows] == list(enumerate((1, 5 * MIB, 1, 6 * MIB, 1)))
+        lie(stub, lambda records: [record for record in records if record.queue_offset != 3])
+        with pytest.raises(MessagesMissing):
+            list(read_partition(task, options_for(stub)))
