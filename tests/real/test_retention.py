@@ -54,9 +54,9 @@ def overtake(broker: Broker, queue: MessageQueue) -> int:
     return broker.min_offset(queue.topic, queue.queue_id)
 
 
-def read(cluster: RealCluster, queue: MessageQueue, start: int, end: int = COUNT, **given: str) -> list[Row]:
+def read(cluster: RealCluster, queue: MessageQueue, planned: range, **given: str) -> list[Row]:
     """The rows of the queue as they were planned before retention came."""
-    limits = {"startingOffsets": start, "endingOffsets": end}
+    limits = {"startingOffsets": planned.start, "endingOffsets": planned.stop}
     bounds = {name: json.dumps({queue.topic: {queue.broker_name: {"0": at}}}) for name, at in limits.items()}
     return read_batch(batch_options_for(cluster, subscribe=queue.topic, **bounds, **given))
 
@@ -68,12 +68,12 @@ def test_messages_that_retention_takes_before_the_minimum_moves_are_a_loss(
     """A read that finds fewer messages than were planned fails by default, and otherwise warns and goes on."""
     queue = fill(real_world(cluster))
     minimum = overtake(cluster.broker, queue)
-    start = min(minimum, 1_000)  # 4.9 raises the minimum at once, so that the driver tells.
+    planned = range(min(minimum, 1_000), COUNT)  # 4.9 raises the minimum at once, so that the driver tells.
 
     with pytest.raises(DataLossError):
-        read(cluster, queue, start, **given)
+        read(cluster, queue, planned, **given)
     with caplog.at_level(logging.WARNING):
-        rows = read(cluster, queue, start, **given, failOnDataLoss="false")
+        rows = read(cluster, queue, planned, **given, failOnDataLoss="false")
     assert 0 < len(rows) < COUNT // 2 and str(queue) in caplog.text
 
 
@@ -94,7 +94,7 @@ def test_what_compaction_has_removed_is_no_loss(compacting: RealCluster) -> None
         world.cluster.messages.send(sending(queue, b"." * SIZE, {"KEYS": f"k{number % 50}"}))
     until(lambda: world.pull(queue, 0, count=1).next_offset > 1, "the first messages are compacted away")
 
-    rows = [row.offset for row in read(compacting, queue, 0, COMPACTED)]
+    rows = [row.offset for row in read(compacting, queue, range(COMPACTED))]
 
     assert rows[0] > 0 and rows[-1] == COMPACTED - 1 and rows == sorted(set(rows))
-    assert read(compacting, queue, 0, COMPACTED) == read(compacting, queue, 0, COMPACTED, tags="*")
+    assert read(compacting, queue, range(COMPACTED)) == read(compacting, queue, range(COMPACTED), tags="*")
