@@ -10,7 +10,8 @@
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, LockRefused
     ├─ NoPullApi                       the server speaks gRPC without pulling
-    ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
+    ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
+    │                                MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
     ├─ SendError                       which messages landed, which did not, which are unknown
     └─ SendBackError                   how many rows brokers did not take back

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from ..errors import DecodeError
 from ..model import LIGHT_TOPIC_PREFIX, MessageQueue
-from ..pull.recheck import mismatch
 from ..wire.record import decode_record, message_count_of
+from ..wire.scan import mismatch
 from .bulk import Bulk
 from .gathered import Answers
 from .rows import Content

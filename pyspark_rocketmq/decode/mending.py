@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from ..model import Block, MessageQueue
-from ..pull.recheck import mismatch
+from ..wire.scan import mismatch
 from .bulk import Bulk
 from .claims import Placed
 from .gathered import Answers

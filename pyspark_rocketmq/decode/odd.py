@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model import QueueRange
-from ..pull.recheck import mismatch
 from ..wire.record import Record, decode_record
+from ..wire.scan import mismatch
 from .bulk import Bulk
 from .rows import Content, Mode, Row, read_rows
 from .spans import Integers

@@ -17,17 +17,17 @@ from functools import cached_property
 from itertools import count, pairwise
 
 from ..cluster.broker import Brokers
-from ..errors import AnswerMismatch, NoBrokerAvailable
+from ..errors import NoBrokerAvailable
 from ..model import Block, MessageQueue, QueueRange
 from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
-from ..wire.scan import record_starts
+from ..wire.scan import mismatch, record_starts
 from .loop import read_ranges
 from .reader import LossPolicy
 from .settings import PullSettings, Subscription
 from .witness import vouch
 
-__all__ = ["Recheck", "mismatch"]
+__all__ = ["Recheck"]
 
 _OFFSETS = struct.Struct(">20xqq")  # in the queue, in the commit log
 _UNPLACED = (
@@ -57,7 +57,7 @@ class Recheck:
         """
         if block.covered and self._is_compacted(block.wanted.queue):
             self._vouch(block)
-            yield block._replace(covered=0)
+            yield block._replace(covered=0, next_offset=0)
             return
         for fresh in self._read([block.wanted], self._policy) if self._has_master(block) else [block]:
             records = _Records(fresh)
@@ -86,8 +86,15 @@ class Recheck:
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """The queues in which another offset is written in the record that stands there."""
-        ranges = [QueueRange(queue, offset, offset + 1) for queue, offset in offsets.items()]
-        found = ((each, _Records(each)) for each in self._read(ranges, _Nobody()))
+        compacted = self._brokers.compacted.found
+        ranges = [
+            QueueRange(queue, offset, offset + 1)
+            for queue, offset in offsets.items()
+            if (queue.topic, queue.broker_name) not in compacted
+        ]
+        found = (
+            (each, _Records(each)) for each in self._read(ranges, _Nobody()) if each.next_offset == each.wanted.end
+        )
         return {each.wanted.queue for each, records in found if set(records.offsets) - {each.first}}
 
     def _is_compacted(self, queue: MessageQueue) -> bool:
@@ -222,15 +229,3 @@ class _Nobody:
 
     def gap(self, queue: MessageQueue, start: int, end: int) -> None:
         """Of no matter here."""
-
-
-def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
-    """The error about the answer to a pull."""
-    return AnswerMismatch(
-        f"the answer to a pull from {first} {what}",
-        advice="do not trust it: look at the broker's store, and at what stands between the broker and this reader",
-        topic=queue.topic,
-        broker=queue.broker_name,
-        queue_id=queue.queue_id,
-        offset=first,
-    )

@@ -11,9 +11,11 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ..errors import AnswerMismatch
+from ..model import MessageQueue
 from .record import MAGIC_V1, MAGIC_V2, decode_record
 
-__all__ = ["MIN_RECORD_BYTES", "first_queue_offset", "record_starts"]
+__all__ = ["MIN_RECORD_BYTES", "first_queue_offset", "mismatch", "record_starts"]
 
 MIN_RECORD_BYTES = 91
 """IPv4 hosts; body, topic and properties empty."""
@@ -74,3 +76,15 @@ def _walk(body: bytes | memoryview) -> list[int]:
         # Whatever ended the walk early is no record to the readable decoder either; it raises and says why.
         decode_record(body, at if at < end else starts[-1])
     return starts
+
+
+def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
+    """The error about the answer to a pull."""
+    return AnswerMismatch(
+        f"the answer to a pull from {first} {what}",
+        advice="do not trust it: look at the broker's store, and at what stands between the broker and this reader",
+        topic=queue.topic,
+        broker=queue.broker_name,
+        queue_id=queue.queue_id,
+        offset=first,
+    )
