@@ -103,6 +103,10 @@ class Admin:
         configs = {name: answer.body(TopicConfig) for name, answer in answers.items()}
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
+    def is_compacted(self, topic: str, broker_name: str) -> bool | None:
+        """Return whether a topic is compacted, as its broker said once; None if that cannot be known."""
+        return self._brokers.compacted.is_compacted(topic, broker_name)
+
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
         """How one broker has all its topics configured, by the names the broker knows."""
         answer = self._ask_master(broker_name, GetAllTopicConfigRequestHeader(), deadline)

@@ -14,7 +14,9 @@ from typing import NamedTuple, TypeVar, cast
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Address
 from ..net.deadline import Deadline, in_turn
-from ..wire.commands import RequestHeader
+from ..wire.bodies import TopicConfig
+from ..wire.commands import GetTopicConfigRequestHeader, RequestHeader
+from .compaction import CompactedTopics
 from .requests import Answer, Question, Requests
 from .retrying import Retrying
 from .route_table import RouteTable
@@ -41,6 +43,7 @@ class Brokers:
         self.settings = settings
         self.requests = requests
         self.routes = routes
+        self.compacted = CompactedTopics(self._fetch_topic_config)
         self._retrying = Retrying(settings.retries, settings.pause)
 
     def __repr__(self) -> str:
@@ -144,6 +147,10 @@ class Brokers:
         except RocketMQError as error:
             self._learn(topic, error)
             raise
+
+    def _fetch_topic_config(self, topic: str, broker_name: str) -> TopicConfig:
+        errand = Errand(topic, broker_name, GetTopicConfigRequestHeader(topic=topic))
+        return self.ask(errand, any_copy=True).body(TopicConfig)
 
     def _names(self, topic: str, deadline: Deadline | None) -> list[str]:
         names = sorted(self.routes.route(topic, deadline).brokers)

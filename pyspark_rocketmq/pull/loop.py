@@ -54,7 +54,7 @@ def _blocks(
         heard = window.drain(stall) if window.in_flight else _rest(unfinished)
         blocks = list(chain.from_iterable(reader.take() for reader in heard))
         for reader in heard:
-            if reader.cursor.is_finished:
+            if reader.is_finished:
                 unfinished.pop(reader, None)
         window.fill()
         yield from blocks
@@ -68,4 +68,4 @@ def _blocks(
 def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:
     """Nobody may ask now; a range that was given up in part may be finished all the same."""
     time.sleep(_SLEEP_S)
-    return {reader: False for reader in unfinished if reader.cursor.is_finished}
+    return {reader: False for reader in unfinished if reader.is_finished}

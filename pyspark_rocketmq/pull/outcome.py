@@ -13,7 +13,7 @@ from ..errors import MalformedFrame
 from ..wire.codes import ResponseCode
 from ..wire.header import Command, PullAnswer
 
-__all__ = ["Outcome", "PullStatus", "read_outcome"]
+__all__ = ["PULL_CODES", "Outcome", "PullStatus", "read_outcome"]
 
 RESET_REMARK = "OFFSET_RESET"
 """The remark by which a broker says that an admin moved the group, and not that messages are gone."""
@@ -28,6 +28,7 @@ class PullStatus(IntEnum):
     OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED
 
 
+PULL_CODES = frozenset(int(status) for status in PullStatus)
 _FOUND = PullStatus.FOUND
 _STATUSES = {int(status): status for status in PullStatus}
 

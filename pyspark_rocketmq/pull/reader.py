@@ -7,39 +7,40 @@ about its bounds is never taken for loss, because it may be behind its master.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
 
 from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
-from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
-from ..cluster.settings import ClusterSettings
-from ..errors import DecodeError, NoBrokerAvailable, QueueMoved, RocketMQError, TopicNotFound, Where
+from ..errors import (
+    DataLossError,
+    DecodeError,
+    NoBrokerAvailable,
+    QueueMoved,
+    RocketMQError,
+    TopicNotFound,
+    Where,
+)
 from ..model import Block, MessageQueue, QueueRange
-from ..wire.codes import RequestCode
-from ..wire.commands import PullMessageRequestHeader
-from ..wire.header import Command, HeaderType, encode_command
-from ..wire.prepared import PreparedRequest
-from ..wire.scan import first_queue_offset, record_starts
+from ..wire.header import Command
+from ..wire.scan import record_starts
 from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
 from .settings import PullSettings, Subscription
+from .template import PullTemplate
+from .witness import Look, Witness
 
 __all__ = ["LossPolicy", "QueueReader"]
 
-_SUBSCRIPTION_FLAG = 4
-"""The pull carries its own subscription, so that no heartbeat is needed."""
 _NO_PROGRESS_PAUSE_S = 0.1
-_HOLE_PAUSE_S = 0.5
-_HOLE_PATIENCE_S = 3.0
-"""How long a hole is doubted. Retention deletes messages first and raises the queue's minimum about a second later; in
-between only a hole tells that messages are gone."""
 _FLOW_CONTROL_PAUSE_S = 0.02
-_CHANGING = ("queueOffset", "maxMsgNums")
+_log = logging.getLogger(__name__)
 
 
 class LossPolicy(Protocol):
@@ -61,55 +62,6 @@ class LossPolicy(Protocol):
         """Messages within [start, end) are gone; the bounds are no finer."""
 
 
-class PullTemplate:
-    """A queue's pulls; only offset and count change."""
-
-    def __init__(self, cluster: ClusterSettings, queue: MessageQueue, settings: PullSettings) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._settings = settings
-
-    def frames(self, requests: Sequence[Request], opaques: Sequence[int]) -> list[bytes]:
-        """Pulls of these requests; a request may span more offsets than one answer may bring messages."""
-        most = self._settings.batch_size
-        pulls = [
-            (start, end - start if end - start < most else most, opaque)
-            for (start, end), opaque in zip(requests, opaques, strict=True)
-        ]
-        return self._prepared.frames(pulls) if self._prepared else [self._frame(*pull) for pull in pulls]
-
-    def _frame(self, offset: int, count: int, opaque: int) -> bytes:
-        fields = {**self._fields, "queueOffset": str(offset), "maxMsgNums": str(count)}
-        fields = signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
-        header_type = self._cluster.net.header_type
-        return encode_command(Command(RequestCode.PULL_MESSAGE, opaque, fields, header_type=header_type))
-
-    @cached_property
-    def _fields(self) -> dict[str, str]:
-        subscription = self._settings.subscription.for_topic(self._queue.topic)
-        header = PullMessageRequestHeader(
-            consumer_group=self._settings.group,
-            topic=self._queue.topic,
-            queue_id=self._queue.queue_id,
-            queue_offset=0,
-            max_msg_nums=0,
-            sys_flag=_SUBSCRIPTION_FLAG,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=subscription.expression,
-            sub_version=0,
-            expression_type=subscription.expression_type,
-        )
-        return unsigned_fields(self._cluster, header, self._queue.broker_name)
-
-    @cached_property
-    def _prepared(self) -> PreparedRequest | None:
-        """The pull written but for what changes; a signature or a binary header depends on everything."""
-        if self._cluster.credentials or self._cluster.net.header_type is not HeaderType.JSON:
-            return None
-        return PreparedRequest(RequestCode.PULL_MESSAGE, self._fields, _CHANGING)
-
-
 class QueueReader:
     """Reads one range of one queue."""
 
@@ -128,16 +80,39 @@ class QueueReader:
         """Why the route names no place to read from."""
         self._unrouted_since = 0.0
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
-        self._is_counted = self._takes_all
-        """Whether an answer must hold one message for each offset that it covers; decoding compares the counts."""
-        self._holes: dict[int, float] = {}
-        """Since when messages seem to be missing at an offset; forgotten when they are there, or told as lost."""
-        self._trusts_holes = False
+        self._compacted = brokers.compacted.found
+        """Grows when decoding finds holes in what was counted, and asks why."""
+        self._witness = None if self._takes_all else Witness(wanted, brokers, policy)
         self.resume_at = 0.0
         """No pull is sent before this moment."""
 
     def __repr__(self) -> str:
         return f"<QueueReader {self.cursor!r}, {self._failures} failures>"
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether an answer must hold one message for each offset that it covers; decoding compares the counts."""
+        return self._takes_all and not (
+            self._compacted and (self.queue.topic, self.queue.broker_name) in self._compacted
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything has been handed out, and vouched for where it cannot be counted."""
+        return self.cursor.is_finished and self._is_vouched_for
+
+    @property
+    def has_more_to_ask(self) -> bool:
+        """Whether some offsets are neither in flight nor answered, or what came in is still to be vouched for."""
+        return self.cursor.has_more_to_ask or (self._is_all_answered and not self._is_vouched_for)
+
+    @property
+    def _is_all_answered(self) -> bool:
+        return not self.cursor.has_more_to_ask and not self.cursor.in_flight_count
+
+    @property
+    def _is_vouched_for(self) -> bool:
+        return self._witness is None or self._witness.is_settled
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -177,6 +152,39 @@ class QueueReader:
         """What writes the frames of requests."""
         return partial(self._template.frames, requests)
 
+    def can_look(self, now: float) -> bool:
+        """Whether somebody has to vouch for answers, and it does not pause."""
+        return self._witness is not None and now >= self.resume_at
+
+    def place_to_look(self, now: float) -> Place | None:
+        """Return the process to which a look is to be sent now, if any."""
+        assert self._witness is not None, "whose answers are counted needs no witness"
+        current = self._placed[2] if self._placed else None
+        place = self._witness.place_to_look(current, now, is_last=self._is_all_answered)
+        if place is None or self._is_routed(place):
+            return place
+        self._witness.move(place, self.place())
+        return self.place_to_look(now)
+
+    def look(self, place: Place, now: float) -> Look:
+        """Return the look to be sent there, now counted as in flight."""
+        assert self._witness is not None, "whose answers are counted needs no witness"
+        return self._witness.look(place, now)
+
+    def look_writer(self, look: Look) -> Writer:
+        """Return what writes the frame of a look."""
+        return partial(self._look_template.frames, [look])
+
+    @cached_property
+    def _look_template(self) -> PullTemplate:
+        everything = replace(self._settings, subscription=Subscription())
+        return PullTemplate(self._brokers.settings, self.queue, everything)
+
+    def _is_routed(self, place: Place) -> bool:
+        """Whether the route still names the process, be it by another number."""
+        places = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).places
+        return any(each.address == place.address for each in places)
+
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def take(self) -> list[Block]:
@@ -185,6 +193,8 @@ class QueueReader:
 
     def answered(self, request: Request, place: Place, answer: Command, now: float) -> bool:
         """Take an answer in; whether it brought the range forward."""
+        if type(request) is Look:
+            return self._looked(request, place, answer, now)
         try:
             outcome = read_outcome(answer)
         except RocketMQError as error:
@@ -202,7 +212,10 @@ class QueueReader:
 
     def failed(self, request: Request, error: RocketMQError, now: float) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
-        self.cursor.failed(request.start)
+        if isinstance(request, Look) and self._witness:
+            self._witness.failed(request)
+        else:
+            self.cursor.failed(request.start)
         if now < self.resume_at:
             return  # One incident that hit several pulls in flight counts once.
         if error.refresh_routes:
@@ -256,39 +269,40 @@ class QueueReader:
         return self.queue not in self._brokers.routes.route(self.queue.topic).readable
 
     def _give_up_vanished(self) -> None:
+        if self._witness:
+            self._witness.give_up()
         self._policy.vanished(QueueRange(self.queue, self.cursor.done, self.cursor.wanted.end))
         self.cursor.stop_at(self.cursor.done)
 
-    def _is_lawful_hole(self, start: int, now: float) -> bool:
-        """Compaction leaves holes, too: one that outlives our patience is believed, and all after it."""
-        self._trusts_holes |= now - self._holes.setdefault(start, now) >= _HOLE_PATIENCE_S
-        return self._trusts_holes
-
-    def _doubt(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
-        """Ask again in a moment, unless the minimum says already that the messages are gone."""
-        if request.start < outcome.min_offset:
-            self._no_progress(request, place, outcome, now)
-            return
-        self.cursor.failed(request.start)
-        self.resume_at = now + _HOLE_PAUSE_S
-
     def _progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> bool:
-        """Take messages in, unless some before them may be missing; whether that brought the range forward."""
+        """Take messages in; that brought the range forward."""
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
-        if self._takes_all and not self._is_counted and place.is_master:
-            first = first_queue_offset(body) if body else next_offset
-            if first > start and not self._is_lawful_hole(start, now):
-                self._doubt(request, place, outcome, now)
-                return False
-            if self._holes:
-                self._holes.pop(start, None)
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
-        self.cursor.answered(start, next_offset, body, message_count, self._is_counted)
+        is_counted = self._is_counted
+        self.cursor.answered(start, next_offset, body, message_count, is_counted)
+        if not is_counted:
+            self._witness = self._witness or Witness(self.cursor.wanted, self._brokers, self._policy)
+            self._witness.took_in(place, start, outcome, now)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s
         return True
+
+    def _looked(self, look: Look, place: Place, answer: Command, now: float) -> bool:
+        """Take the answer to a look in; whether there was one."""
+        assert self._witness is not None, "whose answers are counted needs no witness"
+        try:
+            outcome = read_outcome(answer)
+            pause_s = self._witness.answered(look, outcome)
+        except DataLossError:
+            raise
+        except RocketMQError as error:
+            self.failed(look, error.locate(address=str(place.address)), now)
+            return False
+        self._failures = 0
+        self.resume_at = max(self.resume_at, now + pause_s)
+        return not outcome.was_reset
 
     def _no_progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> None:
         """Nothing at this offset: it is gone, or not there yet, or the broker wants to be asked elsewhere."""
@@ -305,11 +319,14 @@ class QueueReader:
 
     def _skip_to(self, minimum: int) -> None:
         """What is missing below the minimum is gone; several pulls in flight may tell, in any order."""
-        self._holes.clear()
-        missing = self.cursor.lowest_missing
-        if missing < minimum:
+        missing, wanted = self.cursor.lowest_missing, self.cursor.wanted
+        if missing >= minimum:
+            return
+        if wanted.is_front_open and missing == wanted.start:
+            _log.info("%s begins at offset %d now; the range was planned from %d", self.queue, minimum, missing)
+        else:
             self._policy.begins_later(self.queue, missing, minimum)
-            self.cursor.skip_to(minimum)
+        self.cursor.skip_to(minimum)
 
     def _stalled(self) -> NoBrokerAvailable:
         return NoBrokerAvailable(

@@ -25,6 +25,7 @@ from ..wire.scan import mismatch, record_starts
 from .loop import read_ranges
 from .reader import LossPolicy
 from .settings import PullSettings, Subscription
+from .witness import vouch
 
 __all__ = ["Recheck"]
 
@@ -46,9 +47,18 @@ class Recheck:
         self._settings = replace(settings, follow_suggestions=False, subscription=Subscription())
         self._open_until: dict[MessageQueue, int] = {}
         """Where the open front of a range goes on, after answers that held nothing of it."""
+        self._vouched_from: dict[MessageQueue, int] = {}
+        """From where on a look has vouched for the answers of a compacted topic."""
 
     def read_again(self, block: Block) -> Iterator[Block]:
-        """What is wanted of an answer that is short, from the master; what is missing there is judged as a loss."""
+        """What is wanted of an answer that is short, from the master; what is missing there is judged as a loss.
+
+        An answer of a compacted topic is as short as it may be, if retention has not taken its front.
+        """
+        if block.covered and self._is_compacted(block.wanted.queue):
+            self._vouch(block)
+            yield block._replace(covered=0, next_offset=0)
+            return
         for fresh in self._read([block.wanted], self._policy) if self._has_master(block) else [block]:
             records = _Records(fresh)
             if records.message_count > (fresh.covered or math.inf):
@@ -76,9 +86,31 @@ class Recheck:
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """The queues in which another offset is written in the record that stands there."""
-        ranges = [QueueRange(queue, offset, offset + 1) for queue, offset in offsets.items()]
-        found = ((each, _Records(each)) for each in self._read(ranges, _Nobody()))
+        compacted = self._brokers.compacted.found
+        ranges = [
+            QueueRange(queue, offset, offset + 1)
+            for queue, offset in offsets.items()
+            if (queue.topic, queue.broker_name) not in compacted
+        ]
+        found = (
+            (each, _Records(each)) for each in self._read(ranges, _Nobody()) if each.next_offset == each.wanted.end
+        )
         return {each.wanted.queue for each, records in found if set(records.offsets) - {each.first}}
+
+    def _is_compacted(self, queue: MessageQueue) -> bool:
+        return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
+
+    def _vouch(self, block: Block) -> None:
+        """See that retention has not taken the front of an answer, unless that is known of an earlier one.
+
+        Readers count no more once the topic is known to be compacted. So all counted answers came before the first
+        look, which vouches for those from its offset on.
+        """
+        queue, start, end, is_open = block.wanted
+        if start < self._vouched_from.get(queue, math.inf):
+            self._vouched_from[queue] = start
+            for first in _Records(block).offsets[:1] if is_open else [start]:
+                vouch(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
 
     def _read(self, ranges: list[QueueRange], policy: LossPolicy) -> Iterator[Block]:
         return read_ranges(ranges, self._brokers, self._pool, policy, self._settings)

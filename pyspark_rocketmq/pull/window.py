@@ -25,6 +25,7 @@ from ..net.connection import Connection, wait_any
 from ..net.deadline import Deadline
 from ..net.pool import ConnectionPool
 from ..wire.codes import RequestCode
+from ..wire.session import Writer
 from .cursor import Request
 from .reader import QueueReader
 from .settings import PullSettings
@@ -112,7 +113,7 @@ class Window:
         self._unreachable.clear()
         while room > 0 and idle < len(self._turns):
             reader = self._turns.popleft()
-            if not reader.cursor.has_more_to_ask:
+            if not reader.has_more_to_ask:
                 self._resting.add(reader)
                 continue
             self._turns.append(reader)
@@ -153,22 +154,39 @@ class Window:
 
     def _ask(self, reader: QueueReader, most: int, now: float) -> int:
         """Gather some pulls of one range, as far as it may ask; how many that were."""
-        if not (allowed := reader.allowance(most, now)):
+        looked = self._look(reader, now)
+        if not (allowed := reader.allowance(most, now)) or not (found := self._reach(reader, reader.place)):
+            return looked
+        requests = reader.next_requests(allowed)
+        self._submit(reader, *found, requests, reader.writer(requests))
+        return looked + len(requests)
+
+    def _look(self, reader: QueueReader, now: float) -> int:
+        """Gather the pull that vouches for what came in, if it is time for that."""
+        if not reader.can_look(now) or not (found := self._reach(reader, lambda: reader.place_to_look(now))):
             return 0
+        look = reader.look(found[0], now)
+        self._submit(reader, *found, [look], reader.look_writer(look))
+        return 1
+
+    def _reach(self, reader: QueueReader, choose: Callable[[], Place | None]) -> tuple[Place, _Lane] | None:
+        """A place and the connection to it; None while one that ended still owes answers, which are settled first."""
         try:
-            place = reader.place()
+            if (place := choose()) is None:
+                return None
             lane = self._lane(place.address)
         except RocketMQError as error:
             reader.unplaced(error, self._clock())
-            return 0
-        if not lane.connection.is_open:
-            return 0  # What it still owes is settled first, where answers are taken in.
+            return None
+        return (place, lane) if lane.connection.is_open else None
+
+    def _submit(
+        self, reader: QueueReader, place: Place, lane: _Lane, requests: Sequence[Request], writer: Writer
+    ) -> None:
         group = _Group(reader, place, self._clock() + self._settings.pull_timeout_s)
-        requests = reader.next_requests(allowed)
-        opaques = lane.connection.submit_as(RequestCode.PULL_MESSAGE, len(requests), reader.writer(requests))
+        opaques = lane.connection.submit_as(RequestCode.PULL_MESSAGE, len(requests), writer)
         for opaque, request in zip(opaques, requests, strict=True):
             lane.pulls[opaque] = group, request
-        return len(requests)
 
     def _lane(self, address: Address) -> _Lane:
         lane = self._lanes.get(address)
@@ -251,6 +269,6 @@ class Window:
 
     def _wake(self, reader: QueueReader) -> None:
         """A short or missing answer leaves a gap to be asked for."""
-        if reader in self._resting and reader.cursor.has_more_to_ask:
+        if reader in self._resting and reader.has_more_to_ask:
             self._resting.discard(reader)
             self._turns.append(reader)

@@ -19,6 +19,7 @@ JAVA_PUSH, JAVA_LITE, JAVA_PULL = "Java push consumer", "Java lite pull consumer
 JAVA = (JAVA_PUSH, JAVA_LITE, JAVA_PULL)
 FLOOR = "raw sockets"
 ENGINE = "pull engine"
+FILTERED = "pull engine, with tags"
 ARROW, ARROW_NO_MAP = "pull engine + Arrow", "pull engine + Arrow, no map"
 ARROW_GROWN = "pull engine + Arrow, window as it grows"
 SPARK, SPARK_NO_MAP = "Spark batch", "Spark batch, no map"
@@ -27,6 +28,8 @@ READY, READY_NO_MAP = "Spark batch, rows ready", "Spark batch, rows ready, no ma
 _ESSENTIAL = (*JAVA, FLOOR, ENGINE, ARROW, SPARK)
 
 PUSH_BATCH = 32
+TAG = "bench"
+"""What the producer of all topics tags its messages with."""
 MOST_WARMING = 300_000
 """Compiled code needs no more messages than these to be warm."""
 
@@ -59,6 +62,7 @@ TASKS: dict[str, Task] = {
     JAVA_PULL: lambda _: ("pull", {}),
     FLOOR: lambda shape: ("floor", {"depth": DEPTH, "size": shape.size}),
     ENGINE: lambda _: ("engine", {"depth": DEPTH}),
+    FILTERED: lambda _: ("engine", {"depth": DEPTH, "tags": TAG}),
     ARROW: lambda _: ("arrow", {"columns": "default", "depth": DEPTH}),
     ARROW_NO_MAP: lambda _: ("arrow", {"columns": "no map", "depth": DEPTH}),
     ARROW_GROWN: lambda _: ("arrow", {"columns": "default", "depth": None}),

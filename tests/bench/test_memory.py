@@ -18,6 +18,7 @@ ABOUT = (
     "Everybody drains the same full topic from its beginning, one after the other, in rounds. Official consumers pull "
     "32 messages at a time and do nothing with them; their clock starts with the first message. Ours starts before the "
     "first request, and for Spark with the query. Raw sockets send what our engine sends and decode nothing. "
+    "*With tags* the broker filters, all messages match, and what was read is vouched for once a second. "
     "Spark's workers are awake when the clock starts; *rows ready* are read once and handed to Spark again and again."
 )
 

@@ -1,0 +1,345 @@
+"""Vouch for what a reader cannot count.
+
+A filter and compaction leave offsets out, so an answer does not tell whether retention took messages that it should
+hold: brokers delete the log first and raise the queue's minimum offset up to ten seconds later. But retention takes
+from the front. So the answers of one broker process are gathered in an *interval*, and after the last of them one
+message is pulled without the filter at the lowest offset of the interval: the *look*. If its message is there, it was
+there when the answers were made, and so was all that follows it. If not, messages of the interval may be missing.
+
+Invariant: an answer belongs to exactly one interval until a look that was sent after it has been answered. Replicas
+delete on their own, so each process has intervals of its own. Looks are ordinary pulls in flight, at most one a second
+for each process, and one at the end of the range.
+
+No decision rests on time: a task may have been stopped between two looks. What decides is what a look is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..cluster.broker import Brokers
+from ..cluster.requests import Question
+from ..cluster.routes import MASTER_ID, Place
+from ..errors import DataLossError, DecodeError
+from ..model import MessageQueue, QueueRange
+from ..net.deadline import Deadline
+from ..wire.commands import GetMinOffsetRequestHeader, OffsetResponseHeader
+from ..wire.record import decode_record
+from ..wire.scan import first_queue_offset, record_starts
+from ..wire.sys_flag import SysFlag
+from .cursor import Request
+from .outcome import PULL_CODES, Outcome, PullStatus, read_outcome
+from .settings import PullSettings, Subscription
+from .template import pull_header
+
+if TYPE_CHECKING:
+    from .reader import LossPolicy
+
+__all__ = ["Look", "Witness", "is_readable", "vouch"]
+
+LOOK_INTERVAL_S = 1.0
+_LOOKS_AT_A_HOLE = 10
+"""So many looks at a hole of a compacted topic, a second apart, before the minimum is asked for: brokers raise it
+within `cleanResourceInterval`, 10 s unless set."""
+_RESET_PAUSE_S = 0.1
+_FILE_STEP = 2**16
+"""The files of a commit log begin at multiples of their size, which is a multiple of this."""
+_PLACES = struct.Struct(">20xqqi")
+"""Where a record holds its queue offset, its place in the log and its system flag."""
+_log = logging.getLogger(__name__)
+
+
+class Look(Request):
+    """One offset that is pulled without the filter, to see whether its message is there."""
+
+    place: Place
+    """Whose answers it vouches for."""
+
+
+@dataclass(slots=True)
+class Interval:
+    """Offsets that answers covered and for which nobody has vouched."""
+
+    first: int
+    end: int
+    since: float
+    """When the first answer came in."""
+    hole_looks: int = 0
+    """How many looks have found a hole at `first`."""
+
+    def join(self, other: Interval) -> None:
+        """Span both; looks are counted anew where `first` changes."""
+        if other.first < self.first:
+            self.first, self.hole_looks = other.first, 0
+        self.end, self.since = max(self.end, other.end), min(self.since, other.since)
+
+
+class _Account:
+    """The intervals of one broker process."""
+
+    __slots__ = ("asked", "fresh", "last_there", "looked_at")
+
+    def __init__(self) -> None:
+        self.fresh: Interval | None = None
+        """What has come in since the last look was sent."""
+        self.asked: Interval | None = None
+        """What the look in flight vouches for."""
+        self.looked_at = float("-inf")
+        self.last_there: int | None = None
+        """An offset whose message came in; a better witness than an offset that may be a hole."""
+
+    def reopen(self, interval: Interval) -> None:
+        if self.fresh:
+            interval.join(self.fresh)
+        self.asked, self.fresh = None, interval
+
+
+class Witness:
+    """Vouches for the answers to one reader, or tells its policy about the loss."""
+
+    def __init__(self, wanted: QueueRange, brokers: Brokers, policy: LossPolicy) -> None:
+        self._wanted = wanted
+        self._queue = wanted.queue
+        self._brokers = brokers
+        self._policy = policy
+        self._accounts: dict[Place, _Account] = {}
+        self._last_place: Place | None = None
+        self._last = _Account()
+        """The account of the last place; most answers come from there."""
+        self._lowest_found: int | None = None
+        """The lowest offset of a message that came in; kept for a range with an open front."""
+
+    def __repr__(self) -> str:
+        pending = {str(place.address): (each.asked, each.fresh) for place, each in self._accounts.items()}
+        return f"<Witness of {self._queue}, {pending}>"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every answer has been vouched for or judged."""
+        return not any(each.fresh or each.asked for each in self._accounts.values())
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def took_in(self, place: Place, start: int, outcome: Outcome, now: float) -> None:
+        """Note an answer to a pull from `start`."""
+        account = self._last if place is self._last_place else self._account(place)
+        interval, next_offset = account.fresh, outcome.next_offset
+        if interval is None or start < interval.first:
+            self._open(account, start, next_offset, now)
+        elif next_offset > interval.end:
+            interval.end = next_offset
+        if outcome.body:
+            account.last_there = next_offset - 1
+            if self._wanted.is_front_open:
+                self._note_found(first_queue_offset(outcome.body))
+
+    def open(self, place: Place, start: int, end: int) -> None:
+        """Note that answers from there for these offsets are to be vouched for."""
+        self._open(self._account(place), start, end, 0.0)
+
+    def _account(self, place: Place) -> _Account:
+        account = self._accounts.get(place)
+        if account is None:
+            account = self._accounts[place] = _Account()
+        self._last_place, self._last = place, account
+        return account
+
+    def _open(self, account: _Account, start: int, end: int, now: float) -> None:
+        if account.fresh:
+            account.fresh.join(Interval(start, end, now))
+        else:
+            account.fresh = Interval(self._first_to_see(account, start), end, now)
+
+    def place_to_look(self, current: Place | None, now: float, *, is_last: bool) -> Place | None:
+        """Return the process that is to be looked at now: one that has been left, or whose interval is old enough."""
+        for place, account in self._accounts.items():
+            if account.fresh is None or account.asked:
+                continue
+            if is_last or (
+                account.looked_at <= now - LOOK_INTERVAL_S and self._is_ripe(account.fresh, place, current, now)
+            ):
+                return place
+        return None
+
+    def look(self, place: Place, now: float) -> Look:
+        """Return the look that vouches for all that has come from there until now; it counts as sent."""
+        account = self._accounts[place]
+        interval = account.asked = account.fresh
+        assert interval is not None, "nothing to vouch for"
+        account.fresh, account.looked_at = None, now
+        look = Look(interval.first, interval.first + 1)
+        look.place = place
+        return look
+
+    def move(self, gone: Place, place: Place) -> None:
+        """Let another process vouch in the place of one that is gone for good."""
+        account, self._last_place = self._accounts.pop(gone), None
+        if account.fresh:
+            self._account(place).reopen(account.fresh)
+
+    # --- judging -----------------------------------------------------------------------------------------------------
+
+    def failed(self, look: Look) -> None:
+        """A look brought no answer: it is to be sent again."""
+        account = self._accounts[look.place]
+        if account.asked:
+            account.reopen(account.asked)
+
+    def answered(self, look: Look, outcome: Outcome) -> float:
+        """Judge an interval by its look; return for how long its queue is to be left alone before the next look."""
+        account = self._accounts[look.place]
+        interval = account.asked
+        assert interval is not None, "an answer to no look"
+        pause_s = self._judge(look.place, account, interval, outcome)
+        account.asked = None
+        return pause_s
+
+    def give_up(self) -> None:
+        """Nobody can vouch any more: tell what is open as a loss."""
+        for account in self._accounts.values():
+            for interval in filter(None, (account.asked, account.fresh)):
+                self._policy.gap(self._queue, interval.first, interval.end)
+        self._accounts.clear()
+        self._last_place = None
+
+    def _judge(self, place: Place, account: _Account, interval: Interval, outcome: Outcome) -> float:
+        if outcome.was_reset:
+            self._policy.was_reset(self._queue, interval.first, outcome.next_offset)
+            account.reopen(interval)
+            return _RESET_PAUSE_S
+        if is_readable(interval.first, outcome) or self._is_before_the_front(account, interval, outcome):
+            return 0.0
+        return self._doubt(place, account, interval, outcome)
+
+    def _doubt(self, place: Place, account: _Account, interval: Interval, outcome: Outcome) -> float:
+        """The message is gone. Without compaction that is a loss; with it, only if the queue's minimum says so."""
+        compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)
+        if not compacted:
+            self._lose(interval, outcome, is_policy_known=compacted is not None)
+        elif interval.hole_looks < _LOOKS_AT_A_HOLE:
+            interval.hole_looks += 1
+            account.reopen(interval)
+            return LOOK_INTERVAL_S
+        elif interval.first < fetch_minimum(self._queue, place, self._brokers):
+            self._lose(interval, outcome, is_policy_known=True)
+        return 0.0
+
+    def _lose(self, interval: Interval, outcome: Outcome, *, is_policy_known: bool) -> None:
+        end = min(max(lowest_readable(interval.first, outcome), interval.first + 1), interval.end)
+        try:
+            self._policy.gap(self._queue, interval.first, end)
+        except DataLossError as error:
+            if not is_policy_known:
+                error.advice += (
+                    "; the broker did not tell whether the topic is compacted, which would make it no loss: grant "
+                    "this user GET on the topic (request 351)"
+                )
+            raise
+
+    # --- the front of a range ----------------------------------------------------------------------------------------
+
+    def _is_before_the_front(self, account: _Account, interval: Interval, outcome: Outcome) -> bool:
+        """Whether what is missing lies before the first message that was found, in a range that begins with that."""
+        if not self._wanted.is_front_open:
+            return False
+        readable, found = lowest_readable(interval.first, outcome), self._lowest_found
+        if found is not None and readable > found:
+            return False
+        if found is not None and outcome.status is not PullStatus.FOUND:
+            interval.first = readable  # How far the hole goes is not known yet.
+            account.reopen(interval)
+            return True
+        _log.info(
+            "%s: the first message that can be read is at offset %d; the range was planned from %d (retention)",
+            self._queue,
+            readable if found is None else found,
+            self._wanted.start,
+        )
+        return True
+
+    def _note_found(self, offset: int) -> None:
+        if self._lowest_found is None or offset < self._lowest_found:
+            self._lowest_found = offset
+
+    def _first_to_see(self, account: _Account, start: int) -> int:
+        """The offset to look at: compaction may have left a hole at `start`, so rather a message before it."""
+        there = account.last_there
+        if there is None or there >= start:
+            return start
+        return there if (self._queue.topic, self._queue.broker_name) in self._brokers.compacted.found else start
+
+    def _is_ripe(self, interval: Interval, place: Place, current: Place | None, now: float) -> bool:
+        return place != current or interval.since <= now - LOOK_INTERVAL_S
+
+
+def vouch(
+    wanted: QueueRange,
+    brokers: Brokers,
+    policy: LossPolicy,
+    settings: PullSettings,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
+    """Look at the master whether retention has taken the front of a range, and tell the policy if so; waits for that.
+
+    It vouches for every answer that came before, from the start of the range on.
+    """
+    queue, start, end, _ = wanted
+    unfiltered = replace(settings, subscription=Subscription())
+    broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
+    place = Place(MASTER_ID, broker.master())
+    witness, stall = Witness(wanted, brokers, policy), Deadline.after(settings.stall_timeout_s)
+    witness.open(place, start, end)
+    while not (witness.is_settled or stall.expired):
+        look = witness.look(place, now=0.0)
+        header = pull_header(queue, unfiltered, look.start, 1)
+        question = Question(place.address, header, b"", queue.broker_name, place.broker_id)
+        outcome = read_outcome(brokers.requests.ask(question, welcome=PULL_CODES).command)
+        sleep(witness.answered(look, outcome))
+    witness.give_up()
+
+
+def is_readable(offset: int, outcome: Outcome) -> bool:
+    """Whether a pull of one message from `offset` was answered with the message of this offset.
+
+    The offset that the record itself holds does not count: producers can make brokers store a wrong one.
+    """
+    if outcome.status is not PullStatus.FOUND or not _is_one_record(outcome.body):
+        return False
+    queue_offset, physical_offset, sys_flag = _PLACES.unpack_from(outcome.body)
+    if sys_flag & SysFlag.INNER_BATCH:
+        return outcome.next_offset - _inner_count(outcome.body) <= offset < outcome.next_offset
+    # Asked for the message at place 0 of its log, once that is deleted, 5.5.0 answers with the head of its first file.
+    is_file_head = queue_offset != offset and physical_offset > 0 and physical_offset % _FILE_STEP == 0
+    return outcome.next_offset == offset + 1 and not is_file_head
+
+
+def _is_one_record(body: memoryview) -> bool:
+    try:
+        return len(record_starts(body)) == 1
+    except DecodeError:
+        return False
+
+
+def _inner_count(body: memoryview) -> int:
+    """How many offsets a record takes that holds an inner batch."""
+    text = decode_record(body)[0].properties.get("INNER_NUM", "1")
+    return int(text) if text.isdecimal() else 1
+
+
+def lowest_readable(offset: int, outcome: Outcome) -> int:
+    """Return the lowest offset whose message may be there; known only where the pull found one."""
+    if outcome.status is PullStatus.FOUND and outcome.next_offset > offset + 1:
+        return outcome.next_offset - 1
+    return max(outcome.next_offset, offset + 1)
+
+
+def fetch_minimum(queue: MessageQueue, place: Place, brokers: Brokers) -> int:
+    """Ask one process for the minimum offset of a queue; pulls of a compacted topic name that of its survivors."""
+    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    question = Question(place.address, header, b"", queue.broker_name, place.broker_id)
+    return brokers.requests.ask(question).header(OffsetResponseHeader).offset

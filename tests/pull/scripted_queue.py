@@ -1,0 +1,260 @@
+"""A queue of one broker process as pulls see it, whose messages go before its minimum offset says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from pyspark_rocketmq.cluster.broker import Brokers
+from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.cluster.links import Call
+from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import ConnectionLost
+from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.pull.reader import LossPolicy, QueueReader
+from pyspark_rocketmq.pull.settings import PullSettings, Subscription
+from pyspark_rocketmq.pull.witness import Look, vouch
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
+from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
+from tests.cluster.scripted import ScriptedLinks, answer
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+MASTER, REPLICA = Place(0, Address("127.0.0.1", 1)), Place(1, Address("127.0.0.1", 2))
+ONE_FILTER = Subscription("TagA")
+FOUND, NO_MATCH, OFFSET_MOVED = 0, 20, 21
+_SCANNED = 12
+"""How many offsets one pull looks at."""
+
+
+class Told:
+    """A policy that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.losses: list[tuple[int, int]] = []
+        self.resets: list[tuple[int, int]] = []
+
+    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
+        """Messages from `planned` to `minimum` are gone."""
+        self.losses.append((planned, minimum))
+
+    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
+        """Not expected here."""
+        raise AssertionError
+
+    def vanished(self, rest: QueueRange) -> None:
+        """The queue has left the route."""
+        self.losses.append((rest.start, rest.end))
+
+    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
+        """An admin moved the group."""
+        self.resets.append((planned, reset_to))
+
+    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+        """Messages within [start, end) are gone."""
+        self.losses.append((start, end))
+
+
+@dataclass
+class ScriptedQueue:
+    """The messages of a queue at one broker process."""
+
+    count: int
+    is_wanted: Callable[[int], bool]
+    """What the filter lets through."""
+    gone: int = 0
+    """The log has lost everything before it."""
+    minimum: int = 0
+    """What the consume queue has been told of that."""
+    holes: Collection[int] = ()
+    """Offsets that compaction has removed."""
+    shift: int = 0
+    """By how much the offsets that records hold differ from their places in the queue."""
+    suggests: int = 0
+    reset_to: int | None = None
+    """Where an admin has moved the group; told once."""
+    pull_count: int = 0
+    looks: list[int] = field(default_factory=list)
+    """The pulls among them that look whether a message is there."""
+
+    def answer(self, start: int, most: int, *, is_filtered: bool) -> Command:
+        """Answer a pull as RocketMQ does: skip what is gone and what is not wanted, up to a number of offsets."""
+        self.pull_count += 1
+        if self.reset_to is not None:
+            reset_to, self.reset_to = self.reset_to, None
+            return self._command(OFFSET_MOVED, reset_to, remark="OFFSET_RESET")
+        if start < self.minimum:
+            return self._command(OFFSET_MOVED, self.minimum)
+        found: list[int] = []
+        at = start
+        while at < min(self.count, start + _SCANNED) and len(found) < most:
+            if at >= self.gone and at not in self.holes and not (is_filtered and not self.is_wanted(at)):
+                found.append(at)
+            at += 1
+        return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
+
+    def tell_minimum(self, call: Call) -> Command:
+        """Answer the request for the minimum offset."""
+        return answer(offset=self.minimum)
+
+    def _command(
+        self, code: int, next_offset: int, records: Sequence[bytes] = (), remark: str | None = None
+    ) -> Command:
+        fields = {"nextBeginOffset": next_offset, "minOffset": self.minimum, "maxOffset": self.count}
+        texts = {name: str(value) for name, value in {**fields, "suggestWhichBrokerId": self.suggests}.items()}
+        return Command(code, fields=texts, body=b"".join(records), remark=remark, flag=RESPONSE_FLAG)
+
+    def _record(self, offset: int) -> bytes:
+        return record_at(offset + self.shift, physical_offset=1000 * offset)
+
+
+def record_at(offset: int, physical_offset: int) -> bytes:
+    """A record of the queue."""
+    plain = Record(
+        topic="orders",
+        queue_id=0,
+        queue_offset=offset,
+        physical_offset=physical_offset,
+        born_timestamp=0,
+        born_host=MASTER.address,
+        store_timestamp=0,
+        store_host=MASTER.address,
+        body=b"x",
+    )
+    return encode_record(plain)
+
+
+def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brokers:
+    """Brokers whose route names these places; what is not pulled is answered by `links`."""
+    brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
+    for place, queue in queues.items():
+        links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
+    named = BrokerPlaces("broker-a", "c", tuple(queues))
+    route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
+    brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it asks name servers for nothing
+    return brokers
+
+
+def topic_config(**attributes: str) -> Command:
+    """What a broker says of the topic."""
+    return answer(
+        body={
+            "topicName": "orders",
+            "attributes": {name.replace("_", "."): value for name, value in attributes.items()},
+        }
+    )
+
+
+class FixedRoutes:
+    """A route table that knows one route."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+
+    def route(self, topic: str, deadline: object = None) -> Route:
+        """The route."""
+        return self._route
+
+    def expire(self, topic: str) -> None:
+        """Nothing newer is to be had."""
+
+
+class Reading:
+    """A reader of `[0, end)`, driven pull by pull."""
+
+    def __init__(
+        self,
+        queues: dict[Place, ScriptedQueue],
+        *,
+        subscription: Subscription = ONE_FILTER,
+        is_front_open: bool = False,
+        config: Command | None = None,
+        is_known: bool = True,
+        policy: LossPolicy | None = None,
+    ) -> None:
+        self.queues = queues
+        self.told = Told()
+        self._is_filtered = subscription != Subscription()
+        self.now = 100.0
+        self.rows: list[int] = []
+        self.claims: list[int] = []
+        """What the blocks that came claim to cover."""
+        self.in_flight: list[tuple[Place, Look | object, Command | None]] = []
+        self.links = ScriptedLinks()
+        self.brokers = brokers_of(queues, self.links)
+        self.links.serve(str(MASTER.address), GET_TOPIC_CONFIG=config or topic_config())
+        if is_known:
+            self.learn_of_compaction()
+        [end] = {queue.count for queue in queues.values()}
+        self._settings = PullSettings(
+            subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=1000
+        )
+        wanted = QueueRange(QUEUE, 0, end, is_front_open)
+        self.reader = QueueReader(wanted, self.brokers, self._settings, policy or self.told)
+
+    def learn_of_compaction(self) -> None:
+        """Ask the broker whether the topic is compacted."""
+        self.brokers.compacted.is_compacted("orders", "broker-a")
+
+    def vouch(self, start: int, sleep: Callable[[float], object]) -> None:
+        """Look at the front of a range, and wait for what comes of it."""
+        self.links.serve(str(MASTER.address), PULL_MESSAGE=self._answer)
+        end = self.queues[MASTER].count
+        vouch(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
+
+    def _answer(self, call: Call) -> Command:
+        assert (call.fields or {})["subscription"] == "*"
+        start, most = (int((call.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
+        return self.queues[MASTER].answer(start, most, is_filtered=False)
+
+    def send(self) -> None:
+        """Send what may be sent now, looks first, as the window does."""
+        if self.reader.can_look(self.now) and (place := self.reader.place_to_look(self.now)):
+            self.in_flight.append((place, self.reader.look(place, self.now), None))
+        for request in self.reader.next_requests(self.reader.allowance(2, self.now)):
+            self.in_flight.append((self.reader.place(), request, None))
+
+    def serve(self, index: int) -> None:
+        """Have a broker make its answer to a pull in flight."""
+        place, request, answer = self.in_flight[index]
+        if answer is None:
+            start, end = request  # type: ignore[misc]  # both kinds are pairs of offsets
+            is_look = isinstance(request, Look)
+            queue = self.queues[place]
+            queue.looks += [start] * is_look
+            made = queue.answer(start, min(8, end - start), is_filtered=self._is_filtered and not is_look)
+            self.in_flight[index] = place, request, made
+
+    def deliver(self, index: int) -> None:
+        """Let an answer arrive; it is made now if it was not before."""
+        self.serve(index)
+        place, request, answer = self.in_flight.pop(index)
+        self.reader.answered(request, place, answer, self.now)  # type: ignore[arg-type]
+        blocks = self.reader.take()
+        self.rows += [offset for block in blocks for offset in offsets_in(block)]
+        self.claims += [block.covered for block in blocks]
+
+    def lose(self, index: int) -> None:
+        """Let a connection end before the answer arrives."""
+        _, request, _ = self.in_flight.pop(index)
+        self.reader.failed(request, ConnectionLost("the connection ended"), self.now)  # type: ignore[arg-type]
+
+    def finish(self) -> None:
+        """Read on without disturbances."""
+        for queue in self.queues.values():
+            queue.suggests = 0
+        for _ in range(10_000):
+            if self.reader.is_finished:
+                return
+            self.now += 0.05
+            self.send()
+            if self.in_flight:
+                self.deliver(0)
+        raise AssertionError(f"does not end: {self.reader}")
+
+
+def offsets_in(block: Block) -> list[int]:
+    """The wanted offsets of a block."""
+    wanted = range(block.wanted.start, block.wanted.end)
+    return [record.queue_offset for record in decode_records(block.data) if record.queue_offset in wanted]

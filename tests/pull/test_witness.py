@@ -1,0 +1,232 @@
+"""Vouch for answers that cannot be counted, whatever retention does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.errors import MessagesMissing
+from pyspark_rocketmq.pull.outcome import Outcome, PullStatus
+from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.pull.witness import is_readable
+from pyspark_rocketmq.source.losses import LossJournal
+from pyspark_rocketmq.wire.header import Command
+from tests.cluster.scripted import answer, unsupported
+
+from .scripted_queue import MASTER, REPLICA, Reading, ScriptedQueue, record_at, topic_config
+
+END, SEEDS = 120, 1_000
+
+
+def every_third(offset: int) -> bool:
+    """A filter."""
+    return offset % 3 == 0
+
+
+COMPACTED = topic_config(cleanup_policy="COMPACTION")
+WANTED = [offset for offset in range(END) if every_third(offset)]
+
+
+def scripted(gone: int = 0, minimum: int = 0, shift: int = 0) -> ScriptedQueue:
+    """A queue of which a filter wants every third message."""
+    return ScriptedQueue(END, every_third, gone, minimum, shift=shift)
+
+
+def disturb(reading: Reading, random: Random) -> None:
+    """Do one thing that can happen: something is sent, answered or received, or retention goes on."""
+    queue = random.choice(list(reading.queues.values()))
+    index = random.randrange(len(reading.in_flight)) if reading.in_flight else None
+    actions: list[Callable[[], object]] = [reading.send]
+    if index is not None:
+        actions += [lambda: reading.serve(index), lambda: reading.deliver(index), lambda: reading.deliver(index)]
+        actions += [lambda: reading.lose(index)] * (random.random() < 0.1)
+    random.choice(actions)()
+    reading.now += random.choice([0.01, 0.3, 2.0])
+    queue.suggests = random.choice([0, len(reading.queues) - 1])
+    if random.random() < 0.1:
+        queue.gone = min(END, queue.gone + random.randrange(1, 60))
+    if random.random() < 0.05:
+        queue.minimum = queue.gone
+
+
+def disturbed(reading: Reading, random: Random) -> Reading:
+    """Read to the end under disturbances of some length."""
+    for _ in range(random.randrange(5, 80)):
+        if not reading.reader.is_finished:
+            disturb(reading, random)
+    reading.finish()
+    return reading
+
+
+@pytest.mark.parametrize("places", [[MASTER], [MASTER, REPLICA]], ids=["alone", "replicated"])
+def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
+    """Every matching message of the range is handed out, or the policy hears of a loss."""
+    for seed in range(SEEDS):
+        reading = disturbed(Reading({place: scripted() for place in places}), Random(seed))
+
+        is_taken = any(queue.gone for queue in reading.queues.values())
+        assert (
+            reading.rows == WANTED and not reading.told.losses
+            if not is_taken
+            else (reading.rows == WANTED or reading.told.losses)
+        ), seed
+        assert reading.rows == sorted(set(reading.rows)) and set(reading.rows) <= set(WANTED), seed
+
+
+def test_an_open_front_may_lack_its_first_messages_and_no_others() -> None:
+    """A range from the first readable message loses nothing behind the first row without a word."""
+    for seed in range(SEEDS):
+        random = Random(seed)
+        queue = scripted(gone=random.randrange(END))
+        reading = disturbed(Reading({MASTER: queue}, is_front_open=True), random)
+
+        assert reading.told.losses or reading.rows == WANTED[len(WANTED) - len(reading.rows) :], seed
+
+
+def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
+    """Neither what the log has lost nor what the minimum says is missing counts where the range begins later."""
+    for minimum in (0, 20, 50):
+        reading = Reading({MASTER: scripted(gone=50, minimum=minimum)}, is_front_open=True)
+        reading.finish()
+
+        assert reading.rows == [offset for offset in WANTED if offset >= 50] and not reading.told.losses
+
+
+def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss() -> None:
+    """The look finds the front gone, and the policy hears up to where the broker has messages."""
+    reading = Reading({MASTER: scripted(gone=50)})
+
+    reading.finish()
+
+    assert reading.told.losses == [(0, 12)] or reading.told.losses == [(0, 50)]
+    assert reading.rows == [offset for offset in WANTED if offset >= 50]
+
+
+def test_a_small_range_costs_one_pull_more() -> None:
+    """The only look is the one at the end, without the filter, at the first offset."""
+    queue = scripted()
+    reading = Reading({MASTER: queue})
+    reading.finish()
+
+    assert queue.looks == [0] and reading.rows == WANTED
+
+
+def test_looks_leave_once_a_second() -> None:
+    """A long range is vouched for again and again, each time from the first answer after the look before."""
+    queue = scripted()
+    reading = Reading({MASTER: queue})
+    while not reading.reader.is_finished:
+        reading.now += 0.4
+        reading.send()
+        reading.deliver(0)
+
+    assert queue.looks == sorted(set(queue.looks)) and queue.looks[0] == 0
+    assert 2 <= len(queue.looks) <= 1 + (reading.now - 100) / 1.0
+
+
+def test_an_unfiltered_range_needs_no_looks() -> None:
+    """Its answers are counted when they are decoded."""
+    queue = scripted()
+    reading = Reading({MASTER: queue}, subscription=Subscription())
+    reading.finish()
+
+    assert reading.rows == list(range(END)) and not queue.looks
+
+
+def test_a_reset_that_a_look_meets_is_handed_on() -> None:
+    """The broker tells of a reset once; the policy hears of it, and the look is sent again."""
+    queue = scripted()
+    reading = Reading({MASTER: queue})
+    while not reading.reader.cursor.is_finished:
+        reading.send()
+        reading.deliver(0)
+    queue.reset_to = 7
+    reading.finish()
+
+    assert reading.told.resets == [(0, 7)] and not reading.told.losses and reading.rows == WANTED
+
+
+def test_a_queue_whose_records_hold_other_offsets_is_vouched_for() -> None:
+    """Producers can shift the offsets in records against the places in the queue, which is no loss."""
+    reading = Reading({MASTER: scripted(shift=2)})
+    reading.finish()
+
+    assert not reading.told.losses
+
+
+def test_holes_of_a_compacted_topic_are_no_loss() -> None:
+    """Its front may be a hole, which is looked at for ten seconds while the queue pauses."""
+    queue = scripted()
+    queue.holes = {*range(5), 40, 41, 77}
+    reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED)
+    began = reading.now
+    reading.finish()
+
+    assert reading.rows == [offset for offset in range(END) if offset not in queue.holes]
+    assert not reading.told.losses and 10 <= reading.now - began <= 15
+
+
+def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
+    """Answers claim what they cover until somebody learns that the topic is compacted; then looks vouch for them."""
+    queue = scripted()
+    reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED, is_known=False)
+    reading.send()
+    reading.deliver(0)
+    reading.learn_of_compaction()
+    reading.finish()
+
+    assert reading.claims[0] > 0 and not any(reading.claims[1:]) and queue.looks
+
+
+@pytest.mark.parametrize(("minimum", "losses"), [(0, []), (9, [(3, 9)])])
+def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
+    minimum: int, losses: list[tuple[int, int]]
+) -> None:
+    """A hole is looked at for ten seconds, and then the queue's minimum decides."""
+    reading = Reading({MASTER: scripted(gone=9, minimum=minimum)}, config=COMPACTED)
+    pauses: list[float] = []
+
+    reading.vouch(3, pauses.append)
+
+    assert reading.told.losses == losses and sum(pauses) == 10
+
+
+@pytest.mark.parametrize(
+    ("config", "is_named"),
+    [(topic_config(), False), (answer(16, remark="no permission"), True), (unsupported(), True)],
+)
+def test_a_loss_names_the_permission_that_compaction_could_not_be_asked_for(config: Command, is_named: bool) -> None:
+    """Without it a compacted topic looks like one that retention has overtaken."""
+    reading = Reading({MASTER: scripted(gone=50)}, config=config, policy=LossJournal(fail_on_data_loss=True))
+
+    with pytest.raises(MessagesMissing) as raised:
+        reading.finish()
+
+    assert ("grant" in raised.value.advice) == is_named
+
+
+def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.FOUND) -> Outcome:
+    """What a look may come to."""
+    return Outcome(status, next_offset, 0, 100, 0, memoryview(b"".join(records)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_there"),
+    [
+        (outcome(8, record_at(7, 700)), True),
+        (outcome(8, record_at(9, 700)), True),
+        (outcome(52, record_at(51, 5100)), False),
+        (outcome(8, record_at(5000, 10 * 2**20)), False),
+        (outcome(8, record_at(7, 700)[:-3]), False),
+        (outcome(8), False),
+        (outcome(19, status=PullStatus.NO_MATCH), False),
+        (outcome(50, status=PullStatus.OFFSET_MOVED), False),
+        (outcome(7, status=PullStatus.NO_NEW), False),
+    ],
+)
+def test_a_message_is_there_if_its_place_was_read(answer: Outcome, is_there: bool) -> None:
+    """Not where the pull went on to another place, nor where the broker gave the head of a file for a deleted one."""
+    assert is_readable(7, answer) == is_there

@@ -1,0 +1,99 @@
+"""Read a queue while retention takes its messages and its minimum offset lags behind."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import MessageQueue
+from tests.flows.world import World, sending, until
+from tests.real.fixtures import ClusterKeeper
+from tests.real.servers import Broker, RealCluster, wait_until
+from tests.real.worlds import real_world
+from tests.source.driving import Row, batch_options_for, read_batch
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+OVERTAKEN = {"mappedFileSizeCommitLog": "1048576", "fileReservedTime": "0", "cleanResourceInterval": "10000"}
+"""Small files, and RocketMQ's own interval of cleaning: messages go up to ten seconds before the minimum moves."""
+COUNT, BATCH, SIZE = 6_000, 100, 1_800
+COMPACTING = {"compactionScheduleInternal": "5000", "compactionMappedFileSize": "1048576"}
+COMPACTING |= {"compactionCqMappedFileSize": "65536", "maxOffsetMapSize": "10485760"}
+COMPACTED = 3_000
+DELETE_EXPIRED_COMMITLOG = 329
+FILTERS = [{}, {"tags": "TagA"}]
+
+
+@pytest.fixture
+def cluster(real_clusters: ClusterKeeper) -> RealCluster:
+    """A broker whose retention takes everything as soon as it is asked to."""
+    return real_clusters.cluster(options=OVERTAKEN)
+
+
+def fill(world: World) -> MessageQueue:
+    """A queue of 11 MB; every second hundred of its messages bears the tag TagA."""
+    queue = world.make_queue()
+    for number in range(COUNT // BATCH):
+        world.fill(queue, BATCH, size=SIZE, TAGS="TagA" if number % 2 else "TagB")
+    return queue
+
+
+def overtake(broker: Broker, queue: MessageQueue) -> int:
+    """Wait until retention has taken most of the log's files; return the queue's minimum offset, which lags behind."""
+
+    def has_overtaken() -> bool:
+        if len(list((broker.home / "store/commitlog").iterdir())) > 3:
+            broker.ask(DELETE_EXPIRED_COMMITLOG)
+            return False
+        return True
+
+    wait_until(has_overtaken, "the log's files are deleted", 150)
+    return broker.min_offset(queue.topic, queue.queue_id)
+
+
+def read(cluster: RealCluster, queue: MessageQueue, planned: range, **given: str) -> list[Row]:
+    """The rows of the queue as they were planned before retention came."""
+    limits = {"startingOffsets": planned.start, "endingOffsets": planned.stop}
+    bounds = {name: json.dumps({queue.topic: {queue.broker_name: {"0": at}}}) for name, at in limits.items()}
+    return read_batch(batch_options_for(cluster, subscribe=queue.topic, **bounds, **given))
+
+
+@pytest.mark.parametrize("given", FILTERS, ids=["unfiltered", "tags"])
+def test_messages_that_retention_takes_before_the_minimum_moves_are_a_loss(
+    cluster: RealCluster, given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A read that finds fewer messages than were planned fails by default, and otherwise warns and goes on."""
+    queue = fill(real_world(cluster))
+    minimum = overtake(cluster.broker, queue)
+    planned = range(min(minimum, 1_000), COUNT)  # 4.9 raises the minimum at once, so that the driver tells.
+
+    with pytest.raises(DataLossError):
+        read(cluster, queue, planned, **given)
+    with caplog.at_level(logging.WARNING):
+        rows = read(cluster, queue, planned, **given, failOnDataLoss="false")
+    assert 0 < len(rows) < COUNT // 2 and str(queue) in caplog.text
+
+
+@pytest.fixture
+def compacting(real_clusters: ClusterKeeper) -> RealCluster:
+    """A broker that compacts within seconds; 4.9 cannot."""
+    if real_clusters.version.startswith("4."):
+        pytest.skip("compacted topics came with 5.0")
+    return real_clusters.cluster(options=COMPACTING)
+
+
+def test_what_compaction_has_removed_is_no_loss(compacting: RealCluster) -> None:
+    """A compacted topic is read from its first offset to its last, counted by nobody once the broker says so."""
+    world = real_world(compacting)
+    queue = world.make_queue(attributes={"cleanup.policy": "COMPACTION"})
+    for number in range(COMPACTED):
+        world.cluster.messages.send(sending(queue, b"." * SIZE, {"KEYS": f"k{number % 50}"}))
+    until(lambda: world.pull(queue, 0, count=1).next_offset > 1, "the first messages are compacted away")
+
+    rows = [row.offset for row in read(compacting, queue, range(COMPACTED))]
+
+    assert rows[0] > 0 and rows[-1] == COMPACTED - 1 and rows == sorted(set(rows))
+    assert read(compacting, queue, range(COMPACTED)) == read(compacting, queue, range(COMPACTED), tags="*")
