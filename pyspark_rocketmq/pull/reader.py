@@ -12,12 +12,21 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
 
-from ..broker_errors import FlowControl
+from ..broker_errors import FlowControl, SystemBusy
 from ..cluster.broker import Brokers
 from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
-from ..errors import DecodeError, NoBrokerAvailable, QueueMoved, RocketMQError, TopicNotFound, Where
+from ..errors import (
+    BrokerError,
+    DecodeError,
+    NoBrokerAvailable,
+    QueueMoved,
+    RemoteProtocolError,
+    RocketMQError,
+    TopicNotFound,
+    Where,
+)
 from ..model import Block, MessageQueue, QueueRange
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
@@ -27,18 +36,19 @@ from ..wire.scan import first_queue_offset, record_starts
 from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
+from .patience import Patience
 from .settings import PullSettings, Subscription
 
 __all__ = ["LossPolicy", "QueueReader"]
 
 _SUBSCRIPTION_FLAG = 4
 """The pull carries its own subscription, so that no heartbeat is needed."""
-_NO_PROGRESS_PAUSE_S = 0.1
+_REFUSED_READ = "[REJECTREQUEST]"
+"""How the remark begins by which a replica leaves reads to its master."""
 _HOLE_PAUSE_S = 0.5
 _HOLE_PATIENCE_S = 3.0
 """How long a hole is doubted. Retention deletes messages first and raises the queue's minimum about a second later; in
 between only a hole tells that messages are gone."""
-_FLOW_CONTROL_PAUSE_S = 0.02
 _CHANGING = ("queueOffset", "maxMsgNums")
 
 
@@ -121,6 +131,11 @@ class QueueReader:
         self._placed: tuple[Route, int, Place] | None = None
         """The last place, and the route and suggestion it comes from."""
         self._failures = 0
+        self._patience = Patience(settings.stall_timeout_s)
+        self._queue_end = wanted.end
+        """Where the queue ends before the planned end, once that was told."""
+        self._reset_to: int | None = None
+        """Where an administrator moved the group, once that was told."""
         self._unrouted: RocketMQError | None = None
         """Why the route names no place to read from."""
         self._unrouted_since = 0.0
@@ -183,7 +198,7 @@ class QueueReader:
         try:
             outcome = read_outcome(answer)
         except RocketMQError as error:
-            self.failed(request, error.locate(address=str(place.address)), now)
+            self.failed(request, error.locate(address=str(place.address)), now, place)
             return False
         self._suggested_id = outcome.suggested_broker_id
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
@@ -195,11 +210,14 @@ class QueueReader:
             error.locate(**self._whence(request.start))
             raise
 
-    def failed(self, request: Request, error: RocketMQError, now: float) -> None:
+    def failed(self, request: Request, error: RocketMQError, now: float, place: Place | None = None) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
         self.cursor.failed(request.start)
         if now < self.resume_at:
             return  # One incident that hit several pulls in flight counts once.
+        if isinstance(error, FlowControl | SystemBusy):
+            self._refused(error, place, now)
+            return
         if error.refresh_routes:
             self._brokers.routes.expire(self.queue.topic)
         if error.retriable:
@@ -228,7 +246,12 @@ class QueueReader:
         if isinstance(self._unrouted, QueueMoved):
             self._give_up_vanished()
             return
-        raise self._unrouted.locate(**self._whence(self.cursor.done)) if self._unrouted else self._stalled()
+        reason = (
+            self._unrouted
+            or self._patience.verdict(self.cursor.done)
+            or self._behind(f"no progress within {self._settings.stall_timeout_s:g} s, ")
+        )
+        raise reason.locate(**self._whence(self.cursor.done))
 
     def _await_route(self, error: RocketMQError, now: float) -> None:
         if self._unrouted is None:
@@ -242,8 +265,23 @@ class QueueReader:
         """Wait and count, or raise what has been waited for often enough."""
         if self._failures >= self._settings.max_retries:
             raise error.locate(**self._whence(offset))
-        self.resume_at = now + self._pause_s(error)
+        self.resume_at = now + self._settings.failure_pause.delay_s(self._failures)
         self._failures += 1
+
+    def _pause_patiently(self, reason: RocketMQError, offset: int, now: float) -> None:
+        """Wait for a broker that is there but gives nothing, or raise that it has done so for too long."""
+        if now >= self.resume_at:  # One incident that hit several pulls in flight counts once.
+            self.resume_at = now + self._patience.next_pause_s(self.cursor.done, reason.locate(**self._whence(offset)))
+
+    def _refused(self, error: FlowControl | SystemBusy, place: Place | None, now: float) -> None:
+        """Wait until the broker has time, or until a replica that refuses reads has its master again."""
+        reason: RocketMQError = error
+        error.advice = "lower the load, add brokers, or raise pollTimeoutMs"
+        if place and not place.is_master and (error.remark or "").startswith(_REFUSED_READ):
+            reason = _refusing_replica(error)
+            self._suggested_id = MASTER_ID
+            self._brokers.routes.expire(self.queue.topic)
+        self._pause_patiently(reason, self.cursor.done, now)
 
     def _has_left_the_route(self) -> bool:
         """Whether a fresh route does not name the queue; brokers refuse numbers beyond a topic's queues."""
@@ -289,14 +327,25 @@ class QueueReader:
         """Nothing at this offset: it is gone, or not there yet, or the broker wants to be asked elsewhere."""
         self.cursor.failed(request.start)
         if outcome.was_reset:
+            self._tell_reset(request, outcome)
+        elif place.is_master and outcome.status is not PullStatus.NO_MATCH:
+            if request.start < outcome.min_offset:
+                self._skip_to(outcome.min_offset)
+                return
+            if outcome.max_offset < self._queue_end:
+                self._policy.ends_earlier(self.queue, self.cursor.wanted.end, outcome.max_offset)
+                self._queue_end = outcome.max_offset
+                self.cursor.stop_at(outcome.max_offset)
+                return
+        if request.start < self._queue_end:
+            reason = _no_way_on(place, outcome) if place.is_master else self._behind()
+            self._pause_patiently(reason, request.start, now)
+
+    def _tell_reset(self, request: Request, outcome: Outcome) -> None:
+        """Brokers say it with one answer; who repeats it is not listened to."""
+        if outcome.next_offset != self._reset_to:
+            self._reset_to = outcome.next_offset
             self._policy.was_reset(self.queue, request.start, outcome.next_offset)
-        elif not place.is_master or outcome.status is PullStatus.NO_MATCH:
-            self.resume_at = now + _NO_PROGRESS_PAUSE_S
-        elif request.start < outcome.min_offset:
-            self._skip_to(outcome.min_offset)
-        else:
-            self._policy.ends_earlier(self.queue, self.cursor.wanted.end, outcome.max_offset)
-            self.cursor.stop_at(outcome.max_offset)
 
     def _skip_to(self, minimum: int) -> None:
         """What is missing below the minimum is gone; several pulls in flight may tell, in any order."""
@@ -306,21 +355,16 @@ class QueueReader:
             self._policy.begins_later(self.queue, missing, minimum)
             self.cursor.skip_to(minimum)
 
-    def _stalled(self) -> NoBrokerAvailable:
+    def _behind(self, since: str = "") -> NoBrokerAvailable:
         return NoBrokerAvailable(
-            f"no progress within {self._settings.stall_timeout_s:g} s, {self.cursor.wanted.end - self.cursor.done} "
-            "offsets are missing; the replica may be behind its master",
+            f"{since}{self.cursor.wanted.end - self.cursor.done} offsets are missing; "
+            "the replica may be behind its master",
             advice="bring the master back, or raise pollTimeoutMs",
             topic=self.queue.topic,
             broker=self.queue.broker_name,
             queue_id=self.queue.queue_id,
             offset=self.cursor.done,
         )
-
-    def _pause_s(self, error: RocketMQError) -> float:
-        if isinstance(error, FlowControl):
-            return _FLOW_CONTROL_PAUSE_S
-        return self._settings.failure_pause.delay_s(self._failures)
 
     def _whence(self, offset: int) -> Where:
         return {
@@ -330,3 +374,23 @@ class QueueReader:
             "offset": offset,
             "group": self._settings.group,
         }
+
+
+def _refusing_replica(refusal: BrokerError) -> NoBrokerAvailable:
+    """The error for a replica that refuses reads, by what it answered."""
+    return NoBrokerAvailable(
+        f"the replica refuses reads, and the route names no master ({refusal.what})",
+        advice="bring the master back, set slaveReadEnable=true at the replica, or raise pollTimeoutMs",
+        **refusal.where,
+    )
+
+
+def _no_way_on(place: Place, outcome: Outcome) -> RemoteProtocolError:
+    """The error for a master's answer by which reading cannot go on, though the queue has more."""
+    status, _, low, high = outcome[:4]
+    return RemoteProtocolError(
+        f"the broker answers without progress: {status.name}, next offset {outcome.next_offset}, "
+        f"the queue goes from {low} to {high}",
+        advice="look at the broker's log, or raise pollTimeoutMs",
+        address=str(place.address),
+    )
