@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark_rocketmq.model import MessageQueue
@@ -26,3 +27,17 @@ def master_down(world: World, queue: MessageQueue) -> Iterator[None]:
     finally:
         world.servers.start(queue.broker_name)
         world.cluster.routes.expire(queue.topic)
+
+
+@contextmanager
+def hearing(words: str) -> Iterator[Callable[[], bool]]:
+    """What tells whether the library has written these words to its log."""
+    heard: list[str] = []
+    ear = logging.Handler()
+    ear.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]  # one function is enough
+    library = logging.getLogger("pyspark_rocketmq")
+    library.addHandler(ear)
+    try:
+        yield lambda: any(words in line for line in heard)
+    finally:
+        library.removeHandler(ear)

@@ -60,7 +60,9 @@ def test_flow_control_that_lasts_ends_in_time(
     """The pauses grow; the error says for how long and how often the broker refused, and the log says it once."""
     asked = getattr(stub.faults, fault)(on=PULL, times=None)
 
-    with pytest.raises(error, match=r"\d+ answers in [\d.]+ s.*topic T, broker broker-a, queue 0, offset 0.*pollTimeoutMs"):
+    with pytest.raises(
+        error, match=r"\d+ answers in [\d.]+ s.*topic T, broker broker-a, queue 0, offset 0.*pollTimeoutMs"
+    ):
         list(reading(stub, PullSettings(depth=1, stall_timeout_s=2)))
 
     assert asked.fired < 20

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, RocketMQError
-from tests.flows.replicas import master_down, replicated_queue
-from tests.flows.world import World
+from pyspark_rocketmq.pull.settings import PullSettings
+from tests.flows.reading import offsets_of, read_all, whole
+from tests.flows.replicas import hearing, master_down, replicated_queue
+from tests.flows.world import PATIENCE_S, World, until
 
 
 def places_are_asked_of_the_slave(world: World) -> None:
@@ -18,6 +23,19 @@ def places_are_asked_of_the_slave(world: World) -> None:
 
     assert (bounds.min_offset, bounds.max_offset, bounds.from_replica) == (0, 5, True)
     assert not world.cluster.offsets.fetch_bounds([queue])[queue].from_replica
+
+
+def reading_outlasts_the_absence_of_a_master(world: World) -> None:
+    """Its slave serves meanwhile, or refuses reads, as those of 5.x do by default: nothing is lost or comes twice."""
+    queue = replicated_queue(world, 60)
+    blocks = iter(read_all(open_cluster(world.settings), [whole(queue, 60)], PullSettings(batch_size=5, depth=1)))
+    seen = [next(blocks)]
+
+    with ThreadPoolExecutor(1) as pool, hearing("slaveReadEnable") as is_refused:
+        with master_down(world, queue):
+            rest = pool.submit(list, blocks)
+            until(lambda: rest.done() or is_refused(), "the slave serves, or refuses reads")
+        assert offsets_of(seen + rest.result(PATIENCE_S)) == {queue: list(range(60))}
 
 
 def nothing_is_stored_at_a_slave(world: World) -> None:
