@@ -41,7 +41,7 @@ class Brokers:
         self.settings = settings
         self.requests = requests
         self.routes = routes
-        self._retrying = Retrying(settings.retries, settings.pause)
+        self._retrying = Retrying(settings.retries, settings.pause, patience_s=settings.patience_s)
 
     def __repr__(self) -> str:
         return f"<Brokers by {self.routes!r}>"
