@@ -9,15 +9,19 @@ anew.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
-from ..errors import RocketMQError
+from ..broker_errors import FlowControl, SystemBusy
+from ..errors import NoBrokerAvailable, RocketMQError
 from ..net.backoff import Backoff
 
-__all__ = ["Patience"]
+__all__ = ["Patience", "put_off"]
 
 _PAUSE = Backoff(first_s=0.02, longest_s=3.0)
 _WARN_AFTER_S = 1.0
+_REFUSED_READ = "[REJECTREQUEST]"
+"""How the remark begins by which a replica leaves reads to its master."""
 _log = logging.getLogger(__name__)
 
 
@@ -58,4 +62,19 @@ class Patience:
     def _warn(self) -> None:
         if self.waited_s >= _WARN_AFTER_S and not self._has_warned:
             self._has_warned = True
-            _log.warning("pulls bring nothing and are repeated for up to %g s: %s", self.limit_s, self._reason)
+            until = "until they do" if math.isinf(self.limit_s) else f"for up to {self.limit_s:g} s"
+            _log.warning("pulls bring nothing and are repeated %s: %s", until, self._reason)
+
+
+def put_off(error: RocketMQError, *, from_master: bool) -> RocketMQError | None:
+    """Return the reason to wait if a broker only put the reader off; it asks for new routes if the master is wanted."""
+    if not isinstance(error, FlowControl | SystemBusy):
+        return None
+    if not from_master and (error.remark or "").startswith(_REFUSED_READ):
+        return NoBrokerAvailable(
+            f"the replica refuses reads, and the route names no master ({error.what})",
+            advice="bring the master back, set slaveReadEnable=true at the replica, or raise pollTimeoutMs",
+            **error.where,
+        )
+    error.advice = "lower the load, add brokers, or raise pollTimeoutMs"
+    return error

@@ -12,13 +12,11 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
 
-from ..broker_errors import FlowControl, SystemBusy
 from ..cluster.broker import Brokers
 from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..cluster.settings import ClusterSettings
 from ..errors import (
-    BrokerError,
     DecodeError,
     NoBrokerAvailable,
     QueueMoved,
@@ -36,15 +34,13 @@ from ..wire.scan import first_queue_offset, record_starts
 from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
-from .patience import Patience
+from .patience import Patience, put_off
 from .settings import PullSettings, Subscription
 
 __all__ = ["LossPolicy", "QueueReader"]
 
 _SUBSCRIPTION_FLAG = 4
 """The pull carries its own subscription, so that no heartbeat is needed."""
-_REFUSED_READ = "[REJECTREQUEST]"
-"""How the remark begins by which a replica leaves reads to its master."""
 _HOLE_PAUSE_S = 0.5
 _HOLE_PATIENCE_S = 3.0
 """How long a hole is doubted. Retention deletes messages first and raises the queue's minimum about a second later; in
@@ -215,12 +211,13 @@ class QueueReader:
         self.cursor.failed(request.start)
         if now < self.resume_at:
             return  # One incident that hit several pulls in flight counts once.
-        if isinstance(error, FlowControl | SystemBusy):
-            self._refused(error, place, now)
-            return
-        if error.refresh_routes:
+        reason = put_off(error, from_master=place is None or place.is_master)
+        if (reason or error).refresh_routes:
             self._brokers.routes.expire(self.queue.topic)
-        if error.retriable:
+            self._suggested_id = MASTER_ID
+        if reason:
+            self._pause_patiently(reason, self.cursor.done, now)
+        elif error.retriable:
             self._pause(error, request.start, now)
         elif self._has_left_the_route():
             self._give_up_vanished()
@@ -272,16 +269,6 @@ class QueueReader:
         """Wait for a broker that is there but gives nothing, or raise that it has done so for too long."""
         if now >= self.resume_at:  # One incident that hit several pulls in flight counts once.
             self.resume_at = now + self._patience.next_pause_s(self.cursor.done, reason.locate(**self._whence(offset)))
-
-    def _refused(self, error: FlowControl | SystemBusy, place: Place | None, now: float) -> None:
-        """Wait until the broker has time, or until a replica that refuses reads has its master again."""
-        reason: RocketMQError = error
-        error.advice = "lower the load, add brokers, or raise pollTimeoutMs"
-        if place and not place.is_master and (error.remark or "").startswith(_REFUSED_READ):
-            reason = _refusing_replica(error)
-            self._suggested_id = MASTER_ID
-            self._brokers.routes.expire(self.queue.topic)
-        self._pause_patiently(reason, self.cursor.done, now)
 
     def _has_left_the_route(self) -> bool:
         """Whether a fresh route does not name the queue; brokers refuse numbers beyond a topic's queues."""
@@ -374,15 +361,6 @@ class QueueReader:
             "offset": offset,
             "group": self._settings.group,
         }
-
-
-def _refusing_replica(refusal: BrokerError) -> NoBrokerAvailable:
-    """The error for a replica that refuses reads, by what it answered."""
-    return NoBrokerAvailable(
-        f"the replica refuses reads, and the route names no master ({refusal.what})",
-        advice="bring the master back, set slaveReadEnable=true at the replica, or raise pollTimeoutMs",
-        **refusal.where,
-    )
 
 
 def _no_way_on(place: Place, outcome: Outcome) -> RemoteProtocolError:

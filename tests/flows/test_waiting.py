@@ -11,12 +11,14 @@ import pytest
 from broker_stub import Settings, StubBroker, StubCluster
 from pyspark_rocketmq.broker_errors import FlowControl, SystemBusy
 from pyspark_rocketmq.cluster.cluster import open_cluster
-from pyspark_rocketmq.errors import NoBrokerAvailable
+from pyspark_rocketmq.errors import ConnectionLost, NoBrokerAvailable
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings
-from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
 
-from .reading import Reading, offsets_of, read_all, whole
+from .reading import Losses, Reading, offsets_of, read_all, whole
 from .world import patient_settings, until
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -87,6 +89,21 @@ def test_a_refusing_replica_is_left_for_its_master(pair: StubCluster) -> None:
 
     assert offsets_of([*seen, *blocks]) == EVERYTHING
     coming_back.join()
+
+
+def test_a_suggested_replica_that_fails_is_left_for_its_master(pair: StubCluster) -> None:
+    """Whatever the failure; a replica that died may be in the route for minutes."""
+    brokers = open_cluster(patient_settings(pair.name_server)).brokers
+    reader = QueueReader(whole(QUEUE, 100), brokers, PullSettings(), Losses())
+    bounds = {"nextBeginOffset": "32", "minOffset": "0", "maxOffset": "100", "suggestWhichBrokerId": "1"}
+    first, second = reader.next_requests(2)
+    nothing_matches = Command(ResponseCode.PULL_RETRY_IMMEDIATELY, fields=bounds, flag=RESPONSE_FLAG)
+    reader.answered(first, reader.place(), nothing_matches, now=1.0)
+    assert reader.place().broker_id == 1
+
+    reader.failed(second, ConnectionLost("gone"), now=2.0)
+
+    assert reader.place().is_master
 
 
 def test_a_refusing_replica_without_a_master_is_named(pair: StubCluster) -> None:
