@@ -17,18 +17,19 @@ taken anew (`correct`, on the timer loop).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from ..broker_errors import FlowControl
 from ..cluster.cluster import Cluster
-from ..cluster.routes import Place
+from ..cluster.routes import MASTER_ID, Place
 from ..errors import NoBrokerAvailable, RocketMQError, Where
 from ..net.deadline import Deadline
 from ..net.pool import SharedPool
 from ..pull.outcome import Outcome, PullStatus, read_outcome
+from ..pull.patience import Patience, put_off
 from ..wire.codes import RequestCode
 from ..wire.header import Command
 from .assignment import Assigned
@@ -48,7 +49,6 @@ __all__ = ["PullParts", "PullService"]
 
 TIMEOUT_S = 30.0
 CACHE_FULL_PAUSE_S = 0.05
-FLOW_CONTROL_PAUSE_S = 0.02
 PAUSED_PAUSE_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -181,11 +181,12 @@ class PullService:
             return
         try:
             outcome = read_outcome(done.result())
+            assigned.patience = None
             assigned.suggested_broker_id = outcome.suggested_broker_id
             found = self._act(assigned, asked, outcome)
             self._parts.statistics.pulled(assigned.queue.topic, self._parts.clock.now_s() - began_s, found)
         except RocketMQError as error:
-            self._failed(assigned, error.locate(**self._where(assigned, place, asked)))
+            self._refused(assigned, place, error.locate(**self._where(assigned, place, asked)))
         except Exception:
             _log.exception("an answer for %s was not understood", assigned.queue)
             self._again(assigned, self._rhythm.failure_pause_s)
@@ -231,12 +232,23 @@ class PullService:
         subscription = self._parts.membership.subscription(assigned.queue.topic)
         return frozenset(subscription.tags_set) if subscription else frozenset()
 
+    def _refused(self, assigned: Assigned, place: Place, error: RocketMQError) -> None:
+        """A broker that only puts us off is asked again after pauses that grow; a replica is left for its master."""
+        reason = put_off(error, from_master=place.is_master)
+        if reason is None:
+            self._failed(assigned, error)
+            return
+        if reason.refresh_routes:
+            self._parts.cluster.routes.expire(assigned.queue.topic)
+            assigned.suggested_broker_id = MASTER_ID
+        assigned.patience = assigned.patience or Patience(math.inf)
+        self._again(assigned, assigned.patience.next_pause_s(assigned.next_offset, reason))
+
     def _failed(self, assigned: Assigned, error: RocketMQError) -> None:
         _log.warning("a pull failed: %s", error)
         if error.refresh_routes:
             self._parts.cluster.routes.expire(assigned.queue.topic)
-        pause_s = FLOW_CONTROL_PAUSE_S if isinstance(error, FlowControl) else self._rhythm.failure_pause_s
-        self._again(assigned, pause_s)
+        self._again(assigned, self._rhythm.failure_pause_s)
 
     def _where(self, assigned: Assigned, place: Place, offset: int) -> Where:
         queue = assigned.queue

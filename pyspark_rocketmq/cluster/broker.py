@@ -44,7 +44,7 @@ class Brokers:
         self.requests = requests
         self.routes = routes
         self.compacted = CompactedTopics(self._fetch_topic_config)
-        self._retrying = Retrying(settings.retries, settings.pause)
+        self._retrying = Retrying(settings.retries, settings.pause, patience_s=settings.patience_s)
 
     def __repr__(self) -> str:
         return f"<Brokers by {self.routes!r}>"
@@ -117,10 +117,10 @@ class Brokers:
         self._need_routes([topic], deadline)
         return self._retrying.run(lambda: self._ask_around(topic, header, body, deadline), deadline)
 
-    def tell(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> None:
-        """Send a broker something that wants no answer, again if that may help."""
+    def tell(self, errand: Errand, *, deadline: Deadline | None = None) -> None:
+        """Send a master something that wants no answer, again if that may help."""
         self._need_routes([errand.topic], deadline)
-        self._retrying.run(lambda: self._tell(errand, any_copy, deadline), deadline)
+        self._retrying.run(lambda: self._tell(errand, deadline), deadline)
 
     # --- by address --------------------------------------------------------------------------------------------------
 
@@ -189,9 +189,9 @@ class Brokers:
                 break
         raise failures[-1]
 
-    def _tell(self, errand: Errand, any_copy: bool, deadline: Deadline | None) -> None:
+    def _tell(self, errand: Errand, deadline: Deadline | None) -> None:
         with self.watching(errand.topic):
-            self.requests.tell(self.question(errand, any_copy=any_copy, deadline=deadline), deadline)
+            self.requests.tell(self.question(errand, deadline=deadline), deadline)
 
     def _learn(self, topic: str, result: Answer | RocketMQError) -> None:
         if isinstance(result, RocketMQError) and result.refresh_routes:

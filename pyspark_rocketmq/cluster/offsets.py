@@ -166,8 +166,7 @@ class Offsets:
     ) -> dict[MessageQueue, Standing]:
         """The same with whose word it is, for who must tell a position that was moved from one that was forgotten."""
         make = _committed_header(group, False)
-        errands = {queue: Errand(queue.topic, queue.broker_name, make(queue)) for queue in queues}
-        results = self._brokers.try_all(errands, any_copy=True, deadline=deadline)
+        results = self._brokers.try_all(_errands(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Answer, QueryNotFound))]
         silent = {queue for queue in failed if not isinstance(results[queue], BrokerError)}
         answers = {queue: result for queue, result in results.items() if isinstance(result, Answer)}
@@ -176,7 +175,7 @@ class Offsets:
         return {queue: _standing(answer, after_silence=queue in silent) for queue, answer in answers.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
-        """Store where the group stands: for each queue, the next offset to read.
+        """Store where the group stands: for each queue, the next offset to read. Replicas are not told.
 
         One queue of each topic at each broker goes ahead. To a broker the first position of a group in a topic makes
         their table, and of several that arrive at once some would end in a table that another one replaces.
@@ -184,13 +183,14 @@ class Offsets:
         first = {queues[0] for queues in _by_part(offsets).values()}
         for goes_now in (first, offsets.keys() - first):
             chosen = [queue for queue in offsets if queue in goes_now]
-            self._ask_queues(chosen, lambda queue: _commit_header(group, queue, offsets[queue]), deadline)
+            errands = _errands(chosen, lambda queue: _commit_header(group, queue, offsets[queue]))
+            self._brokers.ask_all(errands, deadline=deadline)
 
     def commit_oneway(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
         """The same without asking whether it was stored."""
         for queue, offset in offsets.items():
             errand = Errand(queue.topic, queue.broker_name, _commit_header(group, queue, offset))
-            self._brokers.tell(errand, any_copy=True, deadline=deadline)
+            self._brokers.tell(errand, deadline=deadline)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -260,8 +260,14 @@ class Offsets:
         deadline: Deadline | None,
         absent: Errors = (),
     ) -> dict[MessageQueue, Answer]:
-        errands = {queue: Errand(queue.topic, queue.broker_name, header(queue)) for queue in queues}
+        errands = _errands(queues, header)
         return self._brokers.ask_all(errands, absent=absent, any_copy=True, deadline=deadline)
+
+
+def _errands(
+    queues: Iterable[MessageQueue], header: Callable[[MessageQueue], RequestHeader]
+) -> dict[MessageQueue, Errand]:
+    return {queue: Errand(queue.topic, queue.broker_name, header(queue)) for queue in queues}
 
 
 def _by_part(queues: Iterable[MessageQueue]) -> dict[_Part, list[MessageQueue]]:

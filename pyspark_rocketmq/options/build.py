@@ -39,6 +39,7 @@ from .table import batches, connection, groups, offsets, pulling, rows, security
 __all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits", "locks", "shares"]
 
 _LONGEST_PAUSE_S = 30.0
+_RETRIES = 3
 _UNPACKED_FRAMES = 4
 """A body may unpack to so many times the largest frame."""
 
@@ -63,6 +64,7 @@ def build_reader(given: Given) -> ReaderOptions:
         locks=_build_locks(given),
         share=_build_share(given) if shares(given) else None,
         client=ClientName(given.maybe(connection.INSTANCE_NAME), given.maybe(connection.UNIT_NAME) or ""),
+        planning_patience_s=None if given.gave(offsets.RETRIES) else given.get(pulling.POLL_TIMEOUT),
     )
 
 
@@ -80,7 +82,7 @@ def build_helper(given: Given) -> HelperOptions:
 
 
 def _build_cluster(given: Given) -> ClusterSettings:
-    pause_s = given.get(offsets.RETRY_PAUSE)
+    pause_s, retries = given.get(offsets.RETRY_PAUSE), given.maybe(offsets.RETRIES)
     return ClusterSettings(
         name_servers=given.maybe(connection.NAME_SERVER) or (),
         net=_build_net(given),
@@ -88,7 +90,7 @@ def _build_cluster(given: Given) -> ClusterSettings:
         namespace=Namespace(prefix=given.maybe(security.NAMESPACE) or ""),
         address_map=given.maybe(connection.BROKER_ADDRESS_MAP) or AddressMap(),
         route_max_age_s=given.get(connection.ROUTE_INTERVAL),
-        retries=given.get(offsets.RETRIES),
+        retries=_RETRIES if retries is None else retries,
         pause=Backoff(first_s=pause_s, longest_s=pause_s),
     )
 

@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
 
-from ..broker_errors import FlowControl
 from ..cluster.broker import Brokers
 from ..cluster.routes import MASTER_ID, Place, Route
 from ..errors import (
@@ -22,6 +21,7 @@ from ..errors import (
     DecodeError,
     NoBrokerAvailable,
     QueueMoved,
+    RemoteProtocolError,
     RocketMQError,
     TopicNotFound,
     Where,
@@ -32,14 +32,13 @@ from ..wire.scan import record_starts
 from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
+from .patience import Patience, put_off
 from .settings import PullSettings, Subscription
 from .template import PullTemplate
 from .witness import Look, Witness
 
 __all__ = ["LossPolicy", "QueueReader"]
 
-_NO_PROGRESS_PAUSE_S = 0.1
-_FLOW_CONTROL_PAUSE_S = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -76,6 +75,11 @@ class QueueReader:
         self._placed: tuple[Route, int, Place] | None = None
         """The last place, and the route and suggestion it comes from."""
         self._failures = 0
+        self._patience = Patience(settings.stall_timeout_s)
+        self._queue_end = wanted.end
+        """Where the queue ends before the planned end, once that was told."""
+        self._reset_to: int | None = None
+        """Where an administrator moved the group, once that was told."""
         self._unrouted: RocketMQError | None = None
         """Why the route names no place to read from."""
         self._unrouted_since = 0.0
@@ -198,7 +202,7 @@ class QueueReader:
         try:
             outcome = read_outcome(answer)
         except RocketMQError as error:
-            self.failed(request, error.locate(address=str(place.address)), now)
+            self.failed(request, error.locate(address=str(place.address)), now, place)
             return False
         self._suggested_id = outcome.suggested_broker_id
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
@@ -210,7 +214,7 @@ class QueueReader:
             error.locate(**self._whence(request.start))
             raise
 
-    def failed(self, request: Request, error: RocketMQError, now: float) -> None:
+    def failed(self, request: Request, error: RocketMQError, now: float, place: Place | None = None) -> None:
         """A pull brought nothing: ask again after a pause, or raise if that is hopeless."""
         if isinstance(request, Look) and self._witness:
             self._witness.failed(request)
@@ -218,9 +222,13 @@ class QueueReader:
             self.cursor.failed(request.start)
         if now < self.resume_at:
             return  # One incident that hit several pulls in flight counts once.
-        if error.refresh_routes:
+        reason = put_off(error, from_master=place is None or place.is_master)
+        if (reason or error).refresh_routes:
             self._brokers.routes.expire(self.queue.topic)
-        if error.retriable:
+            self._suggested_id = MASTER_ID
+        if reason:
+            self._pause_patiently(reason, self.cursor.done, now)
+        elif error.retriable:
             self._pause(error, request.start, now)
         elif self._has_left_the_route():
             self._give_up_vanished()
@@ -246,7 +254,12 @@ class QueueReader:
         if isinstance(self._unrouted, QueueMoved):
             self._give_up_vanished()
             return
-        raise self._unrouted.locate(**self._whence(self.cursor.done)) if self._unrouted else self._stalled()
+        reason = (
+            self._unrouted
+            or self._patience.verdict(self.cursor.done)
+            or self._behind(f"no progress within {self._settings.stall_timeout_s:g} s, ")
+        )
+        raise reason.locate(**self._whence(self.cursor.done))
 
     def _await_route(self, error: RocketMQError, now: float) -> None:
         if self._unrouted is None:
@@ -260,8 +273,13 @@ class QueueReader:
         """Wait and count, or raise what has been waited for often enough."""
         if self._failures >= self._settings.max_retries:
             raise error.locate(**self._whence(offset))
-        self.resume_at = now + self._pause_s(error)
+        self.resume_at = now + self._settings.failure_pause.delay_s(self._failures)
         self._failures += 1
+
+    def _pause_patiently(self, reason: RocketMQError, offset: int, now: float) -> None:
+        """Wait for a broker that is there but gives nothing, or raise that it has done so for too long."""
+        if now >= self.resume_at:  # One incident that hit several pulls in flight counts once.
+            self.resume_at = now + self._patience.next_pause_s(self.cursor.done, reason.locate(**self._whence(offset)))
 
     def _has_left_the_route(self) -> bool:
         """Whether a fresh route does not name the queue; brokers refuse numbers beyond a topic's queues."""
@@ -298,7 +316,7 @@ class QueueReader:
         except DataLossError:
             raise
         except RocketMQError as error:
-            self.failed(look, error.locate(address=str(place.address)), now)
+            self.failed(look, error.locate(address=str(place.address)), now, place)
             return False
         self._failures = 0
         self.resume_at = max(self.resume_at, now + pause_s)
@@ -308,14 +326,25 @@ class QueueReader:
         """Nothing at this offset: it is gone, or not there yet, or the broker wants to be asked elsewhere."""
         self.cursor.failed(request.start)
         if outcome.was_reset:
+            self._tell_reset(request, outcome)
+        elif place.is_master and outcome.status is not PullStatus.NO_MATCH:
+            if request.start < outcome.min_offset:
+                self._skip_to(outcome.min_offset)
+                return
+            if outcome.max_offset < self._queue_end:
+                self._policy.ends_earlier(self.queue, self.cursor.wanted.end, outcome.max_offset)
+                self._queue_end = outcome.max_offset
+                self.cursor.stop_at(outcome.max_offset)
+                return
+        if request.start < self._queue_end:
+            reason = _no_way_on(place, outcome) if place.is_master else self._behind()
+            self._pause_patiently(reason, request.start, now)
+
+    def _tell_reset(self, request: Request, outcome: Outcome) -> None:
+        """Brokers say it with one answer; who repeats it is not listened to."""
+        if outcome.next_offset != self._reset_to:
+            self._reset_to = outcome.next_offset
             self._policy.was_reset(self.queue, request.start, outcome.next_offset)
-        elif not place.is_master or outcome.status is PullStatus.NO_MATCH:
-            self.resume_at = now + _NO_PROGRESS_PAUSE_S
-        elif request.start < outcome.min_offset:
-            self._skip_to(outcome.min_offset)
-        else:
-            self._policy.ends_earlier(self.queue, self.cursor.wanted.end, outcome.max_offset)
-            self.cursor.stop_at(outcome.max_offset)
 
     def _skip_to(self, minimum: int) -> None:
         """What is missing below the minimum is gone; several pulls in flight may tell, in any order."""
@@ -328,21 +357,16 @@ class QueueReader:
             self._policy.begins_later(self.queue, missing, minimum)
         self.cursor.skip_to(minimum)
 
-    def _stalled(self) -> NoBrokerAvailable:
+    def _behind(self, since: str = "") -> NoBrokerAvailable:
         return NoBrokerAvailable(
-            f"no progress within {self._settings.stall_timeout_s:g} s, {self.cursor.wanted.end - self.cursor.done} "
-            "offsets are missing; the replica may be behind its master",
+            f"{since}{self.cursor.wanted.end - self.cursor.done} offsets are missing; "
+            "the replica may be behind its master",
             advice="bring the master back, or raise pollTimeoutMs",
             topic=self.queue.topic,
             broker=self.queue.broker_name,
             queue_id=self.queue.queue_id,
             offset=self.cursor.done,
         )
-
-    def _pause_s(self, error: RocketMQError) -> float:
-        if isinstance(error, FlowControl):
-            return _FLOW_CONTROL_PAUSE_S
-        return self._settings.failure_pause.delay_s(self._failures)
 
     def _whence(self, offset: int) -> Where:
         return {
@@ -352,3 +376,14 @@ class QueueReader:
             "offset": offset,
             "group": self._settings.group,
         }
+
+
+def _no_way_on(place: Place, outcome: Outcome) -> RemoteProtocolError:
+    """The error for a master's answer by which reading cannot go on, though the queue has more."""
+    status, _, low, high = outcome[:4]
+    return RemoteProtocolError(
+        f"the broker answers without progress: {status.name}, next offset {outcome.next_offset}, "
+        f"the queue goes from {low} to {high}",
+        advice="look at the broker's log, or raise pollTimeoutMs",
+        address=str(place.address),
+    )

@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
         from ..cluster.cluster import open_cluster
 
         options = self.options
-        cluster = open_cluster(options.cluster)
+        cluster = open_cluster(options.planning_cluster)
         catalog = QueueCatalog(cluster, options)
         queues = catalog.queues()
         catalog.require_some(queues)

@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader):
         if self._planner is None:
             from ..cluster.cluster import open_cluster
 
-            self._planner = Planner(open_cluster(self.options.cluster), self.options)
+            self._planner = Planner(open_cluster(self.options.planning_cluster), self.options)
             _end_on_sigterm()
             gc.freeze()  # What is imported by now stays, and need not be looked at while a query waits.
         return self._planner

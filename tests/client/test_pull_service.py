@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
+from broker_stub import Settings
 from pyspark_rocketmq.client.results import SUCCESS
 from pyspark_rocketmq.client.settings import ConsumeFrom, Rhythm
 from pyspark_rocketmq.model import MessageQueue
@@ -137,6 +140,36 @@ def test_flow_control_and_busy_brokers_are_asked_again(make_group: Callable[...,
     group.concurrent(log)
 
     log.wait_for(1)
+
+
+def test_flow_control_slows_pulls_down(make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture) -> None:
+    """Pauses grow while it lasts, and the log says it once for each queue: ours, and that of the retries."""
+    group, log = make_group(queues=1), Log()
+    fault = group.stub.faults.flow_control(on=RequestCode.PULL_MESSAGE, times=None)
+    group.concurrent(log)
+
+    until(lambda: "pulls bring nothing" in caplog.text)
+    assert fault.fired < 30
+    group.stub.faults.clear()
+    group.put("a")
+    log.wait_for(1)
+    assert caplog.text.count("flow control") <= 2
+
+
+def test_a_slave_that_refuses_reads_is_left_for_its_master(
+    make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As slaves of 5.x do by default; the log names its setting."""
+    group, log = make_group(queues=1, slaves=1, settings=Settings(slave_reads=False)), Log()
+    group.concurrent(log)
+    group.put("a")
+    log.wait_for(1)
+    group.stub.faults.broker_down("broker-a", 0)
+
+    until(lambda: "slaveReadEnable" in caplog.text)
+    group.stub.faults.broker_up("broker-a", 0)
+    group.put("b")
+    log.wait_for(2)
 
 
 def test_a_lost_answer_is_asked_for_again(make_group: Callable[..., Group]) -> None:

@@ -188,3 +188,15 @@ def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
     assert cluster.offsets.fetch_first_since({A: 450, B: 450}) == {A: 5, B: 5}
     assert {call.fields["boundaryType"] for call in links.calls if "boundaryType" in call.fields} == {"LOWER"}
     assert not links.asked("PULL_MESSAGE")
+
+
+def test_replicas_are_not_told_positions() -> None:
+    """They would forget them when their master is back, so without a master commits fail and say so."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "a:2"}))
+    links.serve("a:2", UPDATE_CONSUMER_OFFSET=answer())
+    offsets = cluster_of(links).offsets
+    for commit in (offsets.commit, offsets.commit_oneway):
+        with pytest.raises(NoBrokerAvailable, match=r"no master.*broker a"):
+            commit("g", {A: 7})
+    assert not links.asked("UPDATE_CONSUMER_OFFSET")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_rocketmq.broker_errors import BrokerSystemError, FlowControl
 from pyspark_rocketmq.cluster.retrying import Retrying
-from pyspark_rocketmq.errors import ConnectionLost, DecodeError, RocketMQError
+from pyspark_rocketmq.errors import ConnectionLost, DecodeError, QueueMoved, RocketMQError
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.deadline import Deadline
 
@@ -24,9 +25,10 @@ class Attempts:
             raise self.errors.pop(0)
         return "done"
 
-    def run(self, retries: int, deadline: Deadline | None = None) -> str:
-        """Try with pauses of about a second."""
-        return Retrying(retries, Backoff(1.0, 1.0), self.pauses.append).run(self, deadline)
+    def run(self, retries: int, deadline: Deadline | None = None, patience_s: float | None = None) -> str:
+        """Try with pauses of about a second, on a clock that only pauses move."""
+        pause = Backoff(1.0, 1.0)
+        return Retrying(retries, pause, self.pauses.append, patience_s, lambda: sum(self.pauses)).run(self, deadline)
 
 
 def test_a_passing_failure_is_tried_again() -> None:
@@ -57,3 +59,22 @@ def test_no_pause_outlasts_the_deadline() -> None:
     with pytest.raises(ConnectionLost):
         attempts.run(9, Deadline.after(0.4))
     assert not attempts.pauses
+
+
+def test_with_patience_what_is_out_of_reach_is_waited_for() -> None:
+    """For a time, instead of a number of attempts."""
+    attempts = Attempts(*[ConnectionLost("away")] * 30)
+    assert attempts.run(0, patience_s=60) == "done"
+    endless = Attempts(*[FlowControl("slower")] * 300)
+    with pytest.raises(FlowControl, match="asked for 60 s"):
+        endless.run(0, patience_s=60)
+    assert 59 <= sum(endless.pauses) <= 60
+
+
+def test_patience_is_for_what_waiting_may_change() -> None:
+    """What a broker answers otherwise, and what routes say, is counted among the retries, and nothing else is."""
+    for answer in (BrokerSystemError("no such user"), QueueMoved("elsewhere")):
+        attempts = Attempts(*[ConnectionLost("away")] * 5, *[answer] * 9)
+        with pytest.raises(type(answer)):
+            attempts.run(2, patience_s=60)
+        assert attempts.count == 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .scenarios import EVERYWHERE, MASTER_SLAVE, RETENTION, TWO_BROKERS, Scenario, each_of
+from .scenarios import EVERYWHERE, MASTER_SLAVE, REPLICA_READS, RETENTION, TWO_BROKERS, Scenario, each_of
 from .world import World
 
 
@@ -12,7 +12,7 @@ def test_one_broker(world: World, scenario: Scenario) -> None:
     scenario(world)
 
 
-@each_of(MASTER_SLAVE)
+@each_of(MASTER_SLAVE + REPLICA_READS)
 def test_master_and_slave(master_slave_world: World, scenario: Scenario) -> None:
     """The scenarios in which a master stops."""
     scenario(master_slave_world)

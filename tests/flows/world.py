@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
+from pyspark_rocketmq.broker_errors import SystemBusy
 from pyspark_rocketmq.cluster.broker import Errand
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.messages import Receipt, Sending
@@ -130,16 +131,27 @@ class World:
 
     def send(self, queue: MessageQueue, body: bytes = b"x", **properties: str) -> Receipt:
         """Store one message and wait until it can be pulled; TAGS and KEYS are properties like the user's own."""
-        receipt = self.cluster.messages.send(sending(queue, body, properties))
+        receipt = self.store(sending(queue, body, properties))
         self.await_end(queue, receipt.queue_offset + 1)
         return receipt
+
+    def store(self, message: Sending) -> Receipt:
+        """Send what is in its final form; a loaded broker refuses what waited 200 ms, and is asked again as by Java."""
+        deadline = Deadline.after(PATIENCE_S)
+        while True:
+            try:
+                return self.cluster.messages.send(message)
+            except SystemBusy:
+                if deadline.expired:
+                    raise
+                time.sleep(0.1)
 
     def fill(self, queue: MessageQueue, count: int, *, size: int = 10, **properties: str) -> None:
         """Store messages whose bodies begin with their numbers from 0, in one batch, and wait as `send` does."""
         text = encode_properties(properties)
         entries = [BatchEntry(b"%d" % number + b"." * (size - len(str(number))), text) for number in range(count)]
         batch = replace(sending(queue, encode_batch(entries), {}), is_batch=True)
-        receipt = self.cluster.messages.send(batch)
+        receipt = self.store(batch)
         self.await_end(queue, receipt.queue_offset + count)
 
     def await_end(self, queue: MessageQueue, offset: int) -> None:

@@ -8,6 +8,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.routes import Place
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.reader import QueueReader
@@ -26,22 +27,24 @@ class Told:
 
     def __init__(self) -> None:
         self.lost: list[tuple[int, int]] = []
+        self.went_back: list[tuple[int, int]] = []
+        self.resets: list[int] = []
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
         """Messages from `planned` to `minimum` are gone."""
         self.lost.append((planned, minimum))
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Not expected here."""
-        raise AssertionError
+        """The queue ends at `maximum`."""
+        self.went_back.append((planned_end, maximum))
 
     def vanished(self, rest: QueueRange) -> None:
         """Not expected here."""
         raise AssertionError
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Not expected here."""
-        raise AssertionError
+        """An administrator moved the group."""
+        self.resets.append(reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int) -> None:
         """Not expected here."""
@@ -112,3 +115,65 @@ def test_each_pull_is_signed_for_itself() -> None:
 def test_filters_and_replicas_may_leave_holes(subscription: Subscription, place: Place) -> None:
     """A filter passes over what it does not want, and a replica is not asked about losses."""
     assert pull(reader(Told(), subscription), found(120, minimum=0), now=10.0, place=place)
+
+
+# --- answers without progress ----------------------------------------------------------------------------------------
+
+
+def nothing(next_offset: int, maximum: int, code: int = 0, remark: str = "") -> Command:
+    """An answer that does not lead on."""
+    bounds = {"nextBeginOffset": str(next_offset), "minOffset": "0", "maxOffset": str(maximum)}
+    return Command(code, fields=bounds, remark=remark, flag=RESPONSE_FLAG)
+
+
+def pull_until_over(reading: QueueReader, answer: Command) -> tuple[int, float]:
+    """Pull by a clock of our own until the reader gives up; how often that was, and after how long."""
+    now, count = 0.0, 0
+    while True:
+        now = max(now, reading.resume_at)
+        try:
+            assert not pull(reading, answer, now)
+        except RocketMQError as error:
+            assert "queue 0, offset 98" in str(error)
+            return count, now
+        count += 1
+
+
+@pytest.mark.parametrize("answer", [nothing(98, 200), nothing(98, 300, 20), nothing(98, 200, 19), nothing(98, 250, 21)])
+def test_an_answer_that_does_not_lead_on_is_no_loss(answer: Command, caplog: pytest.LogCaptureFixture) -> None:
+    """While the queue goes to the planned end it is asked again after growing pauses, and then an error says why."""
+    told = Told()
+
+    count, passed_s = pull_until_over(reader(told), answer)
+
+    assert (told.lost, told.went_back) == ([], [])
+    assert 10 < count < 100 and passed_s == pytest.approx(PullSettings().stall_timeout_s)
+    assert len(caplog.records) == 1
+
+
+def test_a_queue_that_ends_before_the_planned_end_is_a_loss_told_once() -> None:
+    """What lies before its end is asked for again, with pauses if nothing comes."""
+    told = Told()
+    reading = reader(told)
+
+    count, _ = pull_until_over(reading, nothing(98, 150, 21))
+
+    assert told.went_back == [(200, 150)]
+    assert count < 100 and not reading.cursor.is_finished
+
+
+def test_a_reset_that_is_repeated_is_told_once() -> None:
+    """A broker that says with each answer that an administrator moved the group does not fill the log."""
+    told = Told()
+
+    count, _ = pull_until_over(reader(told), nothing(7, 200, 21, "OFFSET_RESET"))
+
+    assert told.resets == [7] and count < 100
+
+
+def test_time_spent_elsewhere_is_not_time_waited() -> None:
+    """Between two answers Spark may hold the task up for hours: what counts are the pauses."""
+    reading = reader(Told())
+
+    for now in (0.0, 3600.0, 7200.0):
+        assert not pull(reading, nothing(98, 200), now)

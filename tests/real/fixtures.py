@@ -1,6 +1,7 @@
 """Which real clusters does a test get by naming them, and what did a run cover?
 
-Every fixture comes once for each version that `REAL` asks for (5.3.3 when unset, `all`, or a list with commas). A
+Every fixture comes once for each version that `REAL` asks for (5.3.3 when unset, `all`, or a list with commas). Brokers
+have the profile `quick`; tests marked with `both_profiles` run on RocketMQ's own defaults, too. A
 cluster serves many tests, what a test stopped is started again before the next, and at most two clusters run at a
 time: an idle broker is not free. Machines without JDK 17 or Maven skip these tests, and fail them when
 `REQUIRE_REAL=1`.
@@ -14,9 +15,14 @@ from collections.abc import Generator, Iterator, Mapping
 import pytest
 
 from .artefacts import MissingTool, check_tools, chosen_versions, jars
-from .servers import RealCluster
+from .servers import DEFAULT, QUICK, RealCluster
 
 pytest_plugins = ["tests.real.java_fixtures"]
+
+both_profiles = pytest.mark.profiles(QUICK, DEFAULT)
+"""Run tests on brokers with the quick settings and on brokers with RocketMQ's own defaults."""
+slow_by_default = pytest.mark.profiles(QUICK, pytest.param(DEFAULT, marks=pytest.mark.slow))
+"""The same for tests that are slow on RocketMQ's own defaults."""
 
 _MOST_CLUSTERS = 2
 _COVERED = pytest.StashKey[dict[str, set[str]]]()
@@ -25,8 +31,9 @@ _COVERED = pytest.StashKey[dict[str, set[str]]]()
 class ClusterKeeper:
     """Running clusters of one release by shape; the one unused for longest makes room for a new one."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, profile: str = QUICK) -> None:
         self.version = version
+        self.profile = profile
         self._running: dict[tuple[object, ...], RealCluster] = {}
 
     def cluster(
@@ -52,6 +59,7 @@ class ClusterKeeper:
                 acl=acl,
                 tls=tls,
                 options=options,
+                profile=self.profile,
             )
         self._running[shape] = found
         found.start()
@@ -69,9 +77,12 @@ class ClusterKeeper:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test that runs on a real cluster one run for each chosen version."""
+    """Give each test that runs on a real cluster one run for each chosen version, and for each profile it asks for."""
     if "real_version" in metafunc.fixturenames:
         metafunc.parametrize("real_version", chosen_versions(os.environ.get("REAL")), indirect=True, scope="session")
+    if "real_profile" in metafunc.fixturenames:
+        asked = metafunc.definition.get_closest_marker("profiles")
+        metafunc.parametrize("real_profile", asked.args if asked else [QUICK], indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +94,15 @@ def real_version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def real_clusters(real_version: str) -> Iterator[ClusterKeeper]:
+def real_profile(request: pytest.FixtureRequest) -> str:
+    """The profile of the brokers: quick, if a test does not ask for others by `both_profiles`."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def real_clusters(real_version: str, real_profile: str) -> Iterator[ClusterKeeper]:
     """For shapes without a fixture of their own: `real_clusters.cluster(options=DISK_ANSWERS)`."""
-    keeper = ClusterKeeper(real_version)
+    keeper = ClusterKeeper(real_version, real_profile)
     yield keeper
     keeper.close()
 
@@ -98,7 +115,7 @@ def real_cluster(real_clusters: ClusterKeeper) -> RealCluster:
 
 @pytest.fixture
 def real_master_slave(real_clusters: ClusterKeeper) -> RealCluster:
-    """One name server, a master and its slave, which serves reads."""
+    """One name server, a master and its slave, which serves reads if the profile or the version lets it."""
     return real_clusters.cluster(slaves=1)
 
 
@@ -154,7 +171,7 @@ def pytest_runtest_makereport(
 
 def _server_name(item: pytest.Item, clusters: list[RealCluster]) -> str | None:
     if clusters:
-        return f"real RocketMQ {clusters[0].version}"
+        return f"real RocketMQ {clusters[0].version}, profile {clusters[0].site.profile}"
     given = getattr(item, "funcargs", {})
     java_servers = [server for name, server in given.items() if name.endswith("java_server")]
     return f"Java clients on {java_servers[0].name}" if java_servers else None

@@ -74,7 +74,7 @@ def real_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> Sc
 
 
 def stub_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
-    """A stub configured as the real broker is (conf/brokers/broker.conf)."""
+    """A stub configured as the real broker is (conf/brokers/quick.conf)."""
     settings = Settings(
         cluster_name=CLUSTER_NAME,
         delay_levels=" ".join(["1s"] * 18),

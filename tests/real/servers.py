@@ -10,13 +10,15 @@
 Shapes are keywords: `brokers=2`, `slaves=1` (one for each broker), `name_servers=2`, `acl=True` (the release's own
 generation; the user is `ACCESS_KEY` with `SECRET_KEY`), `tls=True` (servers refuse plain connections; the authority is
 `PKI / "ca.pem"`), `options={...}` (lines of broker.conf, such as DISK_ANSWERS), `properties={...}` (Java system
-properties of every server). A 5.x broker takes twelve seconds to `stop`; `kill` is quick and loses no message.
+properties of every server), `profile="default"` (RocketMQ's own defaults instead of the quick settings of most tests;
+both profiles are files of `conf/brokers`). A 5.x broker takes twelve seconds to `stop`; `kill` is quick and loses no
+message.
 
 Tests take fixtures instead (`tests/real/fixtures.py`): `real_cluster`, `real_master_slave`, `real_two_brokers`,
 `real_two_name_servers`, `real_acl`, `real_tls`. To experiment by hand, in the foreground until Ctrl-C:
 
     python -m tests.real.servers --version 5.3.3 --option accessMessageInMemoryMaxRatio=0
-                                 [--brokers 2] [--slaves 1] [--name-servers 2] [--acl] [--tls]
+                                 [--profile default] [--brokers 2] [--slaves 1] [--name-servers 2] [--acl] [--tls]
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ PKI = Path(__file__).with_name("pki")
 TOPICS_FILE = Path("store/config/topics.json")
 READY_SECONDS = 120
 ADMIN_SECONDS = 120
+QUICK, DEFAULT = "quick", "default"
+"""The profiles of brokers: the settings of most tests, and RocketMQ's own defaults."""
 EXPIRE_SECONDS = 240
 """A broker first looks for what has expired when it has been up for a minute."""
 
@@ -79,6 +83,7 @@ class Site:
     tls: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    profile: str = QUICK
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
@@ -208,13 +213,17 @@ class Broker(Server):
 
     def _main(self) -> list[str]:
         conf = self.home / "conf" / "broker.conf"
-        self.site.fill("broker.conf", conf, **self._words())
-        lines = [self.site.fill(name, self.home / "conf" / name).read_text("utf-8") for name in self._acl_parts()]
+        self.site.fill("default.conf", conf, **self._words())
+        parts = [*self._profile_parts(), *self._acl_parts()]
+        lines = [self.site.fill(name, self.home / "conf" / name).read_text("utf-8") for name in parts]
         lines += [f"{option}={value}\n" for option, value in self._own_options().items()]
         with conf.open("a", encoding="utf-8") as file:
             file.writelines(["\n", *lines])
-        lease = "-Drocketmq.broker.rebalance.lockMaxLiveTime=5000"
-        return [lease, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
+        leases = ["-Drocketmq.broker.rebalance.lockMaxLiveTime=5000"] if self._profile_parts() else []
+        return [*leases, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
+
+    def _profile_parts(self) -> list[str]:
+        return ["quick.conf"] if self.site.profile == QUICK else []
 
     def _words(self) -> dict[str, object]:
         return {
@@ -312,17 +321,18 @@ class RealCluster:
         tls: bool = False,
         options: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        profile: str = QUICK,
     ) -> None:
         self.version = version
         home = Path(tempfile.mkdtemp(prefix=f"rocketmq-{version}-"))
-        self.site = Site(releases()[version], home, acl, tls, options or {}, properties or {})
+        self.site = Site(releases()[version], home, acl, tls, options or {}, properties or {}, profile)
         self.name_servers = [NameServer(self.site, f"namesrv-{n}", free_ports(0)) for n in range(name_servers)]
         names = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
         self.brokers = [Broker(self.site, name, 0, self.name_servers) for name in names]
         self.slaves = [Broker(self.site, name, 1 + n, self.name_servers) for name in names for n in range(slaves)]
 
     def __repr__(self) -> str:
-        return f"<RealCluster {self.version}: {', '.join(map(repr, self.servers))}>"
+        return f"<RealCluster {self.version} {self.site.profile}: {', '.join(map(repr, self.servers))}>"
 
     def __enter__(self) -> RealCluster:
         try:
@@ -486,13 +496,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--version", default=DEFAULT_VERSION, choices=list(releases()))
     for name in ("brokers", "slaves", "name-servers"):
         parser.add_argument(f"--{name}", type=int, default=int(name != "slaves"))
+    parser.add_argument("--profile", default=QUICK, choices=[QUICK, DEFAULT], help="of brokers, see conf/brokers")
     parser.add_argument("--acl", action="store_true")
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="a line of broker.conf")
     wish = parser.parse_args(arguments)
     options = dict(option.split("=", 1) for option in wish.option)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    shape = {name: getattr(wish, name) for name in ("brokers", "slaves", "name_servers", "acl", "tls")}
+    shape = {name: getattr(wish, name) for name in ("brokers", "slaves", "name_servers", "acl", "tls", "profile")}
     with RealCluster(wish.version, options=options, **shape) as cluster:
         print(f"nameServer={cluster.name_server}", flush=True)
         for server in cluster.servers:

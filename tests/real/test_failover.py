@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketmq.errors import ConnectError
-from tests.flows.scenarios import MASTER_SLAVE, TWO_BROKERS, Scenario, each_of
+from tests.flows.scenarios import MASTER_SLAVE, REPLICA_READS, TWO_BROKERS, Scenario, each_of
 from tests.flows.world import World, fresh, until
+from tests.real.fixtures import both_profiles
 from tests.real.servers import Broker, RealCluster
 from tests.real.worlds import real_world
 from tests.source.driving import Run, options_for
@@ -17,18 +18,27 @@ from tests.source.driving import Run, options_for
 pytestmark = pytest.mark.real
 
 
+@both_profiles
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) -> None:
     """The scenarios in which a master stops."""
     scenario(real_world(real_master_slave))
 
 
+@each_of(REPLICA_READS)
+def test_a_slave_that_serves(real_master_slave: RealCluster, scenario: Scenario) -> None:
+    """The scenarios in which it is read from; by default slaves of 5.x refuse that."""
+    scenario(real_world(real_master_slave))
+
+
+@both_profiles
 @each_of(TWO_BROKERS)
 def test_two_brokers(real_two_brokers: RealCluster, scenario: Scenario) -> None:
     """The scenarios on two masters."""
     scenario(real_world(real_two_brokers))
 
 
+@both_profiles
 def test_the_second_name_server_takes_over(real_two_name_servers: RealCluster) -> None:
     """The one that answered last dies: the next question goes to the other, new topics included."""
     world = real_world(real_two_name_servers)
@@ -39,6 +49,7 @@ def test_the_second_name_server_takes_over(real_two_name_servers: RealCluster) -
     assert world.make_topic(2)[1].queue_id == 1
 
 
+@both_profiles
 def test_values_must_reach_every_name_server(real_two_name_servers: RealCluster) -> None:
     """They do not tell each other, so one that is down is named by the error."""
     world: World = real_world(real_two_name_servers)
@@ -49,6 +60,7 @@ def test_values_must_reach_every_name_server(real_two_name_servers: RealCluster)
         world.cluster.name_servers.put_value(fresh("space"), "a", "1")
 
 
+@both_profiles
 def test_what_a_killed_broker_forgot_is_no_reset(real_two_brokers: RealCluster) -> None:
     """It comes back with the table that it wrote last, and a query that did not miss it reads nothing twice."""
     world = real_world(real_two_brokers)

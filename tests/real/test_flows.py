@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.scenarios import EVERYWHERE, RANGES, RETENTION, Scenario, each_of
-from tests.real.fixtures import ClusterKeeper
+from tests.flows.scenarios import EVERYWHERE, RANGES, RETENTION, Scenario, each_of, transactions
+from tests.real.fixtures import ClusterKeeper, both_profiles, slow_by_default
 from tests.real.servers import DISK_ANSWERS, RealCluster
 from tests.real.worlds import real_world
 
 pytestmark = pytest.mark.real
 
+_LONG: list[Scenario] = [transactions.forgotten_message_is_asked_about]
 
-@each_of(EVERYWHERE)
+
+@both_profiles
+@each_of([each for each in EVERYWHERE if each not in _LONG])
 def test_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
     """The scenario list on one real broker."""
     scenario(real_world(real_cluster))
 
 
+@slow_by_default
+@each_of(_LONG)
+def test_long_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
+    """Scenarios that take half a minute where a broker checks transactions that seldom."""
+    scenario(real_world(real_cluster))
+
+
+@both_profiles
 @each_of(RANGES)
 def test_answers_from_disk(real_clusters: ClusterKeeper, scenario: Scenario) -> None:
     """Reading ranges where every answer is short."""
@@ -25,6 +36,7 @@ def test_answers_from_disk(real_clusters: ClusterKeeper, scenario: Scenario) -> 
 
 
 @pytest.mark.slow
+@both_profiles
 @each_of(RETENTION)
 def test_retention(real_cluster: RealCluster, scenario: Scenario) -> None:
     """Scenarios in which messages expire."""

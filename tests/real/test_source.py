@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.flows.scenarios import Scenario, each_of
+from tests.real.fixtures import both_profiles
 from tests.real.servers import RealCluster
 from tests.real.worlds import real_world
 from tests.source.test_flows import EVERYWHERE, EXPIRY, MASTER_SLAVE, TWO_BROKERS
@@ -12,12 +13,14 @@ from tests.source.test_flows import EVERYWHERE, EXPIRY, MASTER_SLAVE, TWO_BROKER
 pytestmark = pytest.mark.real
 
 
+@both_profiles
 @each_of(EVERYWHERE)
 def test_one_broker(real_cluster: RealCluster, scenario: Scenario) -> None:
     """The flows that need nothing else."""
     scenario(real_world(real_cluster))
 
 
+@both_profiles
 @each_of(TWO_BROKERS)
 def test_two_brokers(real_two_brokers: RealCluster, scenario: Scenario) -> None:
     """One of which stops."""
@@ -26,11 +29,12 @@ def test_two_brokers(real_two_brokers: RealCluster, scenario: Scenario) -> None:
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) -> None:
-    """The master stops."""
+    """The master stops, and its slave serves, which slaves of 5.x do not do by default."""
     scenario(real_world(real_master_slave))
 
 
 @pytest.mark.slow
+@both_profiles
 @each_of(EXPIRY)
 def test_expiry(real_cluster: RealCluster, scenario: Scenario) -> None:
     """Real brokers delete nothing in their first minute."""

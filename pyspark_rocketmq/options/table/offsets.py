@@ -94,7 +94,7 @@ RETRIES = Option(
     "SB",
     "T1",
     integer(0, 100),
-    "3",
+    otherwise="3 (planning asks brokers that do not answer until `pollTimeoutMs` has passed)",
     meaning="How often a request for offsets or routes is repeated.",
 )
 RETRY_PAUSE = Option(

@@ -109,7 +109,7 @@ MAX_RETRIES = Option(
     "T1",
     integer(0, 1000),
     "5",
-    meaning="How often a pull is repeated before the task fails.",
+    meaning="How often a failed pull is repeated before the task fails; what only puts the reader off is no failure.",
 )
 POLL_TIMEOUT = Option(
     "pollTimeoutMs",
@@ -118,7 +118,8 @@ POLL_TIMEOUT = Option(
     duration(1000, 86_400_000),
     "120000",
     aliases=("kafkaConsumer.pollTimeoutMs",),
-    meaning="A task without any progress for so long fails; time for which Spark holds the task up does not count.",
+    meaning="A task without any progress for so long fails; time for which Spark holds the task up does not count. "
+    "So long it waits for a broker that asks for fewer requests, and for the master of a replica that refuses reads.",
 )
 READ_FROM = Option(
     "readFrom",

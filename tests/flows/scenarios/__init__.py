@@ -25,6 +25,7 @@ from . import (
     places,
     pulling,
     ranges,
+    replica_reads,
     retention,
     routing,
     second_chances,
@@ -57,6 +58,7 @@ EVERYWHERE = scenarios_of(
 )
 RETENTION = scenarios_of(retention)
 MASTER_SLAVE = scenarios_of(failover)
+REPLICA_READS = scenarios_of(replica_reads)
 TWO_BROKERS = scenarios_of(two_brokers)
 ACCESS_CONTROL = scenarios_of(access)
 TLS = scenarios_of(encryption)
