@@ -137,7 +137,8 @@ class Planner:
     def finish(self, timeout_s: float) -> None:
         """The query ends: publish what is acknowledged, as far as that is done in time, and let others go on there."""
         if self.committer:
-            self.committer.flush(timeout_s)
+            if not self.committer.flush(timeout_s):
+                _log.warning("positions were not published within %g s; the query's next start does it", timeout_s)
             self.committer.close()
         if self.share:
             self.share.flush(timeout_s)

@@ -21,7 +21,7 @@ from ..client.clock import Clock, SystemClock
 from ..client.locks import QueueLocks
 from ..client.loop import Loop
 from ..cluster.cluster import Cluster
-from ..errors import LockRefused
+from ..errors import LockRefused, RocketMQError
 from ..model import MessageQueue, sort_queues
 from ..net.deadline import Deadline
 from ..options.reader_options import LockSettings
@@ -34,6 +34,7 @@ PATIENCE_S = 60.0
 """How long a planned batch or a target waits for locks: as long as a lock outlives whoever held it."""
 TELL_AGAIN_S = 30.0
 _CLOSING_S = 1.0
+_RELEASE_S = 3.0
 _SHARE = "end the other query or orderly consumer, take a group of its own, or set lockQueues=false"
 _LOOK = "look at the warnings before this: the brokers' masters must be reachable, and allow the group"
 _log = logging.getLogger(__name__)
@@ -90,9 +91,15 @@ class LockKeeper:
         time.sleep(min(ASK_AGAIN_S, deadline.remaining()))
 
     def close(self) -> None:
-        """Let others have the queues."""
+        """Let others have the queues, those included whose locks were asked for without an answer."""
         self._loop.stop(_CLOSING_S)
-        self._give_back(self._table.all())
+        try:
+            with self._asking:
+                self._cluster.groups.unlock(
+                    self._group, self.client_id, self._table.queues(), Deadline.after(_RELEASE_S)
+                )
+        except RocketMQError as error:
+            _log.warning("queues were not unlocked, others get them when the locks expire: %s", error)
         self._cluster.close()
 
     # --- asking brokers ----------------------------------------------------------------------------------------------
