@@ -59,6 +59,20 @@ def a_stream_stops_goes_on_and_publishes(spark: SparkSession, world: World, fold
     until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, "positions are published")
 
 
+def every_run_publishes_its_last_batch_and_frees_its_locks(spark: SparkSession, world: World, folder: Path) -> None:
+    """Six runs of availableNow, whose planning processes Spark ends by two signals."""
+    queues, group = world.make_topic(2), world.make_group()
+    frame = _stream(spark, world, queues[0].topic, consumerGroup=group, ordering="queue", lockQueues="true")
+    for end in range(3, 21, 3):
+        for queue in queues:
+            world.fill(queue, 3)
+        run_to_end(frame, Sink(), folder)
+        wanted = dict.fromkeys(queues, end)
+        until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, f"{end} is published")  # noqa: B023
+        until(lambda: world.cluster.groups.lock(group, "other", queues).granted == set(queues), "no locks are left")
+        world.cluster.groups.unlock(group, "other", queues)
+
+
 def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, folder: Path) -> None:
     """The running query reads on from the other, and from the one that is back where it was."""
     stays, leaves = world.make_topic(1)
