@@ -65,7 +65,7 @@ class QueueLocks:
             self._tell_locked(error)
 
     def close(self, timeout_s: float) -> None:
-        """Give up all queues, those included whose locks were asked for without an answer, and wait until that is done."""
+        """Give up all queues, also those whose locks were asked for without an answer, and wait until that is done."""
         with self._asking:
             given_up = self._table.all()
             for assigned in given_up:

@@ -55,6 +55,8 @@ class Claims:
     def __init__(self, settings: ClusterSettings, group: str) -> None:
         self._group = group
         self._taken: set[MessageQueue] = set()
+        self._directory: int | None
+        self._file: int | None
         self._directory, self._file = _open_files(_file_name(settings, group))
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ and releases what it can in its own time.
 An exception that a signal raises can leave a lock held for ever: the standard library takes some of its locks in
 Python. So it is raised between two calls of Spark, where no code of ours runs. A call that is under way may return
 first. One that waits for longer than `GRACE_S` is broken off, but only in a moment in which the thread runs code of
-ours, whose `with` statements are safe, or waits. If `stop` does not return, the system ends the process `LIMIT_S` later.
+ours, whose `with` statements are safe, or waits. If `stop` does not return, the system ends the process `LIMIT_S`
+later.
 """
 
 from __future__ import annotations

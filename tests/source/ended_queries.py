@@ -2,7 +2,7 @@
 
     python -m tests.source.ended_queries NAME_SERVER COUNT
 
-Runs so many queries to their ends, each of a group of its own, and sends SIGTERM twice to each, with a gap that differs.
+Runs so many queries to their ends, each of a group of its own, and sends SIGTERM twice to each, with different gaps.
 One process imports what they need and is forked for each of them, so that thirty take seconds.
 """
 

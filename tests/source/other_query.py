@@ -1,6 +1,6 @@
 """A query in a process of its own, which ends when its input does.
 
-    python -m tests.source.other_query NAME_SERVER OPTIONS
+python -m tests.source.other_query NAME_SERVER OPTIONS
 """
 
 from __future__ import annotations

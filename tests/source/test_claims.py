@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Temporary files of these tests alone; returns where claims are kept."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    return tmp_path / f"pyspark_rocketmq-{claims.os.geteuid()}"
+    return tmp_path / f"pyspark_rocketmq-{os.geteuid()}"
 
 
 @pytest.fixture
@@ -73,8 +74,8 @@ def test_reads_of_other_queues_are_another_matter(stub: StubBroker, monkeypatch:
 
 def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """A process that Spark has ended may still be publishing when the query is started again."""
-    checkpoint = Checkpoint()
-    with another_query(stub, consumerGroup=GROUP) as other, Run(options_for(stub, consumerGroup=GROUP), checkpoint) as run:
+    options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
+    with another_query(stub, consumerGroup=GROUP) as other, Run(options, checkpoint) as run:
         planning = threading.Thread(target=run.plan)
         planning.start()
         wait_for(lambda: f"process {other.pid}" in caplog.text, "the run waits")
