@@ -32,7 +32,7 @@ from ..net.deadline import Deadline
 __all__ = ["Claims"]
 
 PATIENCE_S = 30.0
-"""How long a read waits for claims: longer than the process of a query that was stopped takes to end."""
+"""How long a read waits for claims: longer than the process of a query that was stopped may last (`ending`)."""
 LOOK_AGAIN_S = 0.2
 _QUEUE_BITS = 16
 _PLACE_BITS = 62 - _QUEUE_BITS

@@ -25,7 +25,7 @@ __all__ = ["Ending"]
 GRACE_S = 2.0
 """How long a call may take to return by itself."""
 LOOK_AGAIN_S = 0.05
-LIMIT_S = 20.0
+LIMIT_S = 25.0
 """More than `stop` takes when every broker is away."""
 _OURS = __name__.partition(".")[0]
 

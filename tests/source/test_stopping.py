@@ -19,6 +19,19 @@ from tests.source.driving import GROUP, TOPIC, Run, options_for, queue_of
 from tests.source.ended_queries import group_of
 
 COUNT = 30
+HANGING = """
+import signal, threading
+from pyspark_rocketmq.source import ending
+
+ending.LIMIT_S = 0.2
+end = ending.Ending()
+end.await_signal()
+try:
+    signal.raise_signal(signal.SIGTERM)
+finally:
+    with end.stopping():
+        threading.Event().wait()
+"""
 
 
 @pytest.fixture
@@ -90,3 +103,8 @@ def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: Ending)
         do_something()
         threading.Event().wait(60)
     assert done == ["something"]
+
+
+def test_a_process_that_hangs_at_its_end_is_ended_by_the_system() -> None:
+    """Nobody is left to look after it."""
+    assert subprocess.run([sys.executable, "-c", HANGING], timeout=60).returncode == -signal.SIGALRM
