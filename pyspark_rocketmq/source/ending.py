@@ -7,12 +7,16 @@ and releases what it can in its own time.
 An exception that a signal raises can leave a lock held for ever: the standard library takes some of its locks in
 Python. So it is raised between two calls of Spark, where no code of ours runs. A call that is under way may return
 first. One that waits for longer than `GRACE_S` is broken off, but only in a moment in which the thread runs code of
-ours, whose `with` statements are safe, or waits. If `stop` does not return, the system ends the process `LIMIT_S`
-later.
+ours, whose `with` statements are safe, or waits. If that moment does not come, or `stop` does not return, the system
+ends the process `LIMIT_S` later.
+
+A driver that is killed sends no signal, and a call that waits does not notice. So the process looks every second
+whether its parent is still there, and sends itself the signal if not.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -27,6 +31,8 @@ GRACE_S = 2.0
 LOOK_AGAIN_S = 0.05
 LIMIT_S = 25.0
 """More than `stop` takes when every broker is away."""
+WATCH_S = 1.0
+"""From one look for the driver to the next."""
 _OURS = __name__.partition(".")[0]
 
 
@@ -35,14 +41,17 @@ class Ending:
 
     def __init__(self) -> None:
         self._is_busy = self._is_asked = False
+        self._is_over = threading.Event()
+        self._look_count = 0
 
     def __repr__(self) -> str:
         return f"<Ending {'asked for' if self._is_asked else 'not asked for'}>"
 
     def await_signal(self) -> None:
-        """End the process with the next SIGTERM."""
+        """End the process with the next SIGTERM, or with its parent."""
         if _has_signals():
             signal.signal(signal.SIGTERM, self._leave)
+            threading.Thread(target=self._watch, args=(os.getppid(),), name="rocketmq-driver", daemon=True).start()
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -58,6 +67,7 @@ class Ending:
     @contextmanager
     def stopping(self) -> Iterator[None]:
         """Let no SIGTERM break off what is done at the end."""
+        self._is_over.set()
         if _has_signals():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
@@ -65,6 +75,12 @@ class Ending:
         finally:
             if _has_signals():
                 signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _watch(self, parent: int) -> None:
+        while not self._is_over.wait(WATCH_S):
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
 
     # --- in signal handlers, which may take no locks -----------------------------------------------------------------
 
@@ -77,7 +93,10 @@ class Ending:
         signal.setitimer(signal.ITIMER_REAL, GRACE_S, LOOK_AGAIN_S)
 
     def _break_off(self, _number: int, frame: FrameType | None) -> None:
-        if self._is_busy and frame and _is_safe(frame):
+        self._look_count += 1
+        if self._look_count * LOOK_AGAIN_S > LIMIT_S:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        elif self._is_busy and frame and _is_safe(frame):
             self._exit()
 
     def _exit(self) -> None:

@@ -32,6 +32,24 @@ finally:
     with end.stopping():
         threading.Event().wait()
 """
+ORPHAN = """
+import os, threading
+from pyspark_rocketmq.source import ending
+
+waiting, ready = os.pipe()
+if os.fork():
+    os.read(waiting, 1)
+    os._exit(0)
+ending.GRACE_S = ending.WATCH_S = 0.05
+end = ending.Ending()
+end.await_signal()
+os.write(ready, b"!")
+try:
+    with end.call():
+        threading.Event().wait(60)
+except SystemExit:
+    print("left")
+"""
 
 
 @pytest.fixture
@@ -108,3 +126,9 @@ def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: Ending)
 def test_a_process_that_hangs_at_its_end_is_ended_by_the_system() -> None:
     """Nobody is left to look after it."""
     assert subprocess.run([sys.executable, "-c", HANGING], timeout=60).returncode == -signal.SIGALRM
+
+
+def test_a_process_whose_driver_is_killed_leaves() -> None:
+    """It would publish, and claim its queues, for as long as it waits for brokers."""
+    orphan = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=120)
+    assert orphan.stdout == "left\n"
