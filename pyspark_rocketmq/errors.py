@@ -9,7 +9,7 @@
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
     ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
-    ├─ GroupError                      GroupInUse, LockRefused
+    ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
     ├─ NoPullApi                       the server speaks gRPC without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
@@ -246,6 +246,12 @@ class GroupInUse(GroupError):
     """The group has live members whose offsets we would overwrite."""
 
     code = "GROUP_IN_USE"
+
+
+class GroupReadTwice(GroupError):
+    """Another read of this host publishes positions of the same queues for the group."""
+
+    code = "GROUP_READ_TWICE"
 
 
 class LockRefused(GroupError):

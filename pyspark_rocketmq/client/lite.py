@@ -156,14 +156,8 @@ class PullConsumer(Running):
 
         Queues that are ours no more are left out of the former: how far they are is their new owner's to say.
         """
-        member = self._member
-        done = self._buffer.done() if offsets is None else dict(offsets)
-        for queue, offset in done.items():
-            member.store.progress.update(queue, offset, only_forward=False)
-        if isinstance(member.store, LocalStore):
-            member.store.persist_all(list(done))
-        elif done:
-            member.cluster.offsets.commit(self._settings.group, done)
+        if done := self._buffer.done() if offsets is None else dict(offsets):
+            self._member.store.write(done)
 
     # --- taking and giving up ----------------------------------------------------------------------------------------
 

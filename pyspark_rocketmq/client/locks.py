@@ -7,6 +7,7 @@ that was not renewed for 30; so we stop before the broker lends it to somebody e
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection, Iterable
 
 from ..cluster.groups import Groups, Locked
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueLocks:
-    """The broker's locks of one member's queues."""
+    """The broker's locks of one member's queues. For any thread."""
 
     def __init__(self, groups: Groups, group: str, client_id: str, table: AssignmentTable, clock: Clock) -> None:
         self._groups = groups
@@ -31,12 +32,16 @@ class QueueLocks:
         self._client_id = client_id
         self._table = table
         self._clock = clock
+        self._asking = threading.Lock()
+        """Renewals and releases take turns, so that nothing is locked again that was just given back."""
         self.last = Locked(frozenset(), frozenset(), {})
         """What brokers said when they were asked last."""
 
     def take(self, queue: MessageQueue) -> bool:
-        """Take or renew one queue's lock; whether we hold it now."""
-        return self._renew([queue], self._table.get(queue)) == {queue}
+        """Take or renew one queue's lock; whether we hold it now. One that is given up stays as it is."""
+        with self._asking:
+            assigned = self._table.get(queue)
+            return assigned is not None and not assigned.is_lost() and self._renew([queue], assigned) == {queue}
 
     def take_all(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
         """Take the locks of queues that are not ours yet, each broker's at once; those that we hold now."""
@@ -44,18 +49,32 @@ class QueueLocks:
 
     def renew_all(self) -> None:
         """Renew the locks of all queues that are not given up."""
-        held = [assigned.queue for assigned in self._table.all() if not assigned.process_queue.dropped]
-        if held:
-            self._renew(held, *map(self._table.get, held))
+        with self._asking:
+            held = [assigned for assigned in self._table.all() if not assigned.is_lost()]
+            if held:
+                self._renew([assigned.queue for assigned in held], *held)
 
     def give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Tell brokers that others may have these queues."""
         wanted = list(queues)
         try:
             if wanted:
-                self._groups.unlock_oneway(self._group, self._client_id, wanted, Deadline.after(LOCK_TIMEOUT_S))
+                with self._asking:
+                    self._groups.unlock_oneway(self._group, self._client_id, wanted, Deadline.after(LOCK_TIMEOUT_S))
         except RocketMQError as error:
-            _log.warning("queues were not unlocked, others get them when the locks expire: %s", error)
+            self._tell_locked(error)
+
+    def close(self, timeout_s: float) -> None:
+        """Give up all queues, also those whose locks were asked for without an answer, and wait until that is done."""
+        with self._asking:
+            given_up = self._table.all()
+            for assigned in given_up:
+                assigned.process_queue.dropped = True
+            queues = [assigned.queue for assigned in given_up]
+            try:
+                self._groups.unlock(self._group, self._client_id, queues, Deadline.after(timeout_s))
+            except RocketMQError as error:
+                self._tell_locked(error)
 
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
         """A broker that does not answer changes nothing: what it lent expires by itself."""
@@ -75,3 +94,6 @@ class QueueLocks:
             if process_queue.locked:
                 _log.warning("the lock of %s is somebody else's now", assigned.queue)
             process_queue.locked = False
+
+    def _tell_locked(self, error: RocketMQError) -> None:
+        _log.warning("queues were not unlocked, others get them when the locks expire: %s", error)

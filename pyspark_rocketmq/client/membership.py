@@ -20,7 +20,7 @@ from ..cluster.cluster import Cluster
 from ..cluster.routes import Place
 from ..errors import RocketMQError, TopicNotFound
 from ..model import MessageQueue, java_order, retry_topic
-from ..net.deadline import Deadline
+from ..net.deadline import Deadline, in_turn
 from ..net.host import local_host
 from ..pull.settings import Subscription
 from ..wire.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, build_subscription
@@ -31,6 +31,8 @@ from .settings import MemberSettings
 __all__ = ["Membership", "Presence", "make_client_id", "member_id", "producer_heartbeat"]
 
 MEMBERS_TIMEOUT_S = 3.0
+LEAVING_S = 5.0
+"""Until all brokers are told that a client goes."""
 PUSH, PULL = "CONSUME_PASSIVELY", "CONSUME_ACTIVELY"
 
 _SHARED_NAME = "DEFAULT"
@@ -70,11 +72,15 @@ class Presence:
         return heard
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Tell every broker process that we go; those that cannot be told will notice."""
-        for broker_name, place in self._places():
+        """Tell every broker process that we go; those that cannot be told in time will notice."""
+        for (broker_name, place), deadline in in_turn(Deadline.after(LEAVING_S), list(self._places())):
             try:
                 self.cluster.groups.unregister(
-                    place.address, self.client_id, producer_group=producer_group, consumer_group=consumer_group
+                    place.address,
+                    self.client_id,
+                    producer_group=producer_group,
+                    consumer_group=consumer_group,
+                    deadline=deadline,
                 )
             except RocketMQError as error:
                 _log.info("no farewell to %s: %s", broker_name, error)

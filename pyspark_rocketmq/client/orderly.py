@@ -34,6 +34,7 @@ AGAIN_S = 0.01
 NOT_LOCKED_S = 0.1
 LOCK_LOST_S = 0.01
 LOCK_REFUSED_S = 3.0
+CLOSING_S = 5.0
 SHORTEST_REST_S, LONGEST_REST_S = 0.01, 30.0
 
 Messages = Sequence[ReceivedMessage]
@@ -66,17 +67,21 @@ class OrderlyService:
         self._parts = parts
         self._turns: defaultdict[MessageQueue, threading.Lock] = defaultdict(threading.Lock)
         """By queue and not by assignment: a queue may be lost and taken anew while its listener runs."""
+        self._renewals = Loop(f"locks {parts.settings.group}", parts.clock)
+        """Renewals wait for no round: a lock that is renewed too late is trusted no more, and then lent to others."""
 
     def start(self) -> None:
         """Begin to consume, and to renew locks."""
         self._parts.workers.start()
         rhythm = self._parts.settings.rhythm
         if self._parts.locks:
-            self._parts.timer.repeat(rhythm.first_lock_s, rhythm.lock_s, self._parts.locks.renew_all)
+            self._renewals.repeat(rhythm.first_lock_s, rhythm.lock_s, self._parts.locks.renew_all)
+            self._renewals.start()
 
     def finish(self) -> None:
-        """Wait for running listeners, as long as is set."""
+        """Wait for running listeners, as long as is set; their locks are renewed meanwhile."""
         self._parts.workers.stop(self._parts.settings.await_termination_s)
+        self._renewals.stop(CLOSING_S)
 
     def hand_over(self) -> None:
         """Give all locks back."""

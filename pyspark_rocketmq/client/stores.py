@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -94,14 +95,23 @@ class OffsetStore(Protocol):
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Write down where we stand in these queues, and forget all others."""
 
+    def write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move to these offsets and write them down; raises if a broker does not take them."""
+
 
 class RemoteStore:
-    """Offsets at the brokers, committed without waiting for an answer."""
+    """Offsets at the brokers, committed without waiting for an answer.
+
+    Threads that commit to one broker take turns, and each reads an offset in its turn. So no thread, however long its
+    broker keeps it waiting, sends an offset after another thread has sent a newer one.
+    """
 
     def __init__(self, offsets: Offsets, group: str) -> None:
         self.progress = Progress()
         self._offsets = offsets
         self._group = group
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """By broker, so that nobody waits for a broker that has nothing to do with it."""
 
     def read(self, queue: MessageQueue) -> int | None:
         """The group's committed offset; a broker says 0 for none where a queue is young."""
@@ -112,28 +122,34 @@ class RemoteStore:
         return stored
 
     def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
-        """Commit one queue's offset, unless its broker is out of reach of a round."""
-        if (offset := self.progress.get(queue)) is not None:
-            self._commit(queue, offset, reach or Reach())
+        """Commit one queue's offset, unless its broker is out of reach of a round; what fails is tried next time."""
+
+        def commit() -> None:
+            with self._turns[queue.broker_name]:
+                if (offset := self.progress.get(queue)) is not None:
+                    self._offsets.commit_oneway(self._group, {queue: offset}, Deadline.after(QUERY_TIMEOUT_S))
+
+        (reach or Reach()).attempt(queue.broker_name, commit, f"the offset of {queue} was not committed")
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Commit these queues' offsets, changed or not, and forget all others."""
         if not queues:
             return
         reach, held = Reach(), set(queues)
-        for queue, offset in self.progress.snapshot().items():
+        for queue in self.progress.snapshot():
             if queue in held:
-                self._commit(queue, offset, reach)
+                self.persist(queue, reach)
             else:
                 self.progress.forget(queue)
 
-    def _commit(self, queue: MessageQueue, offset: int, reach: Reach) -> None:
-        """What fails or is left out now is tried again with the next commit."""
-
-        def commit() -> None:
-            self._offsets.commit_oneway(self._group, {queue: offset}, Deadline.after(QUERY_TIMEOUT_S))
-
-        reach.attempt(queue.broker_name, commit, f"offset {offset} was not committed")
+    def write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move to these offsets and commit them; raises if a broker does not take them."""
+        for queue, offset in offsets.items():
+            self.progress.update(queue, offset, only_forward=False)
+        for broker_name in {queue.broker_name for queue in offsets}:
+            with self._turns[broker_name]:
+                pass  # An older offset that is being sent goes first; those that follow are the new ones.
+        self._offsets.commit(self._group, offsets)
 
 
 # --- broadcasting ----------------------------------------------------------------------------------------------------
@@ -166,19 +182,26 @@ class LocalStore:
 
     def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
         """Write one queue's offset; the file is always within reach."""
-        if (offset := self.progress.get(queue)) is not None:
-            self._merge({queue: offset})
+        self._merge({queue})
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Write these queues' offsets beside what the file says of others."""
-        self._merge({queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues})
+        self._merge({queue for queue in self.progress.snapshot() if queue in queues})
 
-    def _merge(self, offsets: Mapping[MessageQueue, int]) -> None:
-        if not offsets:
-            return
+    def write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move to these offsets and write them; what fails is warned about."""
+        for queue, offset in offsets.items():
+            self.progress.update(queue, offset, only_forward=False)
+        self._merge(offsets.keys())
+
+    def _merge(self, queues: Set[MessageQueue]) -> None:
+        """Write what stands now: another thread may have written something newer since this one was called."""
         with self._lock:
+            ours = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}
+            if not ours:
+                return
             known = self._read_files() or {}
-            merged = {**known, **offsets}
+            merged = {**known, **ours}
             if merged != known or not self._path.exists():
                 self._write(merged)
 

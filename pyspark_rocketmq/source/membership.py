@@ -5,7 +5,9 @@ and whenever a broker says that it has changed, and divides each topic's queues 
 nothing here, and writes nothing down: what is read, from where on, and what is published, is decided by the planner
 whenever Spark asks.
 
-Rounds take place in a thread of their own; the planning thread looks at their outcome.
+Rounds take place in a thread of their own; the planning thread looks at their outcome. Heartbeats have another one:
+a round waits for seconds for each topic whose brokers do not answer, and brokers expel a member that they do not hear
+for two minutes.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ class QueryMember:
         self._reset_lock = threading.Lock()
         self._resets: dict[MessageQueue, int] = {}
         self._timer = Loop(f"member {self._settings.group}", self._clock)
+        self._pulse = Loop(f"pulse {self._settings.group}", self._clock)
         self._rounds = Rounds(self._run_round, self._timer, self._clock, self._settings.rhythm)
         self._store = RemoteStore(self.cluster.offsets, self._settings.group)
         self.running_info = self._make_info()
@@ -90,9 +93,10 @@ class QueryMember:
         self._is_joined = True
         rhythm = self._settings.rhythm
         self._timer.repeat(0.0, rhythm.route_s, self._membership.refresh_routes)
-        self._timer.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
         self._timer.start()
-        self._rounds.wake()
+        self._pulse.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
+        self._pulse.call_soon(self._rounds.wake)  # After the first heartbeat, before which no broker lists us.
+        self._pulse.start()
 
     def wait(self) -> None:
         """Until it is known which queues are ours to read; raises `GroupError` when nobody says so."""
@@ -107,7 +111,8 @@ class QueryMember:
 
     def close(self) -> None:
         """Leave the group."""
-        self._timer.stop(_CLOSING_S)
+        for loop in (self._timer, self._pulse):
+            loop.stop(_CLOSING_S)
         if self._is_joined:
             self._membership.leave()
         self.cluster.close()
@@ -158,7 +163,7 @@ class QueryMember:
     def _run_round(self) -> bool:
         outcomes = [self._settle(topic) for topic in self._membership.subscriptions]
         if self._undecided:
-            self._membership.heartbeat()  # Perhaps the first one did not arrive.
+            self._pulse.call_soon(self._membership.heartbeat)  # Perhaps the first one did not arrive.
         return all(outcomes)
 
     def _settle(self, topic: str) -> bool:
@@ -173,7 +178,7 @@ class QueryMember:
             return topic not in self._undecided
         if self._change(topic, set(division.share)):
             self._membership.touch(topic)
-            self._membership.heartbeat()
+            self._pulse.call_soon(self._membership.heartbeat)
         self._undecided.discard(topic)
         if not self._undecided:
             self._is_decided.set()

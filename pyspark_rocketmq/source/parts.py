@@ -5,6 +5,7 @@ What few readers need is imported for those alone: Spark starts a process for ev
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ from ..options.reader_options import ReaderOptions
 from .view import BrokerView
 
 if TYPE_CHECKING:
+    from .claims import Claims
     from .local_positions import LocalPositions
     from .queue_locks import LockKeeper
     from .share import Share
 
-__all__ = ["make_view", "open_local_positions", "open_locks", "open_share"]
+__all__ = ["make_view", "open_claims", "open_local_positions", "open_locks", "open_share"]
 
 
 def make_view(cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> BrokerView:
@@ -39,6 +41,19 @@ def open_local_positions(options: ReaderOptions) -> LocalPositions | None:
     positions = LocalPositions(options.local, options.client)
     positions.require_writable()
     return positions
+
+
+def open_claims(options: ReaderOptions) -> Claims | None:
+    """Claims on this host for a query that publishes its group's positions alone; brokers tell members and locks apart.
+
+    Windows has no such locks: nothing is claimed there.
+    """
+    group = options.commit.group
+    if group is None or options.share or options.locks or sys.platform == "win32":
+        return None
+    from .claims import Claims
+
+    return Claims(options.cluster, group)
 
 
 def open_share(options: ReaderOptions) -> Share | None:

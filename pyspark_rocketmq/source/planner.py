@@ -30,7 +30,7 @@ from .commit import Committer, GroupGuard, Publisher
 from .filters import require_filter
 from .losses import LossJournal
 from .partition import RangePartition
-from .parts import make_view, open_local_positions, open_locks, open_share
+from .parts import make_view, open_claims, open_local_positions, open_locks, open_share
 
 if TYPE_CHECKING:
     from .share import Share
@@ -71,6 +71,7 @@ class Planner:
         if self.share is None:
             self._open_publishing()
         self.locks = open_locks(options, self.share)
+        self._claims = open_claims(options)
         self._pinned: Positions | None = None
         self._target: Positions | None = None
         self._admitted_at = clock()
@@ -106,6 +107,9 @@ class Planner:
         held = _topics(start.next if start else {})
         queues = self._catalog.queues(held)
         self._begin(start, queues)
+        if self._claims:
+            self._claims.take(queues)
+            self._claims.take(start.next if start else ())
         bounds = self._fetch_bounds(self._ours(queues, start if is_done else None), held)
         ready = self._readable(bounds)
         starts, bounds = self._starts(start, bounds, ready)
@@ -137,7 +141,8 @@ class Planner:
     def finish(self, timeout_s: float) -> None:
         """The query ends: publish what is acknowledged, as far as that is done in time, and let others go on there."""
         if self.committer:
-            self.committer.flush(timeout_s)
+            if not self.committer.flush(timeout_s):
+                _log.warning("positions were not published within %g s; the query's next start does it", timeout_s)
             self.committer.close()
         if self.share:
             self.share.flush(timeout_s)
@@ -145,6 +150,8 @@ class Planner:
             self.locks.close()
         if self.share:
             self.share.close()
+        if self._claims:
+            self._claims.close()
 
     # --- ranges ------------------------------------------------------------------------------------------------------
 

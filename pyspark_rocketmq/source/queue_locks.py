@@ -12,7 +12,6 @@ it, but not for ever. So does a run that reads to a target, before it would end 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Collection, Iterable
 
@@ -34,6 +33,7 @@ PATIENCE_S = 60.0
 """How long a planned batch or a target waits for locks: as long as a lock outlives whoever held it."""
 TELL_AGAIN_S = 30.0
 _CLOSING_S = 1.0
+_RELEASE_S = 3.0
 _SHARE = "end the other query or orderly consumer, take a group of its own, or set lockQueues=false"
 _LOOK = "look at the warnings before this: the brokers' masters must be reachable, and allow the group"
 _log = logging.getLogger(__name__)
@@ -52,11 +52,9 @@ class LockKeeper:
         self._clock = clock or SystemClock()
         self._table = AssignmentTable()
         self._locks = QueueLocks(cluster.groups, group, client_id, self._table, self._clock)
-        self._asking = threading.Lock()
-        """Renewals and releases take turns, so that nothing is locked again that was just given back."""
         self._ask_again_s = self._tell_again_s = float("-inf")
         self._loop = Loop(f"locks {group}", self._clock)
-        self._loop.repeat(settings.interval_s, settings.interval_s, self._renew)
+        self._loop.repeat(settings.interval_s, settings.interval_s, self._locks.renew_all)
         self._loop.start()
 
     def __repr__(self) -> str:
@@ -92,7 +90,7 @@ class LockKeeper:
     def close(self) -> None:
         """Let others have the queues."""
         self._loop.stop(_CLOSING_S)
-        self._give_back(self._table.all())
+        self._locks.close(_RELEASE_S)
         self._cluster.close()
 
     # --- asking brokers ----------------------------------------------------------------------------------------------
@@ -104,21 +102,14 @@ class LockKeeper:
         for queue in news:
             self._table.add(Assigned(queue, 0, orderly=True, clock=self._clock.now_s))
         if news or (not live.issuperset(queues) and self._clock.now_s() >= self._ask_again_s):
-            self._renew()
-            self._ask_again_s = self._clock.now_s() + ASK_AGAIN_S
-
-    def _renew(self) -> None:
-        with self._asking:
             self._locks.renew_all()
+            self._ask_again_s = self._clock.now_s() + ASK_AGAIN_S
 
     def _give_back(self, held: Iterable[Assigned]) -> None:
         given_up = list(held)
-        if not given_up:
-            return
-        with self._asking:
-            for assigned in given_up:
-                self._table.remove(assigned)
-            self._locks.give_back(assigned.queue for assigned in given_up if assigned.process_queue.locked)
+        for assigned in given_up:
+            self._table.remove(assigned)
+        self._locks.give_back(assigned.queue for assigned in given_up if assigned.process_queue.locked)
 
     def _live(self) -> set[MessageQueue]:
         return {assigned.queue for assigned in self._table.all() if self._is_live(assigned)}

@@ -4,16 +4,13 @@ In the driver's long-lived process: the offset methods, `partitions`, `commit`. 
 the constructor. On executors: `read`, on an unpickled copy. So a planner is made at the first offset call and
 never travels.
 
-Spark announces the end of a query to this process by SIGTERM and does not wait; positions acknowledged by then are
-published if they can be in that moment.
+Spark announces the end of a query to this process by SIGTERM and does not wait; see `ending`.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
-import signal
-import threading
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ..errors import OptionError
 from ..offsets.position import SENTINEL, Position, parse_position, position_json
 from ..options.reader_options import ReaderOptions
+from .ending import Ending
 from .partition import RangePartition, read_partition
 from .planner import Planner
 
@@ -49,6 +47,7 @@ class StreamReader(DataSourceStreamReader):
         self.options = options
         self._nullable = frozenset(nullable)
         self._planner: Planner | None = None
+        self._ending = Ending()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.options, self._nullable)
@@ -60,7 +59,7 @@ class StreamReader(DataSourceStreamReader):
             from ..cluster.cluster import open_cluster
 
             self._planner = Planner(open_cluster(self.options.planning_cluster), self.options)
-            _end_on_sigterm()
+            self._ending.await_signal()
             gc.freeze()  # What is imported by now stays, and need not be looked at while a query waits.
         return self._planner
 
@@ -71,7 +70,8 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks between two offsets; a function of these alone."""
         last = parse_position(end)
-        return [] if last is None else self.planner.partitions(parse_position(start), last)
+        with self._ending.call():
+            return [] if last is None else self.planner.partitions(parse_position(start), last)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The rows of one task."""
@@ -80,23 +80,15 @@ class StreamReader(DataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """A batch is finished; comes late, and never for the last one."""
         if position := parse_position(end):
-            self.planner.acknowledge(position)
+            with self._ending.call():
+                self.planner.acknowledge(position)
 
     def stop(self) -> None:
         """The query ended."""
-        if self._planner:
-            self._planner.finish(_FLUSH_S)
-            self._planner = None
-
-
-def _end_on_sigterm() -> None:
-    """Leave as if by an exception, upon which Spark's loop around the reader calls `stop`."""
-
-    def leave(_number: int, _frame: object) -> None:
-        raise SystemExit
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, leave)
+        with self._ending.stopping():
+            if self._planner:
+                self._planner.finish(_FLUSH_S)
+                self._planner = None
 
 
 if HAS_ADMISSION:
@@ -120,14 +112,16 @@ if HAS_ADMISSION:
 
         def prepareForTriggerAvailableNow(self) -> None:
             """Freeze the ends to read to."""
-            self.planner.freeze_target()
+            with self._ending.call():
+                self.planner.freeze_target()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             """The end of the next batch; the start itself if there is none."""
-            if start == self._idle_at and self.planner.is_settled:
-                return start
-            position = parse_position(start)
-            end = self.planner.latest(position, without_caps=isinstance(limit, ReadAllAvailable))
+            with self._ending.call():
+                if start == self._idle_at and self.planner.is_settled:
+                    return start
+                position = parse_position(start)
+                end = self.planner.latest(position, without_caps=isinstance(limit, ReadAllAvailable))
             self._report = None
             self._idle_at = start if end is position else None
             return self._idle_at or position_json(end)
@@ -160,7 +154,8 @@ class PlainStreamReader(StreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # PySpark 4.1 has no arguments here
         """The end of the next batch after the last one that was planned."""
-        return position_json(self.planner.latest(self._last_end, is_done=False))
+        with self._ending.call():
+            return position_json(self.planner.latest(self._last_end, is_done=False))
 
 
 def make_stream_reader(options: ReaderOptions, nullable: Collection[str] = ()) -> StreamReader:

@@ -249,3 +249,16 @@ def test_what_would_end_a_thread_is_tried_again_in_its_place(group: Group, error
     group.orderly(log, thread_count=1, suspend_s=0.02)
     until(lambda: group.committed().get(0) == 2)
     assert log.bodies == [b"a", b"a", b"b"]
+
+
+def test_locks_are_renewed_while_a_round_waits(group: Group) -> None:
+    """Nobody answers who is in the group; whoever waits as long for a renewal has lost its queues."""
+    consumer = group.orderly(Log())
+    until(lambda: len(consumer.queues) == 4 + 1)
+    mute = group.stub.faults.drop_reply(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
+    until(lambda: mute.fired > 0)
+    renewals = group.stub.faults.delay(0, on=RequestCode.LOCK_BATCH_MQ, times=None)
+    before = mute.fired
+    until(lambda: mute.fired > before, "the round looks at its next topic, three seconds later")
+    assert renewals.fired >= 3
+    group.stub.faults.clear()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.client.stores import LocalStore, Progress, RemoteStore, offset_file
+from pyspark_rocketmq.cluster.broker import Brokers
+from pyspark_rocketmq.cluster.offsets import Offsets
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
+from tests.client.fixtures import GROUP, PATIENCE_S, TOPIC, Group, Log, queue, until
 
 JAVA_TEXT = """{
 	"offsetTable":{{
@@ -24,6 +29,20 @@ JAVA_TEXT = """{
 		}:11
 	}
 }"""
+
+
+class SlowOffsets(Offsets):
+    """Does not begin to send before it may."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)
+        self.is_sending, self.may_send = threading.Event(), threading.Event()
+
+    def commit_oneway(self, *args: Any, **more: Any) -> None:
+        """Wait, then send."""
+        self.is_sending.set()
+        assert self.may_send.wait(PATIENCE_S)
+        super().commit_oneway(*args, **more)
 
 
 @pytest.fixture
@@ -68,6 +87,44 @@ def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) 
     until(lambda: group.committed().get(0) == 3)
     assert store.progress.get(queue(1)) is None
     assert store.read(queue(0)) == 3
+
+
+def test_each_offset_is_read_when_it_is_sent(group: Group) -> None:
+    """What is committed while a slow broker holds a round up is not overwritten by what stood there before."""
+    cluster = group.cluster()
+    cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+    offsets = SlowOffsets(cluster.brokers)
+    store = RemoteStore(offsets, GROUP)
+    for number in range(2):
+        store.progress.update(queue(number), 1, only_forward=True)
+    round_ = threading.Thread(target=store.persist_all, args=([queue(0), queue(1)],))
+    round_.start()
+    assert offsets.is_sending.wait(PATIENCE_S)
+    moved = {queue(number): 150 for number in range(2)}
+    commits = threading.Thread(target=store.write, args=(moved,))
+    commits.start()
+    until(lambda: store.progress.get(queue(1)) == 150)
+    offsets.may_send.set()
+    for thread in (round_, commits):
+        thread.join(PATIENCE_S)
+    store.read(queue(0))  # Its answer follows whatever was sent over the same connection.
+    assert group.committed() == {0: 150, 1: 150}
+
+
+def test_a_file_gets_what_stands_when_it_is_written(path: Path) -> None:
+    """What another thread wrote meanwhile is not overwritten by what stood there before."""
+    store = LocalStore(path)
+    store.progress.update(queue(0), 1, only_forward=True)
+
+    class Held(list[MessageQueue]):
+        """Queues of which somebody else commits one as soon as it is looked for."""
+
+        def __contains__(self, wanted: object) -> bool:
+            store.write({queue(0): 150})
+            return super().__contains__(wanted)
+
+    store.persist_all(Held([queue(0)]))
+    assert LocalStore(path).read(queue(0)) == 150
 
 
 def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,9 @@ from pyspark_rocketmq.errors import GroupError
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source import membership
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.source.driving import GROUP, TOPIC, Run, join, options_for
+from tests.source.driving import GROUP, TOPIC, Run, join, options_for, wait_for
 
-HEARTBEAT = RequestCode.HEART_BEAT
+HEARTBEAT, LIST = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP
 
 
 @pytest.fixture
@@ -25,9 +26,9 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-def shared(stub: StubBroker) -> ReaderOptions:
+def shared(stub: StubBroker, **given: str) -> ReaderOptions:
     """Options of a query that shares its group."""
-    return options_for(stub, consumerGroup=GROUP, groupMembership="shared", startingOffsets="group")
+    return options_for(stub, consumerGroup=GROUP, groupMembership="shared", startingOffsets="group", **given)
 
 
 def test_a_lost_first_heartbeat_does_not_leave_a_query_without_a_share(stub: StubBroker) -> None:
@@ -44,3 +45,18 @@ def test_a_query_that_is_never_listed_says_so(stub: StubBroker, monkeypatch: pyt
     with Run(shared(stub)) as run, pytest.raises(GroupError, match="not known after 1 s") as told:
         run.plan()
     assert "do not list" in str(told.value.__cause__)
+
+
+def test_heartbeats_do_not_wait_for_rounds(stub: StubBroker) -> None:
+    """Nobody answers who is in the group, so rounds take their time; brokers expel who is not heard meanwhile."""
+    options = shared(stub, rebalanceInterval="1s")
+    assert options.share is not None
+    with Run(replace(options, share=replace(options.share, heartbeat_s=0.1))) as run:
+        run.plan()
+        mute = stub.faults.drop_reply(on=LIST, times=None)
+        wait_for(lambda: mute.fired > 0, "a round has begun")
+        beats = stub.faults.delay(0, on=HEARTBEAT, times=None)
+        before = mute.fired
+        wait_for(lambda: mute.fired > before, "the round looks at its next topic, three seconds later")
+        assert beats.fired >= 3
+        stub.faults.clear()

@@ -2,9 +2,67 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
 from broker_stub import StubBroker
+from pyspark_rocketmq.source import ending
+from pyspark_rocketmq.source.ending import Ending
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP, TOPIC, Run, options_for, queue_of
+from tests.source.ended_queries import group_of
+
+COUNT = 30
+HANGING = """
+import signal, threading
+from pyspark_rocketmq.source import ending
+
+ending.LIMIT_S = 0.2
+end = ending.Ending()
+end.await_signal()
+try:
+    signal.raise_signal(signal.SIGTERM)
+finally:
+    with end.stopping():
+        threading.Event().wait()
+"""
+ORPHAN = """
+import os, threading
+from pyspark_rocketmq.source import ending
+
+waiting, ready = os.pipe()
+if os.fork():
+    os.read(waiting, 1)
+    os._exit(0)
+ending.GRACE_S = ending.WATCH_S = 0.05
+end = ending.Ending()
+end.await_signal()
+os.write(ready, b"!")
+try:
+    with end.call():
+        threading.Event().wait(60)
+except SystemExit:
+    print("left")
+"""
+
+
+@pytest.fixture
+def awaited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ending]:
+    """An ending that this process awaits, and that gives calls a moment; afterwards signals do what they did before."""
+    monkeypatch.setattr(ending, "GRACE_S", 0.05)
+    before = signal.getsignal(signal.SIGTERM)
+    made = Ending()
+    made.await_signal()
+    yield made
+    with made.stopping():
+        pass
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_a_slow_broker_still_gets_the_last_positions() -> None:
@@ -15,3 +73,62 @@ def test_a_slow_broker_still_gets_the_last_positions() -> None:
         with Run(options_for(stub, consumerGroup=GROUP), available_now=True) as run:
             assert len(run.drain()) == 1
         assert stub.offsets(GROUP) == {queue_of(0): 1}
+
+
+def test_a_second_signal_cuts_nothing_short() -> None:
+    """Spark sends SIGTERM twice; each of thirty queries publishes its last positions and frees its locks."""
+    with StubBroker({TOPIC: 1}) as stub:
+        stub.put(TOPIC, b"a")
+        stub.faults.delay(60, times=None)
+        command = [sys.executable, "-m", "tests.source.ended_queries", stub.name_server, str(COUNT)]
+        subprocess.run(command, check=True, timeout=120)
+        groups = [group_of(number) for number in range(COUNT)]
+        assert [group for group in groups if stub.offsets(group) != {queue_of(0): 1}] == []
+        assert [group for group in groups if stub.locks(group)] == []
+
+
+def test_a_call_that_is_under_way_returns_first(awaited: Ending) -> None:
+    """The signal ends the process when the call has done what it does."""
+    done: list[str] = []
+    with pytest.raises(SystemExit), awaited.call():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        done.append("all of it")
+    assert done == ["all of it"]
+
+
+def test_a_call_that_waits_for_long_is_broken_off(awaited: Ending) -> None:
+    """It would keep positions and locks back for as long as it waits."""
+    begun = time.monotonic()
+    with pytest.raises(SystemExit), awaited.call():
+        signal.raise_signal(signal.SIGTERM)
+        threading.Event().wait(60)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: Ending) -> None:
+    """Code that is not ours finishes what it does before its caller, which waits next, is broken off."""
+    done: list[str] = []
+
+    def do_something() -> None:
+        until = time.monotonic() + 10 * ending.LOOK_AGAIN_S
+        while time.monotonic() < until:
+            time.sleep(0.01)
+        done.append("something")
+
+    with pytest.raises(SystemExit), awaited.call():
+        signal.raise_signal(signal.SIGTERM)
+        do_something()
+        threading.Event().wait(60)
+    assert done == ["something"]
+
+
+def test_a_process_that_hangs_at_its_end_is_ended_by_the_system() -> None:
+    """Nobody is left to look after it."""
+    assert subprocess.run([sys.executable, "-c", HANGING], timeout=60).returncode == -signal.SIGALRM
+
+
+def test_a_process_whose_driver_is_killed_leaves() -> None:
+    """It would publish, and claim its queues, for as long as it waits for brokers."""
+    orphan = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=120)
+    assert orphan.stdout == "left\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from chispa import assert_df_equality
 
+from pyspark_rocketmq.net.deadline import Deadline
 from tests.flows.world import World, until
 from tests.spark.queries import Sink, run_to_end, running, wait_for
 
@@ -57,6 +58,20 @@ def a_stream_stops_goes_on_and_publishes(spark: SparkSession, world: World, fold
     )
     wanted = {queues[0]: 55, queues[1]: 50}
     until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, "positions are published")
+
+
+def every_run_publishes_its_last_batch_and_frees_its_locks(spark: SparkSession, world: World, folder: Path) -> None:
+    """Six runs of availableNow, whose planning processes Spark ends by two signals; locks would last for a minute."""
+    queue, group = world.make_queue(), world.make_group()
+    frame = _stream(spark, world, queue.topic, consumerGroup=group, ordering="queue", lockQueues="true")
+    for end in range(3, 21, 3):
+        world.fill(queue, 3)
+        run_to_end(frame, Sink(), folder)
+        in_time = Deadline.after(30)
+        while not world.cluster.groups.lock(group, "other", [queue]).granted:
+            assert not in_time.expired, f"the lock of the run to {end} is left"
+        world.cluster.groups.unlock(group, "other", [queue])
+        assert world.cluster.offsets.fetch_committed(group, [queue]) == {queue: end}
 
 
 def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, folder: Path) -> None:

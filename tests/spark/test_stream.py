@@ -45,6 +45,17 @@ def put(stub: StubBroker, *bodies: str) -> None:
         stub.put(TOPIC, body.encode())
 
 
+@pytest.mark.skipif(not HAS_ADMISSION, reason="before PySpark 4.2 the last batch is published by the next run")
+def test_runs_to_an_end_publish_it_at_slow_brokers(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """The broker answers 60 ms late, so each run's last positions are still on their way when Spark ends it."""
+    stub.faults.delay(60, times=None)
+    frame = stream(spark, stub, consumerGroup=GROUP)
+    for bodies in ("abcd", "efgh", "ijkl"):
+        put(stub, *bodies)
+        run_to_end(frame, Sink(), tmp_path)
+        wait_for(lambda: stub.offsets(GROUP) == ends(stub), "the run's last batch is published")
+
+
 # --- triggers --------------------------------------------------------------------------------------------------------
 
 

@@ -52,7 +52,8 @@ COMMIT_OFFSETS = Option(
     choice({"none": False, "batch": True}),
     otherwise="`batch` if `consumerGroup` is set (BROADCASTING: if also `localOffsetStoreDir`), else `none`",
     meaning="Publish the positions of finished batches to the broker. The checkpoint alone decides where a query "
-    "goes on. Refused for a group with live members, unless the query is one of them.",
+    "goes on. Refused for a group with live members, unless the query is one of them, and on one host for queues "
+    "whose positions another query publishes for the group.",
 )
 COMMIT_INTERVAL = Option(
     "persistConsumerOffsetInterval",

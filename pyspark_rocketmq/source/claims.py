@@ -1,0 +1,194 @@
+"""Keep two reads of one host from publishing positions of the same queues for one group.
+
+Each would move the group to where it stands itself, back and forth. So a read claims each queue whose position it
+publishes, by a lock on one byte of a file that stands for cluster and group: topic and broker choose a stretch of 65536
+bytes, the queue's number the byte. Reads of one group that share no queue do not meet.
+
+The locks are those of the process, of which Spark starts one for each read, and end with it, however it ends. They are
+seen by processes of the same user, host and directory for temporary files, and by nobody else. The directory is the
+user's own: where it is a link, somebody else's, or open to others, nothing is claimed, which is warned about.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import struct
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from ..cluster.settings import ClusterSettings
+from ..errors import GroupReadTwice
+from ..model import MessageQueue
+from ..net.deadline import Deadline
+
+__all__ = ["Claims"]
+
+PATIENCE_S = 30.0
+"""How long a read waits for claims: longer than the process of a query that was stopped may last (`ending`)."""
+LOOK_AGAIN_S = 0.2
+_QUEUE_BITS = 16
+_PLACE_BITS = 62 - _QUEUE_BITS
+_LOCK_FORMAT = "hhqqi0q"
+"""Linux' `struct flock`: type, from where `start` counts, start, length, process."""
+_log = logging.getLogger(__name__)
+
+
+class _Stretch(NamedTuple):
+    """Bytes that stand for queues with consecutive numbers."""
+
+    start: int
+    length: int
+    first: MessageQueue
+
+
+class Claims:
+    """The queues of a group whose positions this process publishes."""
+
+    def __init__(self, settings: ClusterSettings, group: str) -> None:
+        self._group = group
+        self._taken: set[MessageQueue] = set()
+        self._directory: int | None
+        self._file: int | None
+        self._directory, self._file = _open_files(_file_name(settings, group))
+
+    def __repr__(self) -> str:
+        return f"<Claims of {self._group} in {len(self._taken)} queues>"
+
+    def take(self, queues: Collection[MessageQueue]) -> None:
+        """Claim queues; waits for a process that ends, and raises `GroupReadTwice` if it does not."""
+        if self._file is None or self._taken.issuperset(queues):
+            return
+        deadline = Deadline.after(PATIENCE_S)
+        for stretch in _stretches(queue for queue in queues if queue not in self._taken):
+            self._wait(self._file, stretch, deadline)
+        self._taken.update(queues)
+
+    def close(self) -> None:
+        """Give all claims up."""
+        for descriptor in filter(None, (self._file, self._directory)):
+            os.close(descriptor)
+        self._file = self._directory = None
+
+    def _wait(self, file: int, stretch: _Stretch, deadline: Deadline) -> None:
+        is_told = False
+        while not _lock(file, stretch):
+            if deadline.expired:
+                raise self._refused(file, stretch)
+            if not is_told:
+                text = "%s of this host publishes positions of group %s in %s; waiting up to %g s for it to end"
+                _log.warning(text, _holder(file, stretch), self._group, stretch.first, PATIENCE_S)
+                is_told = True
+            time.sleep(min(LOOK_AGAIN_S, deadline.remaining()))
+
+    def _refused(self, file: int, stretch: _Stretch) -> GroupReadTwice:
+        holder = _holder(file, stretch)
+        return GroupReadTwice(
+            f"{holder} of this host publishes positions of the same queues; both would move the group back and forth",
+            advice="end that query, give each query a consumerGroup of its own, or set commitOffsets=none for one",
+            group=self._group,
+            topic=stretch.first.topic,
+            broker=stretch.first.broker_name,
+            queue_id=stretch.first.queue_id,
+        )
+
+
+# --- which bytes stand for which queues ------------------------------------------------------------------------------
+
+
+def _file_name(settings: ClusterSettings, group: str) -> str:
+    servers = ";".join(sorted(map(str, settings.name_servers)))
+    namespace = settings.namespace
+    text = "\n".join((servers, namespace.prefix, namespace.header, group))
+    return f"group-{sha256(text.encode()).hexdigest()[:32]}.lock"
+
+
+def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
+    """Stretches of consecutive queues, which the system keeps, and checks, as one each."""
+    places: defaultdict[tuple[str, str], list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        places[queue.topic, queue.broker_name].append(queue)
+    for place, held in places.items():
+        held.sort(key=lambda queue: queue.queue_id)
+        base = _base(*place)
+        first = held[0]
+        for queue, following in zip(held, [*held[1:], None], strict=True):
+            if following is None or following.queue_id != queue.queue_id + 1:
+                yield _Stretch(base + first.queue_id, queue.queue_id + 1 - first.queue_id, first)
+                first = following or first
+
+
+def _base(topic: str, broker_name: str) -> int:
+    """Of more queues than a stretch has bytes, the last ones lie in the next; a claim of those may meet a stranger."""
+    digest = sha256(f"{topic}\n{broker_name}".encode()).digest()
+    return (int.from_bytes(digest[:8]) >> (64 - _PLACE_BITS)) << _QUEUE_BITS
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
+    """The directory and the file in it; none if they cannot be trusted."""
+    path = Path(tempfile.gettempdir()) / f"pyspark_rocketmq-{os.geteuid()}"
+    try:
+        directory = _open_directory(path)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            return directory, os.open(name, flags, 0o600, dir_fd=directory)
+        except OSError:
+            os.close(directory)
+            raise
+    except OSError as cause:
+        _log.warning("two reads of one group are not told apart on this host: %s cannot be used: %s", path, cause)
+        return None, None
+
+
+def _open_directory(path: Path) -> int:
+    """The user's own directory, made if it is missing; raises if it is not private."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        pass  # What it is, is looked at once it is open.
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    status = os.fstat(directory)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        os.close(directory)
+        raise PermissionError(f"it is not private to user {os.geteuid()}")
+    fcntl.flock(directory, fcntl.LOCK_SH)  # systemd does not clean up below a directory that somebody has locked.
+    return directory
+
+
+def _lock(file: int, stretch: _Stretch) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, stretch.length, stretch.start)
+    except (BlockingIOError, PermissionError):  # POSIX leaves open which of the two it is.
+        return False
+    return True
+
+
+def _holder(file: int, stretch: _Stretch) -> str:
+    """The process that has claimed a part of a stretch, as far as the system tells."""
+    if sys.platform != "linux":
+        return "another process"
+    asked = struct.pack(_LOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, stretch.start, stretch.length, 0)
+    kind, *_, process = struct.unpack(_LOCK_FORMAT, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    if kind == fcntl.F_UNLCK or process <= 0:
+        return "another process"
+    return f"process {process}{_driver_of(process)}"
+
+
+def _driver_of(process: int) -> str:
+    """Who started a process that plans; nothing if that cannot be read."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return ""
+    parents = [line.split()[1] for line in status.splitlines() if line.startswith("PPid:")]
+    return f" (started by process {parents[0]})" if parents else ""

@@ -1,0 +1,73 @@
+"""Queries in processes of their own that are ended by signals, as Spark ends the process that plans.
+
+    python -m tests.source.ended_queries NAME_SERVER COUNT
+
+Runs so many queries to their ends, each of a group of its own, and sends SIGTERM twice to each, with different gaps.
+One process imports what they need and is forked for each of them, so that thirty take seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from types import SimpleNamespace
+
+from tests.source.driving import TOPIC, Run, options_for
+
+AT_ONCE = 6
+PATIENCE_S = 60.0
+LONGEST_GAP_S = 0.15
+
+
+def group_of(number: int) -> str:
+    """The group of one query."""
+    return f"ended-{number}"
+
+
+def plan(name_server: str, group: str, ready: int) -> None:
+    """Read to the end, then wait for Spark's next word, as Spark's loop around a reader does."""
+    given = {"subscribe": TOPIC, "consumerGroup": group, "ordering": "queue", "lockQueues": "true"}
+    run = Run(options_for(SimpleNamespace(name_server=name_server), **given), available_now=True)
+    try:
+        run.drain()
+        os.write(ready, b"!")
+        time.sleep(PATIENCE_S)
+    finally:
+        run.reader.stop()
+
+
+def start(name_server: str, number: int) -> tuple[int, int]:
+    """Fork a query; its process, and a pipe that says when it has read everything."""
+    waiting, ready = os.pipe()
+    if pid := os.fork():
+        os.close(ready)
+        return pid, waiting
+    try:
+        plan(name_server, group_of(number), ready)
+    finally:
+        os._exit(0)
+
+
+def end(pid: int, waiting: int, gap_s: float) -> None:
+    """Send SIGTERM twice to a query that has read everything."""
+    os.read(waiting, 1)
+    os.close(waiting)
+    os.kill(pid, signal.SIGTERM)
+    time.sleep(gap_s)
+    os.kill(pid, signal.SIGTERM)
+
+
+def main(name_server: str, count: int) -> None:
+    """Run and end all queries, some at once."""
+    for first in range(0, count, AT_ONCE):
+        queries = [(number, *start(name_server, number)) for number in range(first, min(first + AT_ONCE, count))]
+        for number, pid, waiting in queries:
+            end(pid, waiting, LONGEST_GAP_S * number / count)
+        for _, pid, _ in queries:
+            os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

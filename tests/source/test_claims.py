@@ -1,0 +1,121 @@
+"""Two reads of one host that would publish positions of the same queues for one group."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.errors import GroupReadTwice
+from pyspark_rocketmq.source import claims
+from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, options_for, wait_for
+
+OTHER = "returns"
+FIRST, SECOND = (json.dumps({TOPIC: {"broker-a": [number]}}) for number in range(2))
+
+
+@pytest.fixture(autouse=True)
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Temporary files of these tests alone; returns where claims are kept."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path / f"pyspark_rocketmq-{os.geteuid()}"
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with two topics of two queues."""
+    with StubBroker({TOPIC: 2, OTHER: 2}) as broker:
+        yield broker
+
+
+@contextmanager
+def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[str]]:
+    """A query in a process of its own, once it reads."""
+    command = [sys.executable, "-m", "tests.source.other_query", stub.name_server, json.dumps(given)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout and process.stdout.readline() == "reads\n"
+        yield process
+        process.stdin.close()
+
+
+def test_a_group_is_not_read_twice(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second read is refused, and told which process reads; what does not collide is allowed."""
+    monkeypatch.setattr(claims, "PATIENCE_S", 0.5)
+    with another_query(stub, consumerGroup=GROUP) as other:
+        with Run(options_for(stub, consumerGroup=GROUP)) as run, pytest.raises(GroupReadTwice) as told:
+            run.plan()
+        assert f"process {other.pid} (started by process " in str(told.value)
+        for given in ({"consumerGroup": "other"}, {"consumerGroup": GROUP, "commitOffsets": "none"}):
+            with Run(options_for(stub, **given)) as run:
+                assert run.plan()
+
+
+def test_reads_of_other_queues_are_another_matter(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A union may read two topics, or two halves of one, for one group: positions collide only within a queue."""
+    monkeypatch.setattr(claims, "PATIENCE_S", 0.5)
+    with another_query(stub, consumerGroup=GROUP, assign=FIRST):
+        for given in ({"subscribe": OTHER}, {"assign": SECOND}):
+            with Run(options_for(stub, consumerGroup=GROUP, **given)) as run:
+                assert run.plan()
+        for given in ({"subscribe": TOPIC}, {"assign": FIRST}):
+            with Run(options_for(stub, consumerGroup=GROUP, **given)) as run, pytest.raises(GroupReadTwice):
+                run.plan()
+
+
+def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """A process that Spark has ended may still be publishing when the query is started again."""
+    options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
+    with another_query(stub, consumerGroup=GROUP) as other, Run(options, checkpoint) as run:
+        planning = threading.Thread(target=run.plan)
+        planning.start()
+        wait_for(lambda: f"process {other.pid}" in caplog.text, "the run waits")
+        assert other.stdin
+        other.stdin.close()
+        planning.join(claims.PATIENCE_S)
+    assert len(checkpoint.offsets) == 1
+
+
+def test_a_process_that_is_killed_claims_nothing(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system ends its claims with it."""
+    monkeypatch.setattr(claims, "PATIENCE_S", 0.5)
+    with another_query(stub, consumerGroup=GROUP) as other:
+        other.kill()
+        other.wait()
+        with Run(options_for(stub, consumerGroup=GROUP)) as run:
+            assert run.plan()
+
+
+@pytest.mark.parametrize("trap", ["link", "open to others"])
+def test_no_directory_of_others_is_used(
+    stub: StubBroker, private: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, trap: str
+) -> None:
+    """Somebody else may have put it there; the query reads on without a claim and says so."""
+    target = tmp_path / "elsewhere"
+    target.mkdir(mode=0o700)
+    if trap == "link":
+        private.symlink_to(target)
+    else:
+        private.mkdir()
+        private.chmod(0o777)
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        assert run.plan()
+    assert "two reads of one group are not told apart" in caplog.text
+    assert list(target.iterdir()) == [] and list(private.iterdir()) == []
+
+
+def test_claims_are_private_to_their_user(stub: StubBroker, private: Path) -> None:
+    """Nobody else can see, or hold, them."""
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.plan()
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in private.iterdir()] == [0o600]
