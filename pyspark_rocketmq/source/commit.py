@@ -4,7 +4,9 @@ The checkpoint alone decides where a query goes on; published positions serve la
 with `startingOffsets=group`. Per queue the *next* offset of finished work is stored. Invariants:
 
 - nothing is published that Spark has not acknowledged;
-- a queue's published position never goes back: the broker's own value is read before the first publication;
+- a queue's published position never goes back: the broker's own value is read before the first publication. The only
+  exception is a judged loss: where a queue ends below what is published (topic made anew, broker restored), the
+  position follows the query down, with a warning;
 - a failure is warned about and made good later; it never fails the query, and none holds up what is elsewhere.
 
 Publishing happens in a thread of its own with a cluster of its own, so that planning does not wait for it. The two
@@ -17,7 +19,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -72,8 +74,12 @@ class GroupGuard:
         return list(found.values())
 
 
+Publish = Callable[[Positions, Collection[MessageQueue]], list[RocketMQError]]
+"""Stores positions, those of the given queues also backwards, and returns what failed."""
+
+
 class Publisher:
-    """Stores positions of a group at the brokers, never backwards."""
+    """Stores positions of a group at the brokers, backwards only after a loss."""
 
     def __init__(self, cluster: Cluster, group: str, guard: GroupGuard) -> None:
         self._cluster = cluster
@@ -82,34 +88,39 @@ class Publisher:
         self._published: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
 
-    def publish(self, positions: Positions) -> list[RocketMQError]:
+    def publish(self, positions: Positions, fallen: Collection[MessageQueue] = ()) -> list[RocketMQError]:
         """Store what is ahead of the brokers' positions, for the first time of a queue also what is equal.
 
+        A judged loss moved the query back in the `fallen` queues, where smaller positions are stored as well.
         Returns what failed, one topic at one broker at a time; raises if the group must not be published for.
         """
-        parts = _by_place(self._news(positions))
+        parts = _by_place(self._news(positions, fallen))
         if parts:
             self._guard.check({topic for topic, _ in parts})
         failures = []
         for (_, broker_name), part in parts.items():
             try:
-                self._publish_at(broker_name, part)
+                self._publish_at(broker_name, part, fallen)
             except RocketMQError as error:
                 failures.append(error)
         return failures
 
-    def _news(self, positions: Positions) -> dict[MessageQueue, int]:
-        published = self._published
-        return {queue: offset for queue, offset in positions.items() if offset > published.get(queue, -1)}
+    def _news(self, positions: Positions, fallen: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        published = {queue: self._published.get(queue, -1) for queue in positions}
+        return {
+            queue: offset
+            for queue, offset in positions.items()
+            if offset > published[queue] or (queue in fallen and offset < published[queue])
+        }
 
-    def _publish_at(self, broker_name: str, positions: Positions) -> None:
+    def _publish_at(self, broker_name: str, positions: Positions, fallen: Collection[MessageQueue]) -> None:
         self._prepare_group(broker_name)
         unread = [queue for queue in positions if queue not in self._published]
         held = self._cluster.offsets.fetch_committed(self._group, unread) if unread else {}
-        self._warn_of_larger(positions, held)
-        ahead = {queue: offset for queue, offset in positions.items() if offset >= held.get(queue, 0)}
-        self._cluster.offsets.commit(self._group, ahead)
-        self._published |= held | ahead
+        self._warn_of_larger(positions, {**self._published, **held}, fallen)
+        wanted = {queue: at for queue, at in positions.items() if at >= held.get(queue, 0) or queue in fallen}
+        self._cluster.offsets.commit(self._group, wanted)
+        self._published |= held | wanted
 
     def _prepare_group(self, broker_name: str) -> None:
         """Ask the broker once for the group, which makes it where that is allowed; since 5.3 it must be known."""
@@ -121,11 +132,12 @@ class Publisher:
             _log.debug("group %s was not made beforehand at %s: %s", self._group, broker_name, error)
         self._prepared.add(broker_name)
 
-    def _warn_of_larger(self, positions: Positions, held: Positions) -> None:
-        for queue, offset in held.items():
-            if offset > positions[queue]:
-                text = "%s: the broker's position %d of group %s is ahead of this query's %d and stays"
-                _log.warning(text, queue, offset, self._group, positions[queue])
+    def _warn_of_larger(self, positions: Positions, held: Positions, fallen: Collection[MessageQueue]) -> None:
+        for queue, offset in positions.items():
+            if held.get(queue, -1) > offset:
+                what = "is moved back to it, after the loss that was reported" if queue in fallen else "stays"
+                text = "%s: the broker's position %d of group %s is ahead of this query's %d and %s"
+                _log.warning(text, queue, held[queue], self._group, offset, what)
 
 
 def _by_place(positions: Positions) -> dict[tuple[str, str], dict[MessageQueue, int]]:
@@ -140,6 +152,8 @@ class _Letter(NamedTuple):
 
     positions: Positions | None = None
     receipt: SimpleQueue[None] | None = None
+    fallen: Collection[MessageQueue] = ()
+    """Queues in which a judged loss moved the query back."""
 
 
 class Committer:
@@ -147,7 +161,7 @@ class Committer:
 
     def __init__(
         self,
-        publish: Callable[[Positions], list[RocketMQError]],
+        publish: Publish,
         min_interval_s: float = 0.0,
         pause: Backoff = _PAUSE,
     ) -> None:
@@ -157,6 +171,7 @@ class Committer:
         self._acknowledged: Positions = {}
         self._mail: SimpleQueue[_Letter | None] = SimpleQueue()
         self._pending: Positions | None = None
+        self._fallen: set[MessageQueue] = set()
         self._due = float("-inf")
         self._failures_in_a_row = 0
         self.failure_count = 0
@@ -169,11 +184,15 @@ class Committer:
         state = "refused" if self.is_refused else f"{self.failure_count} failures"
         return f"<Committer {len(self._acknowledged)} queues acknowledged, {state}>"
 
-    def acknowledge(self, positions: Positions) -> None:
-        """Everything before these positions is done. Never waits."""
+    def acknowledge(self, positions: Positions, fallen: Collection[MessageQueue] = ()) -> None:
+        """Everything before these positions is done; in `fallen` queues they are smaller after a loss. Never waits."""
         if positions != self._acknowledged:
             self._acknowledged = positions
-            self._mail.put(_Letter(positions))
+            self._mail.put(_Letter(positions, fallen=fallen))
+
+    def note_fallen(self, queues: Collection[MessageQueue]) -> None:
+        """In these queues the next positions are smaller after a loss of an earlier run."""
+        self._mail.put(_Letter(fallen=queues))
 
     def flush(self, timeout_s: float) -> bool:
         """Publish what is acknowledged now; whether that was over in time."""
@@ -194,6 +213,7 @@ class Committer:
     def _serve(self) -> None:
         while (letter := self._next_letter()) is not None:
             self._pending = letter.positions or self._pending
+            self._fallen.update(letter.fallen)
             if self._pending and (letter.receipt or time.monotonic() >= self._due):
                 self._attempt(self._pending)
             if letter.receipt:
@@ -213,6 +233,7 @@ class Committer:
         wait_s = self._min_interval_s
         if self._succeeds(positions):
             self._pending = None
+            self._fallen.clear()
             self._failures_in_a_row = 0
         else:
             wait_s = max(wait_s, self._pause.delay_s(self._failures_in_a_row))
@@ -225,7 +246,7 @@ class Committer:
         if self.is_refused:
             return True
         try:
-            failures: list[Exception] = [*self._publish(positions)]
+            failures: list[Exception] = [*self._publish(positions, self._fallen)]
         except GroupInUse as error:
             self.is_refused = True
             _log.warning("positions are not published any more: %s", error)

@@ -286,7 +286,7 @@ def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
     """However often Spark acknowledges."""
     attempts: list[float] = []
 
-    def fail(_: Positions) -> list[RocketMQError]:
+    def fail(_: Positions, _fallen: object) -> list[RocketMQError]:
         attempts.append(time.monotonic())
         return [TransportError("down")]
 
@@ -302,7 +302,7 @@ def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixtur
     """An error nobody thought of is a failure like others."""
     seen: list[Positions] = []
 
-    def stumble_once(positions: Positions) -> list[RocketMQError]:
+    def stumble_once(positions: Positions, _fallen: object) -> list[RocketMQError]:
         seen.append(positions)
         if len(seen) == 1:
             raise ZeroDivisionError
@@ -321,7 +321,7 @@ def test_publications_keep_their_distance_and_take_the_newest() -> None:
     """What comes in between waits for its time, not for another acknowledgement."""
     published: list[int] = []
 
-    def publish(positions: Positions) -> list[RocketMQError]:
+    def publish(positions: Positions, _fallen: object) -> list[RocketMQError]:
         published.extend(positions.values())
         return []
 
@@ -352,7 +352,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
     """Spark does not wait, either."""
     end = threading.Event()
 
-    def hang(_: Positions) -> list[RocketMQError]:
+    def hang(_: Positions, _fallen: object) -> list[RocketMQError]:
         end.wait(10)
         return []
 
