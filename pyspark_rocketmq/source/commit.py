@@ -7,6 +7,9 @@ with `startingOffsets=group`. Per queue the *next* offset of finished work is st
 - a queue's published position never goes back: the broker's own value is read before the first publication. The only
   exception is a judged loss: where a queue ends below what is published (topic made anew, broker restored), the
   position follows the query down, with a warning;
+- a broker that was killed comes back with positions that are some seconds old. So each broker is asked once a minute,
+  and after a failure, where the group stands, and is told again where that is less than it was told. An administrator
+  who moves the group back is outranked in the same way; only members of a group obey;
 - a failure is warned about and made good later; it never fails the query, and none holds up what is elsewhere.
 
 Publishing happens in a thread of its own with a cluster of its own, so that planning does not wait for it. The two
@@ -30,10 +33,13 @@ from ..model import MessageQueue
 from ..net.backoff import Backoff
 from ..offsets.position import Positions
 
-__all__ = ["ASK_AGAIN_S", "Committer", "GroupGuard", "Publisher"]
+__all__ = ["ASK_AGAIN_S", "LOOK_AGAIN_S", "Committer", "GroupGuard", "Publisher"]
 
 ASK_AGAIN_S = 60.0
 """How long a group without members is taken for free."""
+
+LOOK_AGAIN_S = 60.0
+"""How often a broker is asked whether it still knows what it was told."""
 
 _log = logging.getLogger(__name__)
 _PAUSE = Backoff(first_s=1.0, longest_s=30.0)
@@ -81,12 +87,17 @@ Publish = Callable[[Positions, Collection[MessageQueue]], list[RocketMQError]]
 class Publisher:
     """Stores positions of a group at the brokers, backwards only after a loss."""
 
-    def __init__(self, cluster: Cluster, group: str, guard: GroupGuard) -> None:
+    def __init__(
+        self, cluster: Cluster, group: str, guard: GroupGuard, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._cluster = cluster
         self._group = group
         self._guard = guard
+        self._clock = clock
         self._published: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
+        self._look_again_at: dict[str, float] = {}
+        """When each broker is asked whether it still knows what it was told."""
 
     def publish(self, positions: Positions, fallen: Collection[MessageQueue] = ()) -> list[RocketMQError]:
         """Store what is ahead of the brokers' positions, for the first time of a queue also what is equal.
@@ -94,16 +105,44 @@ class Publisher:
         A judged loss moved the query back in the `fallen` queues, where smaller positions are stored as well.
         Returns what failed, one topic at one broker at a time; raises if the group must not be published for.
         """
+        failures = self._look_again()
         parts = _by_place(self._news(positions, fallen))
         if parts:
             self._guard.check({topic for topic, _ in parts})
-        failures = []
         for (_, broker_name), part in parts.items():
             try:
                 self._publish_at(broker_name, part, fallen)
             except RocketMQError as error:
+                self._look_again_at[broker_name] = self._clock()
                 failures.append(error)
         return failures
+
+    def _look_again(self) -> list[RocketMQError]:
+        """Find what brokers have forgotten, so that it is news; returns what failed."""
+        failures = []
+        for broker_name, due in self._look_again_at.items():
+            if self._clock() >= due:
+                try:
+                    self._find_forgotten([queue for queue in self._published if queue.broker_name == broker_name])
+                except RocketMQError as error:
+                    failures.append(error)
+                else:
+                    self._look_again_at[broker_name] = self._clock() + LOOK_AGAIN_S
+        return failures
+
+    def _find_forgotten(self, queues: Collection[MessageQueue]) -> None:
+        """Take back what brokers do not know any more; replicas always lie behind, so their word counts for nothing."""
+        standings = self._cluster.offsets.fetch_standings(self._group, queues)
+        for queue in queues:
+            standing, told = standings.get(queue), self._published[queue]
+            if standing is None:
+                del self._published[queue]
+            elif standing.offset < told and not standing.from_replica:
+                self._published[queue] = standing.offset
+            else:
+                continue
+            text = "%s: the broker reports offset %s for group %s, expected %d; committing again"
+            _log.warning(text, queue, standing and standing.offset, self._group, told)
 
     def _news(self, positions: Positions, fallen: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         published = {queue: self._published.get(queue, -1) for queue in positions}
@@ -121,6 +160,7 @@ class Publisher:
         wanted = {queue: at for queue, at in positions.items() if at >= held.get(queue, 0) or queue in fallen}
         self._cluster.offsets.commit(self._group, wanted)
         self._published |= held | wanted
+        self._look_again_at.setdefault(broker_name, self._clock() + LOOK_AGAIN_S)
 
     def _prepare_group(self, broker_name: str) -> None:
         """Ask the broker once for the group, which makes it where that is allowed; since 5.3 it must be known."""
@@ -171,6 +211,7 @@ class Committer:
         self._acknowledged: Positions = {}
         self._mail: SimpleQueue[_Letter | None] = SimpleQueue()
         self._pending: Positions | None = None
+        self._published: Positions | None = None
         self._fallen: set[MessageQueue] = set()
         self._due = float("-inf")
         self._failures_in_a_row = 0
@@ -220,19 +261,20 @@ class Committer:
                 letter.receipt.put(None)
 
     def _next_letter(self) -> _Letter | None:
-        """The next one, or an empty one when it is time to publish what is kept."""
-        if not self._pending:
+        """The next one, or what is kept when it is time to publish it, or what was published when it is time to look."""
+        if not self._pending and (not self._published or self.is_refused):
             return self._mail.get()
+        due = self._due if self._pending else self._due + LOOK_AGAIN_S
         try:
-            return self._mail.get(timeout=max(0.0, self._due - time.monotonic()))
+            return self._mail.get(timeout=max(0.0, due - time.monotonic()))
         except Empty:
-            return _Letter()
+            return _Letter(self._pending or self._published)
 
     def _attempt(self, positions: Positions) -> None:
         """Publish; what failed is kept and tried again after a pause."""
         wait_s = self._min_interval_s
         if self._succeeds(positions):
-            self._pending = None
+            self._pending, self._published = None, positions
             self._fallen.clear()
             self._failures_in_a_row = 0
         else:

@@ -191,5 +191,5 @@ def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 2**63), (0, 10**30)])
 def test_what_is_no_offset_never_enters_a_checkpoint(start: int, end: int) -> None:
     """Whoever let it through: the query could not start again."""
-    with pytest.raises(MalformedFrame, match="T/a/0 is at .*, which is no offset"):
+    with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is no offset"):
         advance(None, {A0: start}, {A0: end})

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
+from broker_stub.offsets import ConsumerOffsets
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
 from pyspark_rocketmq.model import MessageQueue
@@ -381,3 +382,61 @@ def test_a_queue_is_published_where_it_is() -> None:
         with Run(options_for(stub, consumerGroup=GROUP)) as run:
             run.drain()
             await_offsets(stub, {MessageQueue(TOPIC, "broker-a", 0): 0, MessageQueue(TOPIC, "broker-b", 0): 1})
+
+
+# --- brokers that forget ---------------------------------------------------------------------------------------------
+
+
+def forget(stub: StubCluster, *stood: int) -> None:
+    """The broker comes back with an older table of the group's positions in its queues, if with any."""
+    table = ConsumerOffsets()
+    for number, offset in enumerate(stood):
+        table.commit(GROUP, TOPIC, number, offset)
+    stub.run(lambda: setattr(stub.state.broker("broker-a", 0), "offsets", table))
+
+
+@pytest.mark.parametrize("stood", [(), (0, 0)])
+def test_an_idle_query_tells_a_broker_again_what_it_forgot(
+    stub: StubBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
+) -> None:
+    """It looks again once a minute, here more often, though nobody triggers it."""
+    monkeypatch.setattr(commit, "LOOK_AGAIN_S", 0.1)
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.drain()
+        await_offsets(stub, BOTH)
+        forget(stub, *stood)
+        await_offsets(stub, BOTH)
+    assert "for group spark-orders, expected 1; committing again" in caplog.text
+
+
+def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None:
+    """However often positions are published to it; a failure makes it due."""
+    now = [0.0]
+    cluster = admin_of(stub)
+    publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP), lambda: now[0])
+    publisher.publish(BOTH)
+    questions = stub.faults.delay(0, on=RequestCode.QUERY_CONSUMER_OFFSET, times=None)
+    for now[0] in (30, 59, 60, 100):
+        assert publisher.publish(BOTH) == []
+    assert questions.fired == len(BOTH)
+    forget(stub)
+    stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    more = {queue_of(0): 2, queue_of(1): 1}
+    assert len(publisher.publish(more)) == 1
+    stub.faults.clear()
+    assert (publisher.publish(more), stub.offsets(GROUP)) == ([], more)
+
+
+def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It always lies behind its master."""
+    now = [0.0]
+    with StubCluster(1, slaves=1, topics={TOPIC: 2}) as stub:
+        cluster = admin_of(stub)
+        publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP), lambda: now[0])
+        publisher.publish(BOTH)
+        stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 0, 0))
+        stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 1, 0))
+        stub.faults.broker_down(broker_id=0)
+        now[0] = 60.0
+        publisher.publish(BOTH)
+    assert "committing again" not in caplog.text
