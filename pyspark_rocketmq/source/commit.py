@@ -261,7 +261,7 @@ class Committer:
                 letter.receipt.put(None)
 
     def _next_letter(self) -> _Letter | None:
-        """The next one, or what is kept when it is time to publish it, or what was published when it is time to look."""
+        """The next one; what is kept when it is time to publish it, or what was published when it is time to look."""
         if not self._pending and (not self._published or self.is_refused):
             return self._mail.get()
         due = self._due if self._pending else self._due + LOOK_AGAIN_S
