@@ -69,7 +69,8 @@ def test_written_then_read(
 ) -> None:
     """Whatever is written is read again, and its text does not depend on the order of queues."""
     position = Position(next_, begin, group, opened)
-    turned = Position(*(dict(reversed(each.items())) for each in (next_, begin)), group, dict(reversed(opened.items())))
+    turned_next, turned_begin, turned_open = (dict(reversed(each.items())) for each in (next_, begin, opened))
+    turned = Position(turned_next, turned_begin, group, turned_open)
 
     assert parse_position(str(position)) == position
     assert str(turned) == str(position)
