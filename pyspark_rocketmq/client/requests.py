@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..cluster.names import Namespace
+from ..errors import MalformedFrame
 from ..model import Address, MessageQueue
 from ..wire import fastjson
 from ..wire.bodies import ConsumeMessageDirectlyResult, ResetOffsetBody, decode_body, encode_body
@@ -85,6 +86,8 @@ class MemberRequests:
     def _reset(self, request: Command) -> Command:
         header = from_fields(ResetConsumerClientOffsetRequestHeader, request.fields)
         table = decode_body(ResetOffsetBody, request.body).offset_table
+        if wrong := next(((queue, at) for queue, at in table.items() if at < 0), None):
+            raise MalformedFrame(f"ResetOffsetBody.offsetTable moves {wrong[0]} to {wrong[1]}, which is no offset")
         offsets = {self._ours(queue): offset for queue, offset in table.items()}
         self._member.reset(self._namespace.unwrap(header.topic), offsets)
         return Command(ResponseCode.SUCCESS)

@@ -23,12 +23,14 @@ from ..cluster.offsets import Offsets
 from ..errors import MalformedFrame
 from ..model import MessageQueue
 from ..net.deadline import Deadline
+from ..offsets.times import LAST_OFFSET
 from ..wire import fastjson
 from .reach import Reach
 
 __all__ = ["LocalStore", "OffsetStore", "Progress", "RemoteStore", "offset_file"]
 
 QUERY_TIMEOUT_S = 5.0
+_MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
 
 _log = logging.getLogger(__name__)
@@ -245,9 +247,10 @@ def _parse_offsets(text: str) -> dict[MessageQueue, int]:
 
 
 def _parse_offset(value: object) -> int:
-    if not isinstance(value, int | str):
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= LAST_OFFSET):
         raise ValueError(f"not an offset: {value!r:.100}")
-    return int(value)
+    return int(text)
 
 
 def _write_offsets(offsets: Mapping[MessageQueue, int]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
-from ..errors import BrokerError
+from ..errors import BrokerError, MalformedFrame
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.bodies import TopicStatsTable
@@ -28,12 +28,16 @@ from ..wire.commands import (
     UpdateConsumerOffsetRequestHeader,
 )
 from .broker import Brokers, Errand, Errors
+from .readable import fetch_first_readable
 from .requests import Answer
 from .routes import MASTER_ID
 from .times import SEARCHES_EXACTLY, run_searches, search_first_since
 
 LOWER, UPPER = "LOWER", "UPPER"
 """Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
+
+
+_NONE = -1
 
 
 class QueueBounds(NamedTuple):
@@ -106,20 +110,27 @@ class Offsets:
         """Smallest offset that each queue still holds."""
         return self._fetch_offsets(queues, _min_header, deadline)
 
+    def fetch_first_readable(
+        self, group: str, bounds: Mapping[MessageQueue, tuple[int, int]], deadline: Deadline | None = None
+    ) -> dict[MessageQueue, int]:
+        """The first offset within each queue's bounds whose message can be read; the end if there is none."""
+        return fetch_first_readable(self._brokers, group, bounds, deadline)
+
     # --- times -------------------------------------------------------------------------------------------------------
 
     def search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
         """Offset that belongs to each queue's store time, as the broker sees it."""
-        return {queue: _offset(answer) for queue, answer in self._search(times_ms, boundary, deadline).items()}
+        answers = self._search(times_ms, boundary, deadline)
+        return {queue: _offset(answer, _NONE) for queue, answer in answers.items()}
 
     def fetch_first_since(
         self, times_ms: Mapping[MessageQueue, int], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
         """Offset of the first message stored at or after each queue's time, its next offset if there is none."""
         answers = self._search(times_ms, LOWER, deadline)
-        nearest = {queue: _offset(answer) for queue, answer in answers.items()}
+        nearest = {queue: _offset(answer, _NONE) for queue, answer in answers.items()}
         inexact = [queue for queue, answer in answers.items() if answer.command.version < SEARCHES_EXACTLY]
         bounds = self.fetch_bounds(inexact, deadline)
         searches = {
@@ -224,7 +235,8 @@ class Offsets:
         bounds = {}
         for queue in queues:
             low, high = answers.get((queue, _min_header)), answers[queue, _max_header]
-            bounds[queue] = _bounds(_offset(low) if low else smallest[queue], _offset(high), high)
+            smallest_offset = _offset(low, _NONE) if low else smallest[queue]
+            bounds[queue] = _bounds(smallest_offset, _offset(high, _NONE), high)
         return bounds
 
     def _search(
@@ -243,7 +255,8 @@ class Offsets:
         header: Callable[[MessageQueue], RequestHeader],
         deadline: Deadline | None,
     ) -> dict[MessageQueue, int]:
-        return {queue: _offset(answer) for queue, answer in self._ask_queues(queues, header, deadline).items()}
+        answers = self._ask_queues(queues, header, deadline)
+        return {queue: _offset(answer, _NONE) for queue, answer in answers.items()}
 
     def _need_masters(
         self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
@@ -289,6 +302,8 @@ def _read_statistics(queues: Collection[MessageQueue], answer: Answer) -> dict[M
 
 def _bounds(min_offset: int, max_offset: int, answer: Answer) -> QueueBounds:
     """Brokers give -1 as the smallest offset of a queue that never held a message."""
+    for name, offset in (("minOffset", min_offset), ("maxOffset", max_offset)):
+        _require_offset(name, offset, _NONE, answer)
     return QueueBounds(max(0, min_offset), max(0, max_offset), _is_replicas(answer))
 
 
@@ -300,8 +315,17 @@ def _is_replicas(answer: Answer) -> bool:
     return answer.question.broker_id != MASTER_ID
 
 
-def _offset(answer: Answer) -> int:
-    return answer.header(OffsetResponseHeader).offset
+def _offset(answer: Answer, smallest: int = 0) -> int:
+    """The offset of an answer; -1 (`_NONE`) is a legal bound of a queue without messages, and nowhere else."""
+    offset = answer.header(OffsetResponseHeader).offset
+    _require_offset("offset", offset, smallest, answer)
+    return offset
+
+
+def _require_offset(name: str, offset: int, smallest: int, answer: Answer) -> None:
+    """Refuse what can be no offset; that numbers fit into 64 bits is seen to where headers and bodies are read."""
+    if offset < smallest:
+        raise MalformedFrame(f"{name} is {offset}, which is no offset", **answer.question.where())
 
 
 def _max_header(queue: MessageQueue) -> RequestHeader:

@@ -7,7 +7,7 @@ Bounds that a replica told are never a finding: it may be behind its master.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
@@ -144,13 +144,24 @@ class Settled(NamedTuple):
     warnings: list[LossWarning]
 
 
-def settle_starts(positions: Positions, bounds: Mapping[MessageQueue, Bounds], *, fail_on_data_loss: bool) -> Settled:
-    """Move positions into what brokers hold; a queue without bounds is missing from the route and keeps its own."""
+def settle_starts(
+    positions: Positions,
+    bounds: Mapping[MessageQueue, Bounds],
+    *,
+    fail_on_data_loss: bool,
+    opened: Collection[MessageQueue] = (),
+) -> Settled:
+    """Move positions into what brokers hold; a queue without bounds is missing from the route and keeps its own.
+
+    What retention takes from the front of `opened` queues, of which nothing is read yet, is no finding.
+    """
     settled = dict(positions)
     warnings = []
     for queue, planned in positions.items():
         if discrepancy := _compare_start(planned, bounds.get(queue)):
             finding, settled[queue] = discrepancy
+            if finding is Finding.BELOW_MIN and queue in opened:
+                continue
             warnings.append(judge(finding, queue, planned, settled[queue], fail_on_data_loss=fail_on_data_loss))
     return Settled(settled, warnings)
 

@@ -1,13 +1,15 @@
 """Where does a query stand, and how is that written down?
 
 Spark keeps an offset per batch in its log and compares offsets as text, so the written form is canonical: keys sorted
-by code point at every level. Version 1, an object of
+by code point at every level. An object of
 
     next     topic → broker → queue id → the next offset to read
     begin    the same, for queues whose range does not start at the previous offset's `next`: queues that are new,
              moved by a loss, or gained from another group member; left out when empty
     group    where positions are published, if they are
-    version  1
+    open     as `next`, for queues of which nothing was read before this batch and that begin at their first readable
+             message: what is missing where a range begins at this offset is no loss; left out when empty
+    version  2 with `open`, which came with that version; else 1, so that earlier releases can read it
 
 The object that holds a version alone is the sentinel: nothing is resolved yet. In Python it is `None`.
 """
@@ -17,9 +19,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from ..errors import OptionError
+from ..errors import MalformedFrame, OptionError
 from ..model import MessageQueue, QueueRange
 from .strict_json import is_integer, is_queue_id, parse_json, shorten
 from .times import LAST_OFFSET
@@ -29,10 +32,12 @@ __all__ = ["SENTINEL", "Position", "Positions", "advance", "batch_ranges", "pars
 Positions = Mapping[MessageQueue, int]
 """The next offset of each queue."""
 
-VERSION = 1
-SENTINEL: Mapping[str, Any] = {"version": VERSION}
-_KEYS = {"begin", "group", "next", "version"}
+VERSION = 2
+_VERSION_WITHOUT_OPEN = 1
+SENTINEL: Mapping[str, Any] = {"version": _VERSION_WITHOUT_OPEN}
+_KEYS = {"begin", "group", "next", "open", "version"}
 _OPTION = "checkpointLocation"
+_NOT_LOGGED = "it is not written to the checkpoint; look at the brokers, and start the query again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +47,51 @@ class Position:
     next: Positions
     begin: Positions = field(default_factory=dict)
     group: str | None = None
+    open: Positions = field(default_factory=dict)
+
+    @property
+    def still_open(self) -> Positions:
+        """Of the queues with an open front, those of which nothing is read yet."""
+        return {queue: offset for queue, offset in self.open.items() if self.next.get(queue) == offset}
 
     def __str__(self) -> str:
         return json.dumps(position_json(self))
 
 
-def advance(previous: Position | None, starts: Positions, ends: Positions, group: str | None = None) -> Position:
-    """The offset that ends a batch over these ranges; with nothing new it is the previous one, whose text stays."""
+def advance(
+    previous: Position | None,
+    starts: Positions,
+    ends: Positions,
+    group: str | None = None,
+    opened: Positions = MappingProxyType({}),
+) -> Position:
+    """The offset that ends a batch over these ranges; with nothing new it is the previous one, whose text stays.
+
+    Queues that were `opened` at their start begin at their first readable message.
+    """
     begin = {queue: start for queue, start in starts.items() if previous is None or previous.next.get(queue) != start}
     if previous is not None and not begin and ends == previous.next:
         return previous
-    return Position(ends, begin, group)
+    for queue, offset in (*begin.items(), *ends.items()):
+        if not 0 <= offset <= LAST_OFFSET:
+            raise MalformedFrame(f"{queue} is at {offset}, which is no offset", advice=_NOT_LOGGED)
+    return Position(ends, begin, group, {queue: at for queue, at in opened.items() if starts.get(queue) == at})
 
 
 def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
     """What the batch between two offsets reads, in the order of `end`; queues without new offsets are left out."""
     known = {**(start.next if start else {}), **end.begin}
-    ranges = [QueueRange(queue, _start_of(queue, known), stop) for queue, stop in end.next.items()]
+    ranges = [_range_to(queue, stop, known, end.open) for queue, stop in end.next.items()]
     for queue, first, stop, _ in ranges:
         if stop < first:
             raise _refuse(str(end), f"the end {stop} of {queue} lies below its start {first}")
     return [each for each in ranges if each.offset_count]
 
 
-def _start_of(queue: MessageQueue, known: Positions) -> int:
+def _range_to(queue: MessageQueue, stop: int, known: Positions, opened: Positions) -> QueueRange:
     if queue not in known:
         raise _refuse(str(queue), "an end without a start")
-    return known[queue]
+    return QueueRange(queue, known[queue], stop, opened.get(queue) == known[queue])
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------------
@@ -83,7 +106,10 @@ def position_json(position: Position | None) -> dict[str, Any]:
         value["begin"] = _nest(position.begin)
     if position.group is not None:
         value["group"] = position.group
-    return {**value, "next": _nest(position.next), "version": VERSION}
+    value["next"] = _nest(position.next)
+    if position.open:
+        value["open"] = _nest(position.open)
+    return {**value, "version": VERSION if position.open else _VERSION_WITHOUT_OPEN}
 
 
 def parse_position(stored: str | Mapping[str, Any]) -> Position | None:
@@ -116,7 +142,8 @@ def _read_position(value: Any) -> Position | None:
         raise ValueError("'next' is missing")
     if not isinstance(value.get("group", ""), str):
         raise ValueError("'group' is no text")
-    return Position(_flatten(value["next"]), _flatten(value.get("begin", {})), value.get("group"))
+    begin, opened = _flatten(value.get("begin", {})), _flatten(value.get("open", {}))
+    return Position(_flatten(value["next"]), begin, value.get("group"), opened)
 
 
 def _require_version(version: Any) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ..errors import OptionError
 from ..model import MessageQueue, QueueRange
 from .loss import Bounds, LossWarning, settle_ranges, settle_starts
+from .position import Positions
 from .wish import AtTime, Keyword, Target, Wish
 
-__all__ = ["BatchPlan", "Cluster", "Resolved", "resolve_batch", "resolve_wish"]
+__all__ = ["BatchPlan", "Cluster", "Resolved", "opened_if_late", "resolve_batch", "resolve_wish"]
 
 
 class Cluster(Protocol):
@@ -30,41 +32,77 @@ class Cluster(Protocol):
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         """The group's position in each queue that has one."""
 
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+        """The first offset within the bounds of each queue whose message can be read; the end if there is none."""
+
 
 class Resolved(NamedTuple):
     """An offset for each queue, and the options that higher-ranked ones left without a say in any queue."""
 
     positions: dict[MessageQueue, int]
     outranked: tuple[str, ...]
+    opened: Positions = MappingProxyType({})
+    """Those of the positions that are the first readable messages of queues that hold some."""
 
 
 def resolve_wish(
     wish: Wish, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
 ) -> Resolved:
-    """Walk down the layers until every queue has an offset; explicit and committed ones may lie outside the bounds."""
+    """Walk down the layers until every queue has an offset; explicit and committed ones may lie outside the bounds.
+
+    "Earliest" is the first message that can be read: the minimum that a broker tells may lag behind what it deleted.
+    """
     wish.require_known(queues)
-    positions: dict[MessageQueue, int] = {}
+    positions: dict[MessageQueue, _Place] = {}
     outranked = []
     for layer in wish.layers:
-        targets = {queue: layer.target(queue) for queue in queues if queue not in positions}
+        targets = {queue: wish.target(layer, queue) for queue in queues if queue not in positions}
         wanted = {queue: target for queue, target in targets.items() if target is not None}
         positions |= _Asked(wish, layer.option, wanted, bounds, cluster).answers()
         if not wanted:
             outranked.append(layer.option)
-    positions |= _fall_back(wish, [queue for queue in queues if queue not in positions], bounds)
-    return Resolved({queue: positions[queue] for queue in queues}, tuple(outranked))
+    positions |= _fall_back(wish, [queue for queue in queues if queue not in positions], bounds, cluster)
+    opened = _open(positions, bounds, cluster)
+    settled = {queue: at if isinstance(at, int) else bounds[queue].min_offset for queue, at in positions.items()}
+    return Resolved({queue: opened.get(queue, settled[queue]) for queue in queues}, tuple(outranked), opened)
+
+
+def opened_if_late(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+    """The minima of new queues that lost messages before they were found, so that more may be gone there.
+
+    A new queue that still has its first message is judged strictly: nobody asked for less than all of it.
+    """
+    return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
+
+
+_Place = int | Keyword
+"""An offset, or EARLIEST: the first message that can be read."""
+
+
+def _open(
+    positions: Mapping[MessageQueue, _Place], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+) -> dict[MessageQueue, int]:
+    """The first readable messages of queues that begin there, as far as they hold any."""
+    at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
+    holding = {queue: each for queue, each in at_first.items() if each.min_offset < each.max_offset}
+    return dict(cluster.fetch_first_readable(holding)) if holding else {}
 
 
 def _fall_back(
-    wish: Wish, queues: Sequence[MessageQueue], bounds: Mapping[MessageQueue, Bounds]
-) -> dict[MessageQueue, int]:
+    wish: Wish, queues: Sequence[MessageQueue], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+) -> dict[MessageQueue, _Place]:
     """For queues that are left out, or that the group never committed."""
-    if wish.fallback is None and queues:
-        what = f"no offset and no committed position for {queues[0]} ({len(queues)} such queues)"
+    retries = [queue for queue in queues if queue.topic == wish.retry_topic]
+    stood: Mapping[MessageQueue, int] = cluster.fetch_committed(retries) if retries else {}
+    answered = {queue: stood.get(queue, Keyword.EARLIEST) for queue in retries}
+    left = [queue for queue in queues if queue not in answered]
+    if wish.fallback is None and left:
+        what = f"no offset and no committed position for {left[0]} ({len(left)} such queues)"
         advice = f"name the queues, or set {wish.option}Default to earliest or latest"
         raise OptionError(wish.option, None, what, advice=advice)
-    from_start = wish.fallback is Keyword.EARLIEST
-    return {queue: bounds[queue].min_offset if from_start else bounds[queue].max_offset for queue in queues}
+    if wish.fallback is Keyword.EARLIEST:
+        return {**answered, **dict.fromkeys(left, Keyword.EARLIEST)}
+    return {**answered, **{queue: bounds[queue].max_offset for queue in left}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +115,11 @@ class _Asked:
     bounds: Mapping[MessageQueue, Bounds]
     cluster: Cluster
 
-    def answers(self) -> dict[MessageQueue, int]:
+    def answers(self) -> dict[MessageQueue, _Place]:
         exact = {queue: target for queue, target in self.wanted.items() if isinstance(target, int)}
-        earliest = {queue: self.bounds[queue].min_offset for queue in self._asking(Keyword.EARLIEST)}
+        earliest = dict.fromkeys(self._asking(Keyword.EARLIEST), Keyword.EARLIEST)
         latest = {queue: self.bounds[queue].max_offset for queue in self._asking(Keyword.LATEST)}
-        return exact | earliest | latest | self._committed() | self._at_time()
+        return {**exact, **earliest, **latest, **self._committed(), **self._at_time()}
 
     def _asking(self, keyword: Keyword) -> list[MessageQueue]:
         return [queue for queue, target in self.wanted.items() if target is keyword]
@@ -90,16 +128,18 @@ class _Asked:
         queues = self._asking(Keyword.GROUP)
         return dict(self.cluster.fetch_committed(queues)) if queues else {}
 
-    def _at_time(self) -> dict[MessageQueue, int]:
+    def _at_time(self) -> dict[MessageQueue, _Place]:
         times = {queue: target.time_ms for queue, target in self.wanted.items() if isinstance(target, AtTime)}
         found = self.cluster.fetch_offsets_at(times) if times else {}
         return {queue: self._place_in_time(queue, found[queue], time_ms) for queue, time_ms in times.items()}
 
-    def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> int:
+    def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Place:
         """Brokers answer "nothing that young" with the next offset, which an empty queue shares with its first."""
         smallest, following, _ = self.bounds[queue]
-        if max(found, smallest) < following:
-            return max(found, smallest)
+        if found <= smallest < following:
+            return Keyword.EARLIEST
+        if found < following:
+            return found
         if self.wish.if_too_young is Keyword.LATEST:
             return following
         what = f"no message of {queue} is stored at or after {time_ms} ms"
@@ -122,6 +162,9 @@ class _AskedBefore:
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
+
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+        return self.cluster.fetch_first_readable(bounds)
 
 
 class BatchPlan(NamedTuple):
@@ -146,7 +189,7 @@ def resolve_batch(
     wished = resolve_wish(start, queues, bounds, asked)
     ends = resolve_wish(end, queues, bounds, asked)
     starts, moved = settle_starts(wished.positions, bounds, fail_on_data_loss=fail_on_data_loss)
-    ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished.positions[queue]) for queue in queues]
+    ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished) for queue in queues]
     kept, cut = settle_ranges(ranges, bounds, fail_on_data_loss=fail_on_data_loss)
     return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked)
 
@@ -155,10 +198,10 @@ def _asks_group(wish: Wish, queue: MessageQueue) -> bool:
     return any(layer.target(queue) is Keyword.GROUP for layer in wish.layers)
 
 
-def _range_between(queue: MessageQueue, start: int, end: int, wished_start: int) -> QueueRange:
+def _range_between(queue: MessageQueue, start: int, end: int, wished: Resolved) -> QueueRange:
     """A start that a loss moved beyond the end leaves nothing to read; one that the user put there is refused."""
-    if end < start and start == wished_start:
+    if end < start and start == wished.positions[queue]:
         raise OptionError(
             "endingOffsets", None, f"the end {end} of {queue} lies below its start {start}", advice="raise it"
         )
-    return QueueRange(queue, start, max(start, end))
+    return QueueRange(queue, start, max(start, end), queue in wished.opened)

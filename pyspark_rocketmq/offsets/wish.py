@@ -150,6 +150,14 @@ class Wish:
     layers: tuple[Layer, ...]
     fallback: Keyword | None = None
     if_too_young: Keyword | None = None
+    retry_topic: str | None = None
+    """The group's retry topic, of which nothing may be left out unless an entry of its own says so."""
+
+    def target(self, layer: Layer, queue: MessageQueue) -> Target | None:
+        """What a layer wishes for a queue; of retries, "latest" and times for all topics would lose some."""
+        target = layer.target(queue)
+        is_general = queue.topic == self.retry_topic and isinstance(layer, Everywhere)
+        return None if is_general and target not in (Keyword.EARLIEST, Keyword.GROUP) else target
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
         """Refuse names that no queue bears, in every layer."""
@@ -166,6 +174,7 @@ class StartSettings:
     time_ms: int | None = None
     times: QueueTree | None = None
     if_too_young: Keyword | None = None
+    retry_topic: str | None = None
 
     @property
     def wish(self) -> Wish:
@@ -173,7 +182,7 @@ class StartSettings:
         offsets = _offset_layer("startingOffsets", self.offsets)
         times = _time_layers("startingTimestamp", self.time_ms, self.times)
         layers = [offsets, *times] if self.offsets is Keyword.GROUP else [*times, offsets]
-        return Wish("startingOffsets", tuple(layers), self.default, self.if_too_young)
+        return Wish("startingOffsets", tuple(layers), self.default, self.if_too_young, self.retry_topic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ def _build_start(given: Given) -> StartSettings:
         time_ms=given.maybe(offsets.STARTING_TIMESTAMP),
         times=given.maybe(offsets.STARTING_TIMES),
         if_too_young=given.get(offsets.STARTING_STRATEGY),
+        retry_topic=None if given.use == "B" else _build_selection(given).retry_topic,
     )
 
 

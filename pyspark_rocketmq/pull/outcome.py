@@ -5,6 +5,8 @@ Four response codes are ordinary ends of a pull; every other code is an error of
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -29,6 +31,8 @@ class PullStatus(IntEnum):
 
 
 PULL_CODES = frozenset(int(status) for status in PullStatus)
+_LARGEST = 2**63 - 1
+_NUMBER = re.compile("-?[0-9]{1,19}")
 _FOUND = PullStatus.FOUND
 _STATUSES = {int(status): status for status in PullStatus}
 
@@ -54,15 +58,20 @@ def read_outcome(answer: Command) -> Outcome:
     if status is None:
         raise error_for(answer.code, answer.remark)
     fields = answer.fields or {}
-    try:
-        return Outcome(
-            status,
-            int(fields["nextBeginOffset"]),
-            int(fields["minOffset"]),
-            int(fields["maxOffset"]),
-            int(fields.get("suggestWhichBrokerId", 0)),
-            memoryview(answer.body),
-            answer.remark == RESET_REMARK and status is PullStatus.OFFSET_MOVED,
-        )
-    except (KeyError, ValueError) as cause:
-        raise MalformedFrame(f"a pull's answer without usable offsets: {cause}") from cause
+    return Outcome(
+        status,
+        _read_number(fields, "nextBeginOffset", 0),
+        _read_number(fields, "minOffset", -1),
+        _read_number(fields, "maxOffset", -1),
+        _read_number({"suggestWhichBrokerId": "0", **fields}, "suggestWhichBrokerId", 0),
+        memoryview(answer.body),
+        answer.remark == RESET_REMARK and status is PullStatus.OFFSET_MOVED,
+    )
+
+
+def _read_number(fields: Mapping[str, str], name: str, smallest: int) -> int:
+    """A number of the header; -1 is the bound of a queue that never held a message."""
+    text = fields.get(name, "")
+    if _NUMBER.fullmatch(text) and smallest <= int(text) <= _LARGEST:
+        return int(text)
+    raise MalformedFrame(f"a pull's answer without usable offsets: {name} is {text!r:.60}")

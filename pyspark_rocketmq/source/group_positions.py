@@ -3,8 +3,8 @@
 For a query that is one member of its group (`groupMembership=shared`). The checkpoint says where the query goes on as
 long as a queue is its own without a break; whoever gains a queue goes on where the group stands. So:
 
-- a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart), and where
-  there is neither, as `startingOffsetsDefault` says;
+- a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart); where
+  there is neither, where the planner says;
 - finished work is published only for queues that are ours while it is published;
 - before anything is published, brokers are asked where the group stands. A position that is not the one they were told
   last was set by somebody else, an administrator as a rule: the query goes there with its next batch. But a broker
@@ -13,7 +13,12 @@ long as a queue is its own without a break; whoever gains a queue goes on where 
   what the broker has forgotten: it is told once more.
 
 Asking and publishing are done by the planning thread, one after the other, so that no answer is older than what was
-published meanwhile. Both happen at most once a second. What fails is warned about, and tried again later.
+published meanwhile. Between the two the planner judges by the queues' bounds what it is about to publish. Both happen
+at most once a second. What fails is warned about, and tried again later.
+
+A position beyond the end of its queue is void: it outlived a queue that was made anew. So a gained queue does not begin
+there while there is another one to begin at; and where the query itself fell back, after a loss that was judged, the
+published position follows it down.
 """
 
 from __future__ import annotations
@@ -22,7 +27,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from ..client.assignment import Assigned
 from ..cluster.offsets import Offsets, Standing
@@ -40,8 +46,15 @@ SECONDS_PER_QUEUE = 0.01
 _PAUSE = Backoff(first_s=1.0, longest_s=30.0)
 _log = logging.getLogger(__name__)
 
-FirstOffsets = Callable[[Collection[MessageQueue]], Positions]
-"""Where queues begin in which neither the group nor the query stands anywhere."""
+
+class Places(Protocol):
+    """What the planner knows of queues that are gained."""
+
+    def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
+        """Where queues begin in which neither the group nor the query stands anywhere."""
+
+    def ends_before(self, positions: Positions) -> Positions:
+        """Where queues end that do so before these positions, by what a master said after they became known."""
 
 
 class _Voice(NamedTuple):
@@ -68,10 +81,14 @@ class _Held:
     """Everything before it is finished; unknown from a move on until a batch has begun there."""
     moved_to: int | None = None
     """Where somebody wants us to go with the next batch."""
+    is_void: bool = False
+    """Whether what brokers say lies beyond the queue's end, so that a smaller position replaces it."""
 
     def publishable(self) -> int | None:
         """What brokers are to be told now."""
-        if self.done is None or (self.published is not None and self.done <= self.published):
+        if self.done is None or self.done == self.published:
+            return None
+        if self.published is not None and self.done < self.published and not self.is_void:
             return None
         return self.done
 
@@ -121,6 +138,8 @@ class GroupPositions:
         self._held: dict[MessageQueue, _Held] = {}
         self._resets: dict[MessageQueue, int] = {}
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
+        self._asked: dict[str, list[MessageQueue]] = {}
+        """The brokers that said where the group stands and may be told now, with the queues they were asked about."""
         self.failure_count = 0
         """How many times a broker was not told where the group stands."""
 
@@ -138,13 +157,13 @@ class GroupPositions:
         owned: Mapping[MessageQueue, Assigned],
         ready: Collection[MessageQueue],
         known: Positions,
-        first: FirstOffsets,
+        places: Places,
     ) -> dict[MessageQueue, int]:
         """Where the next batch starts in each queue that is ours; a gained one joins when it is `ready`."""
         self.keep(owned)
         starts = {queue: self._go_on(held, known.get(queue)) for queue, held in self._held.items()}
         gained = [queue for queue in owned if queue not in self._held and queue in ready]
-        return {**starts, **self._gain(gained, owned, known, first)} if gained else starts
+        return {**starts, **self._gain(gained, owned, known, places)} if gained else starts
 
     def _go_on(self, held: _Held, known: int | None) -> int:
         if held.moved_to is not None:
@@ -158,54 +177,95 @@ class GroupPositions:
         gained: Collection[MessageQueue],
         owned: Mapping[MessageQueue, Assigned],
         known: Positions,
-        first: FirstOffsets,
+        places: Places,
     ) -> dict[MessageQueue, int]:
         standings = self._offsets.fetch_standings(self._group, gained)
         committed = {queue: standing.offset for queue, standing in standings.items()}
-        stood = {queue: max(committed.get(queue, -1), known.get(queue, -1)) for queue in gained}
-        unknown = [queue for queue, offset in stood.items() if offset < 0]
-        starts = {**stood, **(first(unknown) if unknown else {})}
+        checkpoint = {queue: known[queue] for queue in gained if queue in known}
+        void = self._void(committed, checkpoint, places)
+        stood = {**checkpoint, **committed}
+        stood |= {queue: max(committed[queue], checkpoint[queue]) for queue in committed.keys() & checkpoint}
+        stood |= {queue: min(committed[queue], checkpoint[queue]) for queue in void}
+        unknown = [queue for queue in gained if queue not in stood]
+        starts = {**stood, **(places.first_offsets(unknown) if unknown else {})}
         for queue, start in starts.items():
             voice = self._voice_of(standings[queue]) if queue in standings else None
-            self._held[queue] = _Held(owned[queue], committed.get(queue), voice=voice, start=start)
+            is_void = queue in void and committed[queue] > start
+            self._held[queue] = _Held(owned[queue], committed.get(queue), voice=voice, start=start, is_void=is_void)
         return starts
+
+    def _void(self, committed: Positions, checkpoint: Positions, places: Places) -> Collection[MessageQueue]:
+        """The queues that end before the larger of both positions but not before the smaller one."""
+        both = {
+            queue: sorted((committed[queue], known))
+            for queue, known in checkpoint.items()
+            if committed.get(queue, known) != known
+        }
+        ends = places.ends_before({queue: larger for queue, (_, larger) in both.items()})
+        void = [queue for queue, end in ends.items() if both[queue][0] <= end]
+        for queue in void:
+            text = (
+                "%s: position %d of %s lies beyond the queue's end (topic made anew, or broker restored); begin at %d"
+            )
+            is_groups = committed[queue] > checkpoint[queue]
+            whose = f"group {self._group}" if is_groups else "the checkpoint"
+            _log.warning(text, queue, both[queue][1], whose, both[queue][0])
+        return void
 
     # --- publishing --------------------------------------------------------------------------------------------------
 
-    def note_done(self, positions: Positions) -> None:
-        """Everything before these positions is finished; those of queues that are not ours are nobody's business."""
+    def note_done(self, positions: Positions, fallen: Positions) -> None:
+        """Everything before these positions is finished, in queues in which the query goes on from there.
+
+        The `fallen` ones were found to end at a smaller offset, to which the query and its position go back.
+        """
         for queue, held in self._held.items():
-            if queue in positions:
-                held.done = positions[queue]
+            held.is_void = held.is_void or queue in fallen
+            if positions.get(queue) == held.start:
+                held.done = fallen.get(queue, held.start)
 
     def note_resets(self, offsets: Positions) -> None:
         """An administrator told this member where to go."""
         self._resets |= {queue: offset for queue, offset in offsets.items() if queue in self._held}
 
-    def exchange(self, *, at_once: bool = False, deadline: Deadline | None = None) -> None:
-        """Ask brokers where the group stands and tell them what is finished, each of them if it is time to."""
+    def ask(self, *, at_once: bool = False, deadline: Deadline | None = None) -> None:
+        """Ask brokers where the group stands, each of them if it is time to."""
+        self._asked = {}
         for broker_name, queues in _by_broker(self._held).items():
             pace = self._paces[broker_name]
-            if at_once or self._now_s() >= pace.due_s:
-                failure = self._try_exchange(queues, pace.is_silent, deadline)
-                interval_s = max(self._interval_s, SECONDS_PER_QUEUE * len(queues))
-                pace.note(self._now_s(), interval_s, failure)
+            if not at_once and self._now_s() < pace.due_s:
+                continue
+            if failure := self._attempt(partial(self._listen, queues, pace.is_silent, deadline)):
+                self._note(broker_name, queues, failure)
+            else:
+                self._asked[broker_name] = queues
 
-    def _try_exchange(
-        self, queues: Collection[MessageQueue], after_silence: bool, deadline: Deadline | None
-    ) -> RocketMQError | None:
+    def tell(self, deadline: Deadline | None = None) -> None:
+        """Tell the brokers that have answered what is finished."""
+        for broker_name, queues in self._asked.items():
+            failure = self._attempt(partial(self._publish, queues, deadline))
+            self._note(broker_name, queues, failure)
+        self._asked = {}
+
+    def _note(self, broker_name: str, queues: Collection[MessageQueue], failure: RocketMQError | None) -> None:
+        interval_s = max(self._interval_s, SECONDS_PER_QUEUE * len(queues))
+        self._paces[broker_name].note(self._now_s(), interval_s, failure)
+
+    def _attempt(self, exchange: Callable[[], None]) -> RocketMQError | None:
         """With one broker, whose failure holds up nothing elsewhere; why it did not work, if it did not."""
         try:
-            self._obey(queues, deadline)
-            standings = self._offsets.fetch_standings(self._group, queues, deadline)
-            for queue in queues:
-                self._hear(queue, self._held[queue], standings.get(queue), after_silence)
-            self._publish(queues, deadline)
+            exchange()
         except RocketMQError as error:
             self.failure_count += 1
             _log.warning("positions were not published and will be later: %s", error)
             return error
         return None
+
+    def _listen(self, queues: Collection[MessageQueue], after_silence: bool, deadline: Deadline | None) -> None:
+        self._obey(queues, deadline)
+        standings = self._offsets.fetch_standings(self._group, queues, deadline)
+        for queue in queues:
+            self._hear(queue, self._held[queue], standings.get(queue), after_silence)
 
     def _voice_of(self, standing: Standing) -> _Voice:
         return _Voice(standing.place, self._connection_to(standing.place))
@@ -235,8 +295,17 @@ class GroupPositions:
         held.published = stored
 
     def _publish(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
-        news = {queue: offset for queue in queues if (offset := self._held[queue].publishable()) is not None}
+        held = {queue: self._held[queue] for queue in queues if queue in self._held}
+        news = {queue: offset for queue, each in held.items() if (offset := each.publishable()) is not None}
+        for queue, offset in news.items():
+            if held[queue].is_void:
+                text = "%s: the broker's position %s of group %s is ahead of this query's %d and is moved back to it"
+                _log.warning(
+                    text + ": the queue was found to end before it", queue, held[queue].published, self._group, offset
+                )
         self._tell(news, deadline)
+        for queue in news:
+            held[queue].is_void = False
 
     def _obey(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
         """Write an administrator's wish down where the group's positions are, and go there."""

@@ -35,6 +35,7 @@ class LocalPositions:
     def __init__(self, settings: LocalSettings, client: ClientName) -> None:
         client_id = make_client_id(client.instance_name or _LASTING_NAME, client.unit_name)
         self.path = offset_file(settings.directory, client_id, settings.group)
+        self.group = settings.group
         self._settings = settings
         self._store = LocalStore(self.path)
         self._is_loaded = False
@@ -59,21 +60,25 @@ class LocalPositions:
         known = self._store.progress.snapshot()
         return {queue: known[queue] for queue in queues if queue in known}
 
-    def publish(self, positions: Positions) -> list[RocketMQError]:
-        """Write down what is ahead; entries of other queues stay. What cannot be written is written next time."""
-        self._warn_of_larger(positions)
+    def publish(self, positions: Positions, fallen: Collection[MessageQueue] = ()) -> list[RocketMQError]:
+        """Write down what is ahead, or moved back by a loss; entries of other queues stay.
+
+        What cannot be written is written next time.
+        """
+        self._warn_of_larger(positions, fallen)
         for queue, offset in positions.items():
-            self._store.progress.update(queue, offset, only_forward=True)
+            self._store.progress.update(queue, offset, only_forward=queue not in fallen)
         self._store.persist_all(list(positions))
         return []
 
-    def _warn_of_larger(self, positions: Positions) -> None:
-        """Once for each queue: a position is never moved back."""
+    def _warn_of_larger(self, positions: Positions, fallen: Collection[MessageQueue]) -> None:
+        """Warn of a position that stays once for each queue, and of each that a loss moves back."""
         for queue, held in self.fetch(positions).items():
-            if held > positions[queue] and queue not in self._told:
+            if held > positions[queue] and (queue in fallen or queue not in self._told):
+                what = "is moved back to it, after the loss that was reported" if queue in fallen else "stays"
                 self._told.add(queue)
-                text = "%s: the position %d in %s is ahead of this query's %d and stays"
-                _log.warning(text, queue, held, self.path, positions[queue])
+                text = "%s: the position %d in %s is ahead of this query's %d and %s"
+                _log.warning(text, queue, held, self.path, positions[queue], what)
 
     def _load(self) -> None:
         if not self._is_loaded:
@@ -91,7 +96,7 @@ class LocalView(BrokerView):
     def __init__(
         self, cluster: Cluster, positions: LocalPositions, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(cluster, None, clock)
+        super().__init__(cluster, positions.group, clock)
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:

@@ -15,12 +15,13 @@ from ..options.reader_options import ReaderOptions
 from .view import BrokerView
 
 if TYPE_CHECKING:
+    from .beginnings import Beginnings
     from .claims import Claims
     from .local_positions import LocalPositions
     from .queue_locks import LockKeeper
     from .share import Share
 
-__all__ = ["make_view", "open_claims", "open_local_positions", "open_locks", "open_share"]
+__all__ = ["make_view", "open_beginnings", "open_claims", "open_local_positions", "open_locks", "open_share"]
 
 
 def make_view(cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> BrokerView:
@@ -63,6 +64,17 @@ def open_share(options: ReaderOptions) -> Share | None:
     from .share import Share
 
     return Share(options, options.share)
+
+
+def open_beginnings(
+    cluster: Cluster, view: BrokerView, options: ReaderOptions, share: Share | None
+) -> Beginnings | None:
+    """What decides where a member begins."""
+    if share is None:
+        return None
+    from .beginnings import Beginnings
+
+    return Beginnings(cluster, view, options.start.wish, options.pull.group, share.client_id)
 
 
 def open_locks(options: ReaderOptions, share: Share | None) -> LockKeeper | None:

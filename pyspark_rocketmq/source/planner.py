@@ -4,7 +4,8 @@ Lives in the driver as long as the query and is the only one there who asks brok
 where the query stands, so all it remembers are conveniences: the start it resolved for a query without checkpoint,
 the target of availableNow, and when data was last let through.
 
-Invariants: what is below a given `start` is finished (it is acknowledged to the committer, nothing else ever is);
+Invariants: what is below a given `start` is finished (it is acknowledged to the committer once it is judged by what
+brokers hold; nothing else ever is);
 an answer without news is the given start itself; ranges depend on the two offsets alone; messages are said to be gone
 only by bounds that were asked for after the position was known.
 """
@@ -14,14 +15,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError, QueueMoved, TopicNotFound
 from ..model import MessageQueue
-from ..offsets.loss import RULES, Bounds, Finding, LossWarning, settle_starts
+from ..offsets.loss import RULES, Bounds, Finding, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
-from ..offsets.resolve import resolve_wish
+from ..offsets.resolve import opened_if_late, resolve_wish
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
@@ -30,9 +32,10 @@ from .commit import Committer, GroupGuard, Publisher
 from .filters import require_filter
 from .losses import LossJournal
 from .partition import RangePartition
-from .parts import make_view, open_claims, open_local_positions, open_locks, open_share
+from .parts import make_view, open_beginnings, open_claims, open_local_positions, open_locks, open_share
 
 if TYPE_CHECKING:
+    from .beginnings import Beginnings
     from .share import Share
 
 __all__ = ["Planner"]
@@ -45,6 +48,10 @@ class _Starts(NamedTuple):
 
     positions: Positions
     bounds: Mapping[MessageQueue, Bounds]
+    fallen: Positions = MappingProxyType({})
+    """Those of the positions that are smaller than before, since their queues end there."""
+    opened: Positions = MappingProxyType({})
+    """Those of the positions that are the first readable messages of queues of which nothing was read yet."""
 
 
 class _Plan(NamedTuple):
@@ -70,9 +77,13 @@ class Planner:
         self.share = open_share(options)
         if self.share is None:
             self._open_publishing()
+        self._beginnings = open_beginnings(cluster, self._view, options, self.share)
         self.locks = open_locks(options, self.share)
         self._claims = open_claims(options)
-        self._pinned: Positions | None = None
+        self._pinned: _Starts | None = None
+        self._judged: Position | None = None
+        self._fallen: Positions = MappingProxyType({})
+        """Where queues end that were found to end before the judged position."""
         self._target: Positions | None = None
         self._admitted_at = clock()
         self._missing: set[MessageQueue] = set()
@@ -89,7 +100,7 @@ class Planner:
         queues = self._catalog.queues()
         if self.share:
             self.share.join()
-        self._target = _ends(self._fetch_bounds(self._ours(queues, None)))
+        self._target = _ends(self._fetch_bounds(self._ours(queues)))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """The end of the next batch; the given start, before which everything `is_done`, if there is nothing new.
@@ -110,9 +121,12 @@ class Planner:
         if self._claims:
             self._claims.take(queues)
             self._claims.take(start.next if start else ())
-        bounds = self._fetch_bounds(self._ours(queues, start if is_done else None), held)
+        bounds = self._fetch_bounds(self._ours(queues), held)
         ready = self._readable(bounds)
-        starts, bounds = self._starts(start, bounds, ready)
+        starts, bounds, self._fallen, opened = self._starts(start, bounds, ready, queues)
+        self._judged = start
+        if is_done and start is not None:
+            self.acknowledge(start)
         ends = {queue: end for queue, end in _ends(bounds).items() if queue in ready}
         locked_out: list[MessageQueue] = []
         if self._target is not None:
@@ -122,7 +136,7 @@ class Planner:
         admission = admit(starts, ends, self._limits(without_caps), waited_s=self._clock() - self._admitted_at)
         if not admission.held_back:
             self._admitted_at = self._clock()
-        return _Plan(advance(start, starts, admission.ends, self._options.commit.group), locked_out)
+        return _Plan(advance(start, starts, admission.ends, self._options.commit.group, opened), locked_out)
 
     @property
     def is_settled(self) -> bool:
@@ -134,9 +148,12 @@ class Planner:
         return Position(_ends(self._view.last_known))
 
     def acknowledge(self, position: Position) -> None:
-        """Everything before this position is done."""
+        """Everything before this position is done; where it was found to lie beyond a queue's end, that end counts."""
+        fallen = self._fallen if position == self._judged else {}
         if self.committer:
-            self.committer.acknowledge(position.next)
+            self.committer.acknowledge({**position.next, **fallen}, fallen.keys())
+        if self.share:
+            self.share.acknowledge(position.next, fallen)
 
     def finish(self, timeout_s: float) -> None:
         """The query ends: publish what is acknowledged, as far as that is done in time, and let others go on there."""
@@ -159,11 +176,19 @@ class Planner:
         """The tasks of the batch between two offsets."""
         if not self._has_begun:
             self._begin(end, self._catalog.queues(_topics(end.next)))
+            self._note_losses_between(start, end)
         ranges = batch_ranges(start, end)
         if self.locks:
             self.locks.require([each.queue for each in ranges])
         settings = self._catalog.plan_settings(list(end.next))
         return [RangePartition(task) for task in plan_tasks(ranges, settings)]
+
+    def _note_losses_between(self, start: Position | None, end: Position) -> None:
+        """Tell the committer of losses that an earlier run judged, and perhaps did not live to publish."""
+        before = start.next if start else {}
+        fallen = [queue for queue, offset in end.begin.items() if offset < before.get(queue, 0)]
+        if self.committer and fallen:
+            self.committer.note_fallen(fallen)
 
     # --- where queues stand ------------------------------------------------------------------------------------------
 
@@ -180,10 +205,15 @@ class Planner:
     # --- where a batch starts ----------------------------------------------------------------------------------------
 
     def _starts(
-        self, start: Position | None, bounds: Mapping[MessageQueue, Bounds], ready: Collection[MessageQueue]
+        self,
+        start: Position | None,
+        bounds: Mapping[MessageQueue, Bounds],
+        ready: Collection[MessageQueue],
+        queues: Collection[MessageQueue],
     ) -> _Starts:
-        if self.share:
-            return self._go_on_as_member(self.share, start, bounds, ready)
+        if self.share and self._beginnings:
+            self._beginnings.note_joining(start, queues)
+            return self._go_on_as_member(self.share, self._beginnings, start, bounds, ready)
         return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
     def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
@@ -191,46 +221,65 @@ class Planner:
         if self._pinned is None:
             queues = list(bounds)
             self._catalog.require_known(queues)
-            wished, outranked = resolve_wish(self._options.start.wish, queues, bounds, self._view)
-            self._pinned, bounds = self._judge(wished, bounds)
-            for option in outranked:
+            wished = resolve_wish(self._options.start.wish, queues, bounds, self._view)
+            self._pinned = self._judge(wished.positions, bounds, wished.opened)
+            bounds = self._pinned.bounds
+            for option in wished.outranked:
                 _log.warning("%s has no effect: for every queue another option says where to start", option)
-        return _Starts({**_starts_of_new(bounds, self._pinned), **self._pinned}, bounds)
+        return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
 
     def _go_on(self, start: Position, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
         """After the last batch, moved where brokers lost messages; new queues begin at their beginning."""
         known = {queue: at for queue, at in start.next.items() if queue in bounds or self._catalog.covers(queue)}
-        settled, bounds = self._judge(known, bounds)
-        return _Starts({**settled, **_starts_of_new(bounds, known)}, bounds)
+        return self._with_new(self._judge(known, bounds, start.still_open), known)
+
+    def _with_new(self, starts: _Starts, known: Positions) -> _Starts:
+        """With the queues that were found since, which begin at their beginning."""
+        new = {queue: each for queue, each in starts.bounds.items() if queue not in known}
+        positions = {queue: each.min_offset for queue, each in new.items()}
+        return starts._replace(
+            positions={**positions, **starts.positions}, opened={**opened_if_late(new), **starts.opened}
+        )
 
     def _go_on_as_member(
         self,
         share: Share,
+        beginnings: Beginnings,
         start: Position | None,
         bounds: Mapping[MessageQueue, Bounds],
         ready: Collection[MessageQueue],
     ) -> _Starts:
         """In the queues that are ours: after the last batch, or where the group stands. What is not ready waits."""
-        wish = self._options.start.wish
         before = start.next if start else {}
-        known = share.starts(ready, before, lambda queues: resolve_wish(wish, queues, bounds, self._view).positions)
-        settled, bounds = self._judge(known, bounds)
-        kept = {queue: before[queue] for queue in bounds if queue in before}
-        return _Starts({**kept, **settled}, bounds)
+        gained = beginnings.gained(bounds, self._fresh_bounds)
+        known = share.starts(ready, before, gained)
+        opened = {**(start.still_open if start else {}), **gained.opened}
+        starts = self._judge(known, bounds, {queue: at for queue, at in opened.items() if known.get(queue) == at})
+        kept = {queue: before[queue] for queue in starts.bounds if queue in before}
+        return starts._replace(positions={**kept, **starts.positions})
 
-    def _judge(self, known: Positions, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
+    def _judge(self, known: Positions, bounds: Mapping[MessageQueue, Bounds], opened: Positions) -> _Starts:
         """Move positions into what brokers hold. Bounds may be older than a position; those that find a loss are not.
 
         Others move a group while it is read, and an administrator who skips to the end knows of messages that came
         after brokers were asked. So whatever seems to be lost is looked at again by what brokers say now.
         """
-        settled = settle_starts(known, bounds, fail_on_data_loss=False)
+        settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
         if any(RULES[warning.finding].error for warning in settled.warnings):
-            self._view.forget()
-            bounds = self._fetch_bounds(list(bounds), _topics(known))
-            settled = settle_starts(known, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+            bounds = self._fresh_bounds(bounds)
+            fatal = self._options.fail_on_data_loss
+            settled = settle_starts(known, bounds, fail_on_data_loss=fatal, opened=opened)
         self._journal.note(self._without_repeats(settled.warnings))
-        return _Starts(settled.positions, bounds)
+        first = {queue: settled.positions[queue] for queue in opened if queue in settled.positions}
+        for queue in (queue for queue, offset in first.items() if offset > opened[queue]):
+            text = "%s: reading has not begun yet, and begins at %d instead of %d, which is gone (retention)"
+            _log.info(text, queue, first[queue], opened[queue])
+        return _Starts(settled.positions, bounds, _fallen(settled), first)
+
+    def _fresh_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+        """What brokers say now of these queues, whatever they said a moment ago."""
+        self._view.forget()
+        return self._fetch_bounds(list(queues), _topics(queues))
 
     def _without_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
         """A queue that is missing from the route is told of once, until it is back."""
@@ -288,13 +337,11 @@ class Planner:
 
     # --- which queues it reads ---------------------------------------------------------------------------------------
 
-    def _ours(self, queues: list[MessageQueue], finished: Position | None) -> list[MessageQueue]:
-        """Those that are ours to read; what is finished in them is told to whoever publishes it."""
+    def _ours(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """Those that are ours to read."""
         if self.share is None:
-            if finished is not None:
-                self.acknowledge(finished)
             return queues
-        self.share.look(finished.next if finished else None)
+        self.share.look()
         return self.share.select(queues)
 
     # --- how far it goes ---------------------------------------------------------------------------------------------
@@ -315,7 +362,10 @@ class Planner:
         short = [queue for queue in waiting if known.get(queue, 0) < target[queue]]
         if self.share is None or not short:
             return short
-        stood = resolve_wish(self._options.start.wish, short, bounds, self._view).positions
+        stood = dict(self._view.fetch_committed(short))
+        unknown = [queue for queue in short if queue not in stood]
+        if self._beginnings and unknown:
+            stood |= self._beginnings.resolve(unknown, bounds).positions
         return [queue for queue in short if stood[queue] < target[queue]]
 
     def _limits(self, without_caps: bool) -> Limits:
@@ -324,12 +374,13 @@ class Planner:
         return self._options.limits if self._target is None else self._options.limits.without_floor()
 
 
+def _fallen(settled: Settled) -> Positions:
+    beyond = [warning.queue for warning in settled.warnings if warning.finding is Finding.ABOVE_MAX]
+    return {queue: settled.positions[queue] for queue in beyond}
+
+
 def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
     return {queue: each.max_offset for queue, each in bounds.items()}
-
-
-def _starts_of_new(bounds: Mapping[MessageQueue, Bounds], known: Positions) -> dict[MessageQueue, int]:
-    return {queue: each.min_offset for queue, each in bounds.items() if queue not in known}
 
 
 def _topics(queues: Iterable[MessageQueue]) -> set[str]:

@@ -10,10 +10,13 @@ one request is enough, a message waits for the next question no longer than a si
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
 from ..cluster.cluster import Cluster
+from ..cluster.names import READER_GROUP
+from ..errors import RocketMQError
 from ..model import MessageQueue
 from ..offsets.loss import Bounds
 
@@ -27,6 +30,9 @@ _PART_AFTER_NEWS = 1 / 16
 
 SMALLEST_LAST_S = 30.0
 """How long smallest offsets are taken for granted where each costs a request; pulls tell of those that moved on."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class BrokerView:
@@ -68,6 +74,16 @@ class BrokerView:
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         """The group's position in each queue that has one."""
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
+
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+        """The first readable offset of each queue; the smallest one where that cannot be found out."""
+        places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
+        try:
+            return self._cluster.offsets.fetch_first_readable(self._group or READER_GROUP, places)
+        except RocketMQError as error:
+            text = "reading begins at the smallest offsets of %d queues, which may be gone already: %s"
+            _log.warning(text, len(places), error)
+            return {queue: low for queue, (low, _) in places.items()}
 
     def _renew(self, queues: Collection[MessageQueue]) -> None:
         """Ask; a queue that ends before its smallest offset was made anew, so smallest offsets are asked for, too."""

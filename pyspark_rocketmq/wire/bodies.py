@@ -605,10 +605,25 @@ def _body_reader(cls: Any) -> Reader:
         given = {}
         for name, value in _checked(values, dict).items():
             if value is not None and (member := members.get(name)):
-                given[member[0]] = member[1](value)
+                given[member[0]] = _read_member(name, member[1], value)
         return cls(**given)
 
     return read
+
+
+def _read_member(name: str, read: Reader, value: Any) -> Any:
+    try:
+        return read(value)
+    except OverflowError as cause:
+        raise ValueError(f"{name}: {cause}") from cause
+
+
+def _read_long(value: Any) -> int:
+    """A whole number as Java knows it; Python's have no end, and what others are told must be one they can read."""
+    number: int = _checked(value, int)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"{value!r:.60} is no 64-bit integer")
+    return number
 
 
 def _checked(value: Any, kind: type | UnionType) -> Any:
@@ -625,7 +640,7 @@ _KEY_READERS: dict[Any, Reader] = {str: str, int: int, MessageQueue: fastjson.pa
 _SCALAR_READERS: dict[Any, Reader] = {
     Any: lambda value: value,
     str: _scalar_reader(str),
-    int: _scalar_reader(int),
+    int: _read_long,
     bool: _scalar_reader(bool),
     float: _scalar_reader(float | int),
     MessageQueue: fastjson.queue_of,

@@ -158,14 +158,15 @@ def _text(value: object) -> str:
 
 _mark_of = struct.Struct(f">{PREFIX_BYTES}xI").unpack_from
 """Header type and header length as one number. JSON is type 0, so there it is the length of the header alone."""
-_FLAGS, _OFFSET, _NUMBER = rb'"\d{1,18}"', rb'"(-?\d{1,18})"', rb"(?:0|[1-9]\d{0,8})"
+_FLAGS, _OFFSET, _NUMBER = rb'"\d{1,18}"', rb'"(\d{1,18})"', rb"(?:0|[1-9]\d{0,8})"
+_BOUND = rb'"(-1|\d{1,18})"'
 _PULL_ANSWER = re.compile(
     rb'(?s:.{%d})\{"code":0,"extFields":\{"suggestWhichBrokerId":"(\d{1,18})",(?:"groupSysFlag":%b,)?'
     rb'"nextBeginOffset":%b,"maxOffset":%b,"minOffset":%b(?:,"topicSysFlag":%b)?\},"flag":1,"language":"JAVA",'
     rb'"opaque":(%b),"remark":"\w+","serializeTypeCurrentRPC":"JSON","version":%b\}'
-    % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _OFFSET, _OFFSET, _FLAGS, _NUMBER, _NUMBER)
+    % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _BOUND, _BOUND, _FLAGS, _NUMBER, _NUMBER)
 )
-"""A frame up to the end of its header."""
+"""A frame up to the end of its header. Numbers that can be no offsets are left to those who say what is wrong."""
 
 
 class PullAnswer(Command):

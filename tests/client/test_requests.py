@@ -5,14 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from broker_stub import Settings
 from broker_stub.codes import AdminCode
+from pyspark_rocketmq.client.clock import SystemClock
+from pyspark_rocketmq.client.requests import MemberRequests, Serves
 from pyspark_rocketmq.client.results import COMMIT, RECONSUME_LATER, ROLLBACK, SUCCESS, SUSPEND
+from pyspark_rocketmq.cluster.names import Namespace
+from pyspark_rocketmq.errors import MalformedFrame
 from pyspark_rocketmq.model import parse_address, retry_topic
 from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.header import Command
 from tests.client.fixtures import BROKER, GROUP, TOPIC, Group, Log, queue, until
 from tests.real.probe import ask
 
@@ -98,6 +105,17 @@ def test_an_older_brokers_reset_is_obeyed(make_group: Callable[..., Group]) -> N
     log.wait_for(6)
     assert sorted(log.bodies[3:]) == [b"a", b"b", b"c"]
     until(lambda: group.committed().get(0) == 3)
+
+
+def test_a_reset_to_what_is_no_offset_is_refused() -> None:
+    """It would enter the checkpoint of a query that is a member."""
+    body = fastjson.write({"offsetTable": {queue(0): -7}})
+    fields = {"topic": TOPIC, "group": GROUP, "timestamp": "0", "isForce": "true"}
+    member = MemberRequests(cast(Serves, None), Namespace(), SystemClock())
+    with pytest.raises(MalformedFrame, match="moves orders/broker-a/0 to -7, which is no offset"):
+        member.serve(
+            parse_address("broker:1"), Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields=fields, body=body)
+        )
 
 
 def test_a_member_says_where_it_stands(group: Group) -> None:

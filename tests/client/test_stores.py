@@ -179,7 +179,10 @@ def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
     assert (store.read(queue(0)), store.read(queue(1)), store.read(queue(2))) == (1, 2, None)
 
 
-NO_OFFSETS = [JAVA_TEXT.replace(":12", f":{value}") for value in ("null", "[1]", "1e999", '"x"')]
+NO_OFFSETS = [
+    JAVA_TEXT.replace(":12", f":{value}")
+    for value in ("null", "[1]", "1e999", '"x"', "-1", "true", str(2**63), "9" * 5000)
+]
 
 
 @pytest.mark.parametrize(

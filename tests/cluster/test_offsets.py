@@ -7,7 +7,7 @@ import pytest
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.links import Call
 from pyspark_rocketmq.cluster.offsets import QueueBounds, Standing
-from pyspark_rocketmq.errors import ConnectionLost, NoBrokerAvailable
+from pyspark_rocketmq.errors import ConnectionLost, MalformedFrame, NoBrokerAvailable
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command
@@ -200,3 +200,46 @@ def test_replicas_are_not_told_positions() -> None:
         with pytest.raises(NoBrokerAvailable, match=r"no master.*broker a"):
             commit("g", {A: 7})
     assert not links.asked("UPDATE_CONSUMER_OFFSET")
+
+
+# --- numbers that are no offsets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [10**30, 2**63, -2])
+@pytest.mark.parametrize("name", ["minOffset", "maxOffset"])
+def test_statistics_that_hold_no_offsets_are_refused(name: str, number: int) -> None:
+    """By the field's name; a checkpoint with such a number could never be read again."""
+    cluster, links = two_brokers()
+    table = {A: {"minOffset": 0, "maxOffset": 5, "lastUpdateTimestamp": 0, name: number}}
+    links.serve("a:1", GET_TOPIC_STATS_INFO=answer(body={"offsetTable": table}))
+    with pytest.raises(MalformedFrame, match=f"{name}.*{number}.*topic T, broker a"):
+        cluster.offsets.fetch_bounds([A])
+
+
+@pytest.mark.parametrize("number", [10**30, 2**63, -2])
+def test_answers_that_hold_no_offset_are_refused(number: int) -> None:
+    """Whichever question they answer."""
+    cluster, _ = two_brokers(
+        GET_MIN_OFFSET=answer(offset=number),
+        GET_MAX_OFFSET=answer(offset=number),
+        SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=number),
+        QUERY_CONSUMER_OFFSET=answer(offset=number),
+    )
+    ask = cluster.offsets
+    for question in (
+        lambda: ask.fetch_min([A]),
+        lambda: ask.fetch_max([A]),
+        lambda: ask.search({A: 0}),
+        lambda: ask.fetch_committed("g", [A]),
+        lambda: ask.fetch_standings("g", [A]),
+    ):
+        with pytest.raises(MalformedFrame, match=f"offset.*{number}.*topic T, broker a"):
+            question()
+
+
+def test_a_group_stands_nowhere_before_0() -> None:
+    """-1 stands for the bounds of an empty queue, and for nothing else."""
+    cluster, _ = two_brokers(QUERY_CONSUMER_OFFSET=answer(offset=-1), GET_MIN_OFFSET=answer(offset=-1))
+    assert cluster.offsets.fetch_min([A]) == {A: -1}
+    with pytest.raises(MalformedFrame, match="offset is -1, which is no offset"):
+        cluster.offsets.fetch_committed("g", [A])

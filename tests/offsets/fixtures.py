@@ -22,6 +22,7 @@ class KnownCluster:
 
     bounds: Mapping[MessageQueue, Bounds] = field(default_factory=lambda: dict.fromkeys(QUEUES, Bounds(10, 100)))
     committed: Mapping[MessageQueue, int] = field(default_factory=dict)
+    readable: Mapping[MessageQueue, int] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
@@ -42,3 +43,8 @@ class KnownCluster:
         """Committed positions as given."""
         self.asked.append("committed")
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
+
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+        """As given, by default the smallest offset."""
+        self.asked.append("readable")
+        return {queue: self.readable.get(queue, each.min_offset) for queue, each in bounds.items()}

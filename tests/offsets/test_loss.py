@@ -7,7 +7,7 @@ import pytest
 from pyspark_rocketmq.errors import DataLossError, OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.offsets.loss import RULES, Bounds, Finding, LossWarning, judge, settle_ranges, settle_starts
-from tests.offsets.fixtures import A0, A1, B0, U0
+from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0
 
 FATAL = {
     Finding.BELOW_MIN: OffsetBeforeEarliest,
@@ -103,3 +103,13 @@ def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
     assert (kept, [each.offset_count for each in warnings]) == ([], [20])
     with pytest.raises(QueueVanished, match="offsets 5 to 25 unread"):
         settle_ranges(planned, {}, fail_on_data_loss=True)
+
+
+def test_nothing_is_lost_at_a_front_that_is_open() -> None:
+    """Of a queue of which nothing was read yet, and which begins at its first readable message."""
+    bounds = dict.fromkeys(QUEUES, Bounds(10, 100))
+    moved = settle_starts({A0: 5, A1: 5}, bounds, fail_on_data_loss=False, opened={A0})
+    cut = settle_ranges([QueueRange(A0, 5, 50, is_front_open=True)], bounds, fail_on_data_loss=True)
+
+    assert (moved.positions, [warning.queue for warning in moved.warnings]) == ({A0: 10, A1: 10}, [A1])
+    assert cut == ([QueueRange(A0, 10, 50, is_front_open=True)], [])

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import MalformedFrame, OptionError
 from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.offsets.position import SENTINEL, Position, advance, batch_ranges, parse_position, position_json
 from tests.offsets.fixtures import A0, A1, B0, GOLDEN
 
 Q0, Q1 = MessageQueue("TopicTest", "broker-a", 0), MessageQueue("TopicTest", "broker-a", 1)
-VERSION_1: dict[str, Position | None] = {
+RELEASED: dict[str, Position | None] = {
     "v1-sentinel": None,
     "v1-first": Position({Q0: 620, Q1: 480}, {Q0: 120, Q1: 0}, "spark-orders"),
     "v1-later": Position({Q0: 900, Q1: 480}, {}, "spark-orders"),
@@ -31,6 +31,7 @@ VERSION_1: dict[str, Position | None] = {
         }
     ),
     "v1-escapes": Position({MessageQueue("订单", "broker-a", 0): 1}),
+    "v2-open": Position({Q0: 620, Q1: 480}, {Q0: 120, Q1: 0}, "spark-orders", {Q0: 120}),
 }
 
 queues = st.builds(
@@ -46,11 +47,11 @@ anything = st.recursive(
 )
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("v1-*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("v*.json")), ids=lambda path: path.stem)
 def test_released_offsets_are_read_and_written_alike(path: Path) -> None:
     """An offset of a released version keeps its meaning, and its text to the byte."""
     text = path.read_text(encoding="utf-8")
-    expected = VERSION_1[path.stem]
+    expected = RELEASED[path.stem]
 
     assert parse_position(text) == parse_position(json.loads(text)) == expected
     assert json.dumps(position_json(expected)) == text
@@ -58,15 +59,18 @@ def test_released_offsets_are_read_and_written_alike(path: Path) -> None:
 
 def test_every_meaning_above_has_its_file() -> None:
     """No file is forgotten."""
-    assert {path.stem for path in GOLDEN.glob("v1-*.json")} == VERSION_1.keys()
+    assert {path.stem for path in GOLDEN.glob("v*.json")} == RELEASED.keys()
     assert json.dumps(position_json(None)) == json.dumps(SENTINEL)
 
 
-@given(positions, positions, st.none() | st.text())
-def test_written_then_read(next_: dict[MessageQueue, int], begin: dict[MessageQueue, int], group: str | None) -> None:
+@given(positions, positions, st.none() | st.text(), positions)
+def test_written_then_read(
+    next_: dict[MessageQueue, int], begin: dict[MessageQueue, int], group: str | None, opened: dict[MessageQueue, int]
+) -> None:
     """Whatever is written is read again, and its text does not depend on the order of queues."""
-    position = Position(next_, begin, group)
-    turned = Position(dict(reversed(next_.items())), dict(reversed(begin.items())), group)
+    position = Position(next_, begin, group, opened)
+    turned_next, turned_begin, turned_open = (dict(reversed(each.items())) for each in (next_, begin, opened))
+    turned = Position(turned_next, turned_begin, group, turned_open)
 
     assert parse_position(str(position)) == position
     assert str(turned) == str(position)
@@ -82,7 +86,7 @@ def test_written_then_read(next_: dict[MessageQueue, int], begin: dict[MessageQu
         ('{"version": 0}', "no version"),
         ('{"version": true}', "no version"),
         ('{"version": 1.0}', "no version"),
-        ('{"version": 2, "shape": []}', "written by a newer release"),
+        ('{"version": 3, "shape": []}', "written by a newer release"),
         ('{"version": 1, "version": 1}', "key 'version' appears twice"),
         ('{"version": 1, "end": 5}', "unknown key 'end'"),
         ('{"version": 1, "group": "g"}', "'next' is missing"),
@@ -94,6 +98,8 @@ def test_written_then_read(next_: dict[MessageQueue, int], begin: dict[MessageQu
         ('{"version": 1, "next": {"T": {"a": {"0": 5.0}}}}', "T/a/0 is 5.0, no position"),
         ('{"version": 1, "next": {"T": {"a": {"01": 5}}}}', "T/a/01 is 5, no position"),
         ('{"version": 1, "next": {}, "begin": null}', "positions is no object"),
+        ('{"version": 2, "next": {}, "open": {"T": {"a": {"0": -1}}}}', "T/a/0 is -1, no position"),
+        ('{"version": 1, "next": {"T": {"a": {"0": 9223372036854775808}}}}', "no position"),
     ],
 )
 def test_refusals(text: str, what: str) -> None:
@@ -171,3 +177,20 @@ def test_offsets_that_do_not_follow_each_other(start: Position | None, end: Posi
 def test_a_begin_allows_an_end_below_the_previous_one() -> None:
     """After a topic was made anew a range may lie below the previous offset."""
     assert batch_ranges(Position({A0: 500}), Position({A0: 20}, {A0: 10})) == [QueueRange(A0, 10, 20)]
+
+
+def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
+    """The first range that is not empty begins at the first readable message, whichever batch it is in."""
+    first = advance(None, {A0: 5, A1: 0}, {A0: 5, A1: 7}, opened={A0: 5, A1: 0})
+    second = advance(first, {A0: 5, A1: 7}, {A0: 6, A1: 8}, opened=first.still_open)
+
+    assert batch_ranges(None, first) == [QueueRange(A1, 0, 7, is_front_open=True)]
+    assert batch_ranges(first, second) == [QueueRange(A0, 5, 6, is_front_open=True), QueueRange(A1, 7, 8)]
+    assert second.still_open == {}
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 2**63), (0, 10**30)])
+def test_what_is_no_offset_never_enters_a_checkpoint(start: int, end: int) -> None:
+    """Whoever let it through: the query could not start again."""
+    with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is no offset"):
+        advance(None, {A0: start}, {A0: end})

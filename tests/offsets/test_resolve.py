@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,45 @@ def test_keywords(keyword: Keyword, offset: int) -> None:
     cluster = KnownCluster()
 
     assert start(StartSettings(keyword), cluster) == dict.fromkeys(QUEUES, offset)
+    assert cluster.asked == ["bounds", "readable"][: 1 + (keyword is EARLIEST)]
+
+
+def test_earliest_is_the_first_readable_message() -> None:
+    """Also for a time before it; queues that begin there are known as open, and one question covers all of them."""
+    cluster = KnownCluster(readable={A0: 15, U0: 100})
+    times = parse_times('{"T":{"a":{"0":0,"1":300}}}', "startingOffsetsByTimestamp", now_ms=0)
+
+    found = resolved(StartSettings(EARLIEST, times=times), cluster)
+
+    assert (found.positions, found.opened) == ({A0: 15, A1: 30, B0: 10, U0: 100}, {A0: 15, B0: 10, U0: 100})
+    assert cluster.asked.count("readable") == 1
+
+
+def test_an_empty_queue_has_no_first_message() -> None:
+    """Nothing can be missing at its front."""
+    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, Bounds(7, 7)))
+
+    assert resolved(StartSettings(EARLIEST), cluster) == (dict.fromkeys(QUEUES, 7), (), {})
     assert cluster.asked == ["bounds"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "alone", "committed"),
+    [
+        (StartSettings(LATEST), 10, 77),
+        (StartSettings(EARLIEST), 10, 10),
+        (StartSettings(LATEST, time_ms=500), 10, 77),
+        (StartSettings(GROUP, LATEST), 10, 77),
+        (StartSettings(offsets('{"T":{"*":{"*":50}}}')), 10, 77),
+        (StartSettings(offsets('{"T":{"*":{"*":50}},"U":{"*":{"*":-1}}}')), 100, 100),
+    ],
+)
+def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, committed: int) -> None:
+    """Without an entry of its own the retry topic begins where the group stands, or else at its first message."""
+    wanted = replace(settings, retry_topic=U0.topic)
+
+    assert start(wanted, KnownCluster())[U0] == alone
+    assert start(wanted, KnownCluster(committed=dict.fromkeys(QUEUES, 77)))[U0] == committed
 
 
 def test_json_then_default() -> None:
@@ -144,8 +183,8 @@ def test_batch_end_by_queue() -> None:
         StartSettings(EARLIEST).wish, EndSettings(time_ms=9999).wish, [U0], KnownCluster(), fail_on_data_loss=True
     )
 
-    assert plan.ranges == [QueueRange(A0, 10, 40), QueueRange(A1, 10, 100), QueueRange(U0, 10, 100)]
-    assert late.ranges == [QueueRange(U0, 10, 100)]
+    assert plan.ranges == [QueueRange(A0, 10, 40, True), QueueRange(A1, 10, 100, True), QueueRange(U0, 10, 100, True)]
+    assert late.ranges == [QueueRange(U0, 10, 100, True)]
 
 
 class LiveCluster(KnownCluster):

@@ -78,18 +78,18 @@ def test_what_a_killed_broker_forgot_is_no_reset(real_two_brokers: RealCluster) 
         world.fill(queue, 10)
         run.read_until(10)
         until(lambda: is_published(10), "10 are published")
-        until(lambda: _has_written(broker, queue.topic, group, 10), "the broker has written that down")
+        until(lambda: has_written(broker, queue.topic, group, 10), "the broker has written that down")
         world.fill(queue, 5)
         run.read_until(5)
         until(lambda: is_published(15), "15 are published")
         broker.kill()
-        assert _has_written(broker, queue.topic, group, 10)
+        assert has_written(broker, queue.topic, group, 10)
         broker.start()
         until(lambda: is_published(15), "15 are published again")
         assert not run.trigger()
 
 
-def _has_written(broker: Broker, topic: str, group: str, offset: int) -> bool:
+def has_written(broker: Broker, topic: str, group: str, offset: int) -> bool:
     """Whether a broker has written down that a group stands there in a topic's first queue, in its kind of JSON."""
     file = broker.home / "store" / "config" / "consumerOffset.json"
     table = file.read_text("utf-8") if file.exists() else ""

@@ -77,7 +77,7 @@ def test_a_refused_group_is_named(
     stub: StubBroker, read: Read, code: ResponseCode, remark: str, error: type[RocketMQError]
 ) -> None:
     """With the queue, the broker's own words, and where to look."""
-    stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE)
+    stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE, times=None)
     said = refusal(error, read, stub, consumerGroup="readers")
     assert remark in said and "check accessKey and secretKey" in said
     assert "topic orders, broker broker-a, queue 0, offset 0, group readers" in said
@@ -86,7 +86,9 @@ def test_a_refused_group_is_named(
 @READS
 def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Read) -> None:
     """The default group is refused where users are given groups of their own."""
-    stub.faults.answer(ResponseCode.NO_PERMISSION, "no permission for the group", on=RequestCode.PULL_MESSAGE)
+    stub.faults.answer(
+        ResponseCode.NO_PERMISSION, "no permission for the group", on=RequestCode.PULL_MESSAGE, times=None
+    )
     said = refusal(NoPermission, read, stub)
     assert "group TOOLS_CONSUMER" in said and "set consumerGroup to one that this user may read with" in said
 
@@ -94,7 +96,8 @@ def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Re
 @READS
 def test_an_unknown_group_is_named(stub: StubBroker, read: Read) -> None:
     """Brokers that make no groups by themselves know only those that were made."""
-    stub.faults.answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group", on=RequestCode.PULL_MESSAGE)
+    refused = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    stub.faults.answer(refused, "subscription group", on=RequestCode.PULL_MESSAGE, times=None)
     said = refusal(SubscriptionGroupNotExist, read, stub, consumerGroup="readers")
     assert "broker broker-a" in said and "group readers" in said
     assert said.endswith("create the group on every master, or allow auto-creation")
@@ -270,7 +273,7 @@ def test_offsets_beyond_the_queue_are_loss(stub: StubBroker) -> None:
 @pytest.mark.parametrize(
     ("stored", "said"),
     [
-        ({"version": 2, "next": {}}, "written by a newer release (version 2, this release reads 1)"),
+        ({"version": 3, "next": {}}, "written by a newer release (version 3, this release reads 2)"),
         ({"version": 1, "next": {TOPIC: {"broker-a": {"0": -1}}}}, "orders/broker-a/0 is -1, no position"),
         ({"version": 1, "next": {TOPIC: {"broker-a": {"0": 0.5}}}}, "orders/broker-a/0 is 0.5, no position"),
         ({TOPIC: {"0": 5}}, "no version"),

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
+from broker_stub.offsets import ConsumerOffsets
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
 from pyspark_rocketmq.model import MessageQueue
@@ -286,7 +287,7 @@ def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
     """However often Spark acknowledges."""
     attempts: list[float] = []
 
-    def fail(_: Positions) -> list[RocketMQError]:
+    def fail(_: Positions, _fallen: object) -> list[RocketMQError]:
         attempts.append(time.monotonic())
         return [TransportError("down")]
 
@@ -302,7 +303,7 @@ def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixtur
     """An error nobody thought of is a failure like others."""
     seen: list[Positions] = []
 
-    def stumble_once(positions: Positions) -> list[RocketMQError]:
+    def stumble_once(positions: Positions, _fallen: object) -> list[RocketMQError]:
         seen.append(positions)
         if len(seen) == 1:
             raise ZeroDivisionError
@@ -321,7 +322,7 @@ def test_publications_keep_their_distance_and_take_the_newest() -> None:
     """What comes in between waits for its time, not for another acknowledgement."""
     published: list[int] = []
 
-    def publish(positions: Positions) -> list[RocketMQError]:
+    def publish(positions: Positions, _fallen: object) -> list[RocketMQError]:
         published.extend(positions.values())
         return []
 
@@ -352,7 +353,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
     """Spark does not wait, either."""
     end = threading.Event()
 
-    def hang(_: Positions) -> list[RocketMQError]:
+    def hang(_: Positions, _fallen: object) -> list[RocketMQError]:
         end.wait(10)
         return []
 
@@ -381,3 +382,61 @@ def test_a_queue_is_published_where_it_is() -> None:
         with Run(options_for(stub, consumerGroup=GROUP)) as run:
             run.drain()
             await_offsets(stub, {MessageQueue(TOPIC, "broker-a", 0): 0, MessageQueue(TOPIC, "broker-b", 0): 1})
+
+
+# --- brokers that forget ---------------------------------------------------------------------------------------------
+
+
+def forget(stub: StubCluster, *stood: int) -> None:
+    """The broker comes back with an older table of the group's positions in its queues, if with any."""
+    table = ConsumerOffsets()
+    for number, offset in enumerate(stood):
+        table.commit(GROUP, TOPIC, number, offset)
+    stub.run(lambda: setattr(stub.state.broker("broker-a", 0), "offsets", table))
+
+
+@pytest.mark.parametrize("stood", [(), (0, 0)])
+def test_an_idle_query_tells_a_broker_again_what_it_forgot(
+    stub: StubBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
+) -> None:
+    """It looks again once a minute, here more often, though nobody triggers it."""
+    monkeypatch.setattr(commit, "LOOK_AGAIN_S", 0.1)
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.drain()
+        await_offsets(stub, BOTH)
+        forget(stub, *stood)
+        await_offsets(stub, BOTH)
+    assert "for group spark-orders, expected 1; committing again" in caplog.text
+
+
+def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None:
+    """However often positions are published to it; a failure makes it due."""
+    now = [0.0]
+    cluster = admin_of(stub)
+    publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP), lambda: now[0])
+    publisher.publish(BOTH)
+    questions = stub.faults.delay(0, on=RequestCode.QUERY_CONSUMER_OFFSET, times=None)
+    for now[0] in (30, 59, 60, 100):
+        assert publisher.publish(BOTH) == []
+    assert questions.fired == len(BOTH)
+    forget(stub)
+    stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    more = {queue_of(0): 2, queue_of(1): 1}
+    assert len(publisher.publish(more)) == 1
+    stub.faults.clear()
+    assert (publisher.publish(more), stub.offsets(GROUP)) == ([], more)
+
+
+def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It always lies behind its master."""
+    now = [0.0]
+    with StubCluster(1, slaves=1, topics={TOPIC: 2}) as stub:
+        cluster = admin_of(stub)
+        publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP), lambda: now[0])
+        publisher.publish(BOTH)
+        stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 0, 0))
+        stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 1, 0))
+        stub.faults.broker_down(broker_id=0)
+        now[0] = 60.0
+        publisher.publish(BOTH)
+    assert "committing again" not in caplog.text

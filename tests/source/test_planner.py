@@ -449,7 +449,7 @@ def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog
 @pytest.mark.parametrize(
     ("stored", "said"),
     [
-        ({"version": 2, "next": {}}, "newer release"),
+        ({"version": 3, "next": {}}, "newer release"),
         ({"version": 1, "next": {TOPIC: {"broker-a": {"0": -1}}}}, "no position"),
         ({"version": 1, "next": {TOPIC: {"broker-a": {"0": 0.5}}}}, "no position"),
         ({"version": 1, "next": {TOPIC: {"broker-a": {"x": 1}}}}, "no position"),

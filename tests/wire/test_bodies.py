@@ -122,6 +122,13 @@ def test_a_body_of_another_shape_is_malformed(data: bytes) -> None:
         decode_body(bodies.TopicList, data)
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_numbers_beyond_64_bits_are_malformed(number: int) -> None:
+    """Java has none such; the error names the member."""
+    with pytest.raises(MalformedFrame, match=f"readQueueNums: {number} is no 64-bit integer"):
+        decode_body(bodies.QueueData, b'{"brokerName":"b","perm":6,"writeQueueNums":4,"readQueueNums":%d}' % number)
+
+
 def test_a_missing_member_is_malformed() -> None:
     """A group without a name cannot be guessed."""
     with pytest.raises(MalformedFrame, match=r"SubscriptionGroupConfig.*group_name"):

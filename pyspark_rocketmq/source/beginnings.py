@@ -1,0 +1,137 @@
+"""Decide where a member begins in queues in which neither its group nor its checkpoint stands anywhere.
+
+`startingOffsetsDefault` is about joining: it says what becomes of messages that were there before the query took part.
+So with `latest`:
+
+- a query without checkpoint joins with its first planning, and notes where every queue ends at that moment, also those
+  of other members; a queue that it gains later without a position begins at that end;
+- a queue that was not there then, or of which a checkpoint knows nothing, is new: it begins at its first message;
+- a queue that is there when a query joins may be new all the same. It is if another member of the group has been
+  running since before the queue's first message was stored. Members tell when they were started, brokers when a
+  message was stored; clocks that differ blur the comparison by as much.
+
+With `earliest` every queue begins at its first message anyway, as those of the retry topic always do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from ..cluster.cluster import Cluster
+from ..errors import RocketMQError
+from ..model import MessageQueue
+from ..net.deadline import Deadline
+from ..offsets.loss import Bounds
+from ..offsets.position import Position, Positions
+from ..offsets.resolve import Resolved, opened_if_late, resolve_wish
+from ..offsets.wish import Keyword, Wish
+from .view import BrokerView
+
+__all__ = ["Beginnings", "Gained"]
+
+FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, Bounds]]
+"""Asks brokers now."""
+
+_STARTED = "PROP_CONSUMER_START_TIMESTAMP"
+_PATIENCE_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+class Beginnings:
+    """Where one member of a group begins."""
+
+    def __init__(self, cluster: Cluster, view: BrokerView, wish: Wish, group: str, client_id: str) -> None:
+        self._cluster = cluster
+        self._view = view
+        self._wish = wish
+        self._group = group
+        self._client_id = client_id
+        self._ends_at_joining: Positions | None = None
+
+    def __repr__(self) -> str:
+        return f"<Beginnings of {self._group}, {len(self._ends_at_joining or ())} queues at joining>"
+
+    def note_joining(self, start: Position | None, queues: Collection[MessageQueue]) -> None:
+        """Note once where queues end when the query joins; with a checkpoint it joined in an earlier run."""
+        if self._ends_at_joining is None:
+            bounds = self._view.fetch_bounds(queues) if start is None else {}
+            self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
+
+    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> Resolved:
+        """Where these queues begin, whose group has no position."""
+        ends = self._ends_at_joining or {}
+        old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
+        old -= set(self._appeared_in_a_living_group(old & ends.keys()))
+        seen = {queue: bounds[queue]._replace(max_offset=ends.get(queue, bounds[queue].max_offset)) for queue in old}
+        resolved = resolve_wish(self._wish, seen, seen, self._view)
+        new = {queue: bounds[queue] for queue in queues if queue not in old}
+        return Resolved(
+            {**resolved.positions, **{queue: each.min_offset for queue, each in new.items()}},
+            resolved.outranked,
+            {**resolved.opened, **opened_if_late(new)},
+        )
+
+    def gained(self, bounds: Mapping[MessageQueue, Bounds], fetch_fresh: FetchBounds) -> Gained:
+        """What one planning knows of queues that are gained now."""
+        return Gained(self, bounds, fetch_fresh)
+
+    def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
+        """The queues whose first message is younger than another member of the group; asked about `latest` only."""
+        if not queues or self._wish.fallback is not Keyword.LATEST:
+            return []
+        deadline = Deadline.after(_PATIENCE_S)
+        try:
+            started_ms = self._oldest_start_ms(next(iter(queues)).topic, deadline)
+            if started_ms is None:
+                return []
+            times = self._cluster.offsets.fetch_earliest_times(queues, deadline)
+        except RocketMQError as error:
+            text = "cannot tell whether %d queues are younger than group %s, startingOffsetsDefault decides: %s"
+            _log.warning(text, len(queues), self._group, error)
+            return []
+        return [queue for queue, time_ms in times.items() if time_ms > started_ms]
+
+    def _oldest_start_ms(self, topic: str, deadline: Deadline) -> int | None:
+        """When the first of the other members was started, of those that say so."""
+        members = self._cluster.groups.fetch_members(self._group, topic, deadline)
+        starts = [self._start_ms(client_id, deadline) for client_id in members if client_id != self._client_id]
+        return min((each for each in starts if each is not None), default=None)
+
+    def _start_ms(self, client_id: str, deadline: Deadline) -> int | None:
+        try:
+            info = self._cluster.admin.fetch_running_info(self._group, client_id, deadline=deadline)
+        except RocketMQError as error:
+            _log.info("member %s of group %s does not say since when it runs: %s", client_id, self._group, error)
+            return None
+        started = info.properties.get(_STARTED, "")
+        return int(started) if started.isascii() and started.isdigit() else None
+
+
+class Gained:
+    """What a planning knows of queues that are gained; remembers which of them begin at their first message."""
+
+    def __init__(
+        self,
+        beginnings: Beginnings,
+        bounds: Mapping[MessageQueue, Bounds],
+        fetch_fresh: FetchBounds,
+    ) -> None:
+        self._beginnings = beginnings
+        self._bounds = bounds
+        self._fetch_fresh = fetch_fresh
+        self.opened: Positions = {}
+
+    def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
+        """Where queues begin in which neither the group nor the query stands anywhere."""
+        resolved = self._beginnings.resolve(queues, self._bounds)
+        self.opened = resolved.opened
+        return resolved.positions
+
+    def ends_before(self, positions: Positions) -> Positions:
+        """Where queues end that do so before these positions, by what a master said after they became known."""
+        if all(offset <= self._bounds[queue].max_offset for queue, offset in positions.items()):
+            return {}
+        fresh = self._fetch_fresh(self._bounds)
+        known = {queue: fresh[queue] for queue in positions if queue in fresh and not fresh[queue].from_replica}
+        return {queue: each.max_offset for queue, each in known.items() if each.max_offset < positions[queue]}

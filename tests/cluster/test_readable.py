@@ -1,0 +1,59 @@
+"""The first message that can be read, where a queue's minimum lags behind the commit log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.cluster.readable import search_first_readable
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.source.driving import TOPIC, admin_of, queue_of
+
+COUNT = 40
+QUEUES = [queue_of(number) for number in range(2)]
+
+
+def lose_log(stub: StubBroker, offset: int) -> None:
+    """The commit log loses what lies before an offset of queue 0; consume queues do not know yet."""
+
+    def lose() -> None:
+        store = stub.state.brokers[0].store
+        store.log.min_offset = store.queue(TOPIC, 0).physical[offset]
+
+    stub.run(lose)
+
+
+@given(st.integers(0, 50), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 900))
+def test_it_is_found_wherever_it_is(smallest: int, gone: int, held: int, reach: int) -> None:
+    """Whether a pull looks beyond what is gone or not, in at most as many rounds as halving takes."""
+    first, end = smallest + gone, smallest + gone + held
+    search, rounds, answer = search_first_readable(smallest, end), 0, None
+    with pytest.raises(StopIteration) as found:
+        while True:
+            probe = search.send(answer)
+            rounds += 1
+            answer = max(probe, first) if max(probe, first) < min(end, probe + reach + 1) else None
+    assert found.value.value == first
+    assert rounds <= 1 + (end - smallest).bit_length()
+
+
+@pytest.mark.parametrize("gone", [0, 1, 17, COUNT - 1])
+def test_a_pull_decides_what_the_minimum_does_not(gone: int) -> None:
+    """The minimum is still 0, but the messages before an offset are gone."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        lose_log(stub, gone)
+        pulls = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
+        assert (found[QUEUES[0]], pulls.fired) == (gone, 2)
+
+
+def test_a_queue_whose_messages_are_all_gone_is_read_from_its_end() -> None:
+    """There is nothing else to read."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        stub.run(lambda: setattr(stub.state.brokers[0].store.log, "min_offset", 10**9))
+        found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
+        assert found == dict.fromkeys(QUEUES, COUNT)

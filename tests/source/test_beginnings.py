@@ -1,0 +1,232 @@
+"""Where queries begin: at what can be read, at new queues' first messages, and never behind a retry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from broker_stub import StubBroker, StubCluster
+from pyspark_rocketmq.model import MessageQueue, QueueRange, retry_topic
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.source import group_positions, membership, view
+from pyspark_rocketmq.source.batch import BatchReader
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.source.driving import (
+    GROUP,
+    TOPIC,
+    Checkpoint,
+    Run,
+    admin_of,
+    batch_options_for,
+    options_for,
+    queue_of,
+    read_batch,
+    store_offsets,
+    wait_for,
+)
+
+COUNT = 40
+RETRY = retry_topic(GROUP)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of two queues, which hold 40 messages each."""
+    with StubBroker({TOPIC: 2}) as broker:
+        broker.fill(TOPIC, 2 * COUNT, 4)
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes its time takes little."""
+    monkeypatch.setattr(membership, "SETTLE_S", 0.1)
+    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(group_positions, "SECONDS_PER_QUEUE", 0.0)
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
+
+
+def shared(stub: StubCluster, **given: str) -> ReaderOptions:
+    """Options of a query that shares its group and is to read what comes from now on."""
+    member = {"groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
+    return options_for(stub, **{"consumerGroup": GROUP, "startingOffsetsDefault": "latest", **member, **given})
+
+
+def lose_log(stub: StubBroker, offset: int) -> None:
+    """The commit log loses what lies before an offset of queue 0; consume queues do not know yet."""
+
+    def lose() -> None:
+        store = stub.state.brokers[0].store
+        store.log.min_offset = store.queue(TOPIC, 0).physical[offset]
+
+    stub.run(lose)
+
+
+def add_queue(stub: StubCluster, count: int) -> MessageQueue:
+    """The topic gets a third queue, and that so many messages."""
+    config = TopicConfig(topic_name=TOPIC, read_queue_nums=3, write_queue_nums=3, perm=6)
+    admin_of(stub).admin.create_topic(config, ("broker-a",))
+    for _ in range(count):
+        stub.put(TOPIC, b"new", queue_id=2)
+    return queue_of(2)
+
+
+# --- earliest --------------------------------------------------------------------------------------------------------
+
+
+def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
+    """Though brokers name a smaller minimum for a while; the offset in the log says that the front is open."""
+    lose_log(stub, 30)
+    with Run(options_for(stub)) as run:
+        assert run.plan()
+        ranges = [each for task in run.partitions() for each in task.ranges]
+        assert sorted(ranges) == [QueueRange(queue_of(0), 30, COUNT, True), QueueRange(queue_of(1), 0, COUNT, True)]
+        assert run.checkpoint.last["open"] == {TOPIC: {"broker-a": {"0": 30, "1": 0}}}
+        assert len(run.read()) == 10 + COUNT
+
+
+def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
+    """As a stream does; explicit offsets are judged strictly."""
+    lose_log(stub, 30)
+    assert len(read_batch(batch_options_for(stub))) == 10 + COUNT
+    given = batch_options_for(stub, startingOffsets='{"orders":{"*":{"*":35}}}')
+    ranges = [each for task in BatchReader(given).partitions() for each in task.ranges]
+    assert {(each.start, each.is_front_open) for each in ranges} == {(35, False)}
+
+
+def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
+    """The checkpoint keeps it; later batches are judged strictly."""
+    checkpoint = Checkpoint()
+    with Run(options_for(stub), checkpoint) as killed:
+        killed.plan()
+    with Run(options_for(stub), checkpoint) as run:
+        assert all(each.is_front_open for task in run.partitions() for each in task.ranges)
+        run.trigger()
+        stub.fill(TOPIC, 2, 4)
+        assert run.plan()
+        assert not any(each.is_front_open for task in run.partitions() for each in task.ranges)
+
+
+def test_what_is_not_begun_yet_loses_nothing_at_its_front(stub: StubBroker) -> None:
+    """Retention overtakes a queue while the query waits for more: it begins where it begins now."""
+    with Run(options_for(stub, minOffsetsPerTrigger="100")) as run:
+        assert run.trigger() == []
+        stub.expire(TOPIC, 0, 25)
+        stub.fill(TOPIC, 60, 4)
+        assert min(row.offset for row in run.read_until(60 + 15 + COUNT) if row.queue == queue_of(0)) == 25
+
+
+def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None:
+    """By one pull for each queue; a restart with a checkpoint asks nothing of the kind."""
+    pulls = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
+    checkpoint = Checkpoint()
+    with Run(options_for(stub), checkpoint) as run:
+        run.plan()
+        assert pulls.fired == 2
+    with Run(options_for(stub), checkpoint) as run:
+        run.partitions()
+        run.reader.latestOffset(json.loads(checkpoint.offsets[-1]), run.reader.getDefaultReadLimit())
+    assert pulls.fired == 2
+
+
+# --- retries ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["earliest", "latest"])
+def test_a_member_leaves_no_retry_out(stub: StubBroker, word: str) -> None:
+    """Whatever is to become of its topics' messages."""
+    stub.put(RETRY, b"again")
+    with Run(shared(stub, startingOffsetsDefault=word)) as run:
+        rows = run.read_until(1 + 2 * COUNT * (word == "earliest"))
+        assert [row.body for row in rows if row.queue.topic == RETRY] == [b"again"]
+
+
+@pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"startingTimestamp": "2100-01-01T00:00:00Z"}])
+def test_no_query_leaves_a_retry_out(stub: StubBroker, given: dict[str, str]) -> None:
+    """Of its own topics it reads what comes from now on."""
+    stub.put(RETRY, b"again")
+    late = {"startingOffsetsByTimestampStrategy": "latest"} if "startingTimestamp" in given else {}
+    options = options_for(stub, consumerGroup=GROUP, readRetryTopic="true", **given, **late)
+    with Run(options, available_now=True) as run:
+        assert [row.body for row in run.drain()] == [b"again"]
+
+
+def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) -> None:
+    """Its position is where a new query goes on, also if that is to read what comes from now on."""
+    stub.put(RETRY, b"done")
+    stub.put(RETRY, b"again")
+    store_offsets(stub, {MessageQueue(RETRY, "broker-a", 0): 1})
+    options = options_for(stub, consumerGroup=GROUP, readRetryTopic="true", startingOffsets="latest")
+    with Run(options, available_now=True) as run:
+        assert [row.body for row in run.drain()] == [b"again"]
+
+
+# --- new queues of a group -------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -> None:
+    """By a member that takes part only in what comes from its joining on."""
+    with Run(shared(stub)) as run:
+        assert run.trigger() == []
+        new = add_queue(stub, 5)
+        assert [(row.queue, row.offset) for row in run.read_until(5)] == [(new, offset) for offset in range(5)]
+
+
+def test_a_restart_is_no_joining(stub: StubBroker) -> None:
+    """What appeared while the query was down is read from its first message, too."""
+    checkpoint = Checkpoint()
+    with Run(shared(stub), checkpoint) as run:
+        run.trigger()
+    new = add_queue(stub, 5)
+    with Run(shared(stub), checkpoint) as run:
+        assert [(row.queue, row.offset) for row in run.read_until(5)] == [(new, offset) for offset in range(5)]
+
+
+def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBroker) -> None:
+    """Nothing is lost that came while it was in the group, though the last owner told brokers nothing."""
+    stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    with Run(shared(stub, instanceName="b")) as stays:
+        with Run(shared(stub, instanceName="a")) as leaves:
+            runs = (stays, leaves)
+            wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
+            [lost] = mine(leaves)
+            stub.put(TOPIC, b"between", queue_id=lost.queue_id)
+        assert [(row.queue, row.body) for row in stays.read_until(1)] == [(lost, b"between")]
+
+
+def test_a_member_that_joins_later_reads_a_new_queue_from_its_first_message(stub: StubBroker) -> None:
+    """The group was alive when the queue appeared, as the other member says; old queues it joins at their ends."""
+    lists = {"allocateMessageQueueStrategy": "CONFIG"}
+    with Run(shared(stub, messageQueueList='[{"orders": {"broker-a": [0, 1]}}]', **lists)) as old:
+        old.trigger()
+        wait_for(lambda: len(stub.groups().get(GROUP, ())) == 1, "the first member is known")
+        new = add_queue(stub, 5)
+        with Run(shared(stub, messageQueueList='[{"orders": {"broker-a": [1, 2]}}]', **lists)) as run:
+            rows = run.read_until(5)
+            assert {row.queue for row in rows} == {new} and len(rows) == 5
+
+
+def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker) -> None:
+    """A queue with older messages than its members is none that appeared."""
+    with Run(shared(stub, instanceName="a")) as first, Run(shared(stub, instanceName="b")) as second:
+        runs = (first, second)
+        wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
+        stub.put(TOPIC, b"now", queue_id=0)
+        [owner] = [each for each in runs if queue_of(0) in mine(each)]
+        assert [row.body for row in owner.read_until(1)] == [b"now"]
+
+
+def share_out(*runs: Run) -> bool:
+    """Whether each query holds one queue."""
+    return all(len(mine(each)) == 1 for each in runs)
+
+
+def mine(run: Run) -> set[MessageQueue]:
+    """The queues of the topic in the query's last offset."""
+    if not run.checkpoint.offsets:
+        return set()
+    ids = run.checkpoint.last["next"].get(TOPIC, {}).get("broker-a", {})
+    return {queue_of(int(number)) for number in ids}

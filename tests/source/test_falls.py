@@ -1,0 +1,162 @@
+"""Where a group's position goes when brokers lose messages: with the query, and never ahead of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_stub import StubBroker, StubCluster
+from pyspark_rocketmq.client.membership import make_client_id
+from pyspark_rocketmq.client.stores import LocalStore, offset_file
+from pyspark_rocketmq.errors import OffsetBeyondEnd
+from pyspark_rocketmq.options import ReaderOptions
+from pyspark_rocketmq.source import group_positions, membership, view
+from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, options_for, queue_of, store_offsets, wait_for
+
+Options = Callable[[StubCluster], ReaderOptions]
+
+
+@pytest.fixture
+def stub() -> Iterator[StubBroker]:
+    """One broker with a topic of one queue, which holds 40 messages."""
+    with StubBroker({TOPIC: 1}) as broker:
+        broker.fill(TOPIC, 40, 4)
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes its time takes little."""
+    monkeypatch.setattr(membership, "SETTLE_S", 0.1)
+    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(group_positions, "SECONDS_PER_QUEUE", 0.0)
+    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
+
+
+def dedicated(stub: StubCluster, **given: str) -> ReaderOptions:
+    """Options of a query that publishes for a group of its own and lives with losses."""
+    return options_for(stub, **{"consumerGroup": GROUP, "failOnDataLoss": "false", **given})
+
+
+def shared(stub: StubCluster, **given: str) -> ReaderOptions:
+    """Options of a query that shares its group and lives with losses."""
+    member = {"groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
+    return dedicated(stub, **{**member, **given})
+
+
+def make_anew(stub: StubBroker, count: int) -> None:
+    """The queue loses its messages and gets so many others."""
+    stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
+    stub.fill(TOPIC, count, 4)
+
+
+def standing(stub: StubCluster) -> int | None:
+    """Where the group stands."""
+    return stub.offsets(GROUP).get(queue_of(0))
+
+
+def await_standing(run: Run, stub: StubCluster, offset: int) -> None:
+    """Trigger until the group stands there."""
+    wait_for(lambda: run.trigger() is None and standing(stub) == offset, f"the group stands at {offset}")
+
+
+@pytest.mark.parametrize("options", [dedicated, shared])
+def test_the_position_follows_the_query_down_after_a_loss(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, options: Options
+) -> None:
+    """Whoever publishes it: a topic that was made anew ends below what was published."""
+    with Run(options(stub)) as run:
+        run.read_until(40)
+        await_standing(run, stub, 40)
+        make_anew(stub, 25)
+        assert run.trigger() == []
+        stub.fill(TOPIC, 5, 4)
+        assert len(run.read_until(5)) == 5
+        await_standing(run, stub, 30)
+    assert "40 of group spark-orders is ahead of this query's" in caplog.text and "moved back" in caplog.text
+
+
+def test_a_loss_that_fails_the_query_moves_no_position(stub: StubBroker) -> None:
+    """What is finished is judged before it is published."""
+    given, checkpoint = dedicated(stub, failOnDataLoss="true"), Checkpoint()
+    with Run(given, checkpoint, once=True) as run:
+        run.read_until(40)
+    make_anew(stub, 25)
+    store_offsets(stub, {queue_of(0): 3})
+    with Run(given, checkpoint) as run, pytest.raises(OffsetBeyondEnd, match="offset 40"):
+        run.trigger()
+    assert standing(stub) == 3
+
+
+def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker) -> None:
+    """Spark tells of a finished batch once more after the next one was planned."""
+    with Run(dedicated(stub)) as run:
+        run.drain()
+        make_anew(stub, 25)
+        run.trigger()
+        run.reader.commit(json.loads(run.checkpoint.offsets[0]))
+        await_standing(run, stub, 25)
+
+
+def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
+    """Killed between the loss and its publication, the next run tells brokers by what the checkpoint says."""
+    checkpoint = Checkpoint()
+    with Run(dedicated(stub), checkpoint) as run:
+        run.drain()
+        await_standing(run, stub, 40)
+    make_anew(stub, 25)
+    with Run(dedicated(stub, commitOffsets="none"), checkpoint) as killed:
+        killed.plan()
+    stub.fill(TOPIC, 5, 4)
+    with Run(dedicated(stub), checkpoint) as run:
+        run.trigger()
+        assert len(run.read_until(5)) == 5
+        await_standing(run, stub, 30)
+
+
+def test_a_larger_position_without_a_loss_stays(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Only a loss moves it back."""
+    store_offsets(stub, {queue_of(0): 60})
+    with caplog.at_level(logging.WARNING), Run(dedicated(stub)) as run:
+        run.drain()
+        wait_for(lambda: "this query's 40 and stays" in caplog.text, "the warning")
+    assert standing(stub) == 60
+
+
+def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> None:
+    """As positions at brokers do."""
+    given = {"messageModel": "BROADCASTING", "localOffsetStoreDir": str(tmp_path)}
+    checkpoint = Checkpoint()
+    for count in (0, 25):
+        if count:
+            make_anew(stub, count)
+        with Run(dedicated(stub, **given), checkpoint, available_now=True) as run:
+            run.drain()
+    store = LocalStore(offset_file(tmp_path, make_client_id("DEFAULT"), GROUP))
+    store.load()
+    assert store.progress.snapshot() == {queue_of(0): 25}
+
+
+# --- positions that outlived their queue -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("group", "checkpoint"), [(40, 15), (15, 40)])
+def test_a_member_does_not_go_by_a_position_beyond_the_end(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, group: int, checkpoint: int
+) -> None:
+    """Of the group's position and the checkpoint's, the larger counts only if the queue goes as far."""
+    make_anew(stub, checkpoint)
+    log = Checkpoint()
+    with Run(shared(stub), log) as run:
+        run.read_until(checkpoint)
+        run.trigger()
+    make_anew(stub, 25)
+    store_offsets(stub, {queue_of(0): group})
+    with Run(shared(stub), log) as run:
+        assert [row.offset for row in run.read_until(10)] == list(range(15, 25))
+        await_standing(run, stub, 25)
+    assert "position 40" in caplog.text
