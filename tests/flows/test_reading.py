@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker_stub import PullLimits, Settings, StubBroker, StubCluster
-from pyspark_rocketmq.broker_errors import SystemBusy
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
 from pyspark_rocketmq.model import MessageQueue, QueueRange
@@ -137,14 +136,6 @@ def test_answers_that_came_while_rows_were_used_are_not_late() -> None:
 
         assert offsets_of([first, *blocks]) == EVERYTHING
         assert asked.fired == 20
-
-
-def test_a_broker_that_stays_busy_is_given_up(stub: StubBroker) -> None:
-    """After the retries its words are the error, with queue and offset."""
-    stub.faults.busy(on=PULL, times=None)
-
-    with pytest.raises(SystemBusy, match=r"topic T, broker broker-a, queue \d, offset 0"):
-        read(stub, PullSettings(max_retries=2))
 
 
 def test_a_broker_that_never_answers_is_given_up(stub: StubBroker) -> None:
