@@ -133,7 +133,7 @@ class Bulk:
         Odd records are not looked at for it.
         """
         names = {topic: stored_topic(topic).encode() for topic in {queue[0] for queue in self._queues}}
-        differs: npt.NDArray[np.bool_] = self.head["queue_id"] != self._asked_ids
+        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != self._asked_ids.byteswap()
         if len(names) == 1 and not np.count_nonzero(differs) and self._are_all_of(next(iter(names.values())), begins):
             return _NO_ROWS
         for topic, name in names.items():

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.errors import DataLossError, OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished
+from pyspark_rocketmq.errors import (
+    DataLossError,
+    MessagesMissing,
+    OffsetBeforeEarliest,
+    OffsetBeyondEnd,
+    OffsetWentBack,
+    QueueVanished,
+)
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.offsets.loss import RULES, Bounds, Finding, LossWarning, judge, settle_ranges, settle_starts
 from tests.offsets.fixtures import A0, A1, B0, U0
@@ -14,6 +21,7 @@ FATAL = {
     Finding.ABOVE_MAX: OffsetBeyondEnd,
     Finding.WENT_BACK: OffsetWentBack,
     Finding.VANISHED: QueueVanished,
+    Finding.GAP: MessagesMissing,
 }
 HARMLESS = [Finding.NOT_IN_ROUTE, Finding.RESET_BY_ADMIN]
 
@@ -44,7 +52,7 @@ def test_what_is_no_loss_never_fails(finding: Finding) -> None:
 
 
 def test_every_finding_has_its_rule() -> None:
-    """The table is complete, and four of its rules are fatal."""
+    """The table is complete, and five of its rules are fatal."""
     assert RULES.keys() == set(Finding)
     assert {finding: rule.error for finding, rule in RULES.items() if rule.error} == FATAL
 
