@@ -8,7 +8,7 @@ steps are whole-array steps. The topic's text is not looked at, because no colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -65,7 +65,6 @@ _ODD_FLAGS = (
 )
 _INNER_FLAGS = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 _MAGIC_IN_MEMORY = np.array(MAGIC_V1, ">u4").view(np.uint32)
-_EVERY_ROW = slice(None)
 _NO_ROWS: Integers = np.zeros(0, np.int64)
 _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
 """What is above is a size below zero, as these sizes have a sign."""
@@ -130,41 +129,40 @@ class Bulk:
     def strange_rows(self, begins: Integers, stored_topic: Callable[[str], str]) -> Integers:
         """Records of other queues than they were asked from; `stored_topic` tells how they name a topic, if they do.
 
-        The topic is read in the first record of each answer, which are those at `begins`; of the others its length is
-        compared. Odd records are not looked at for it.
+        The topic is read in the records at `begins`, the first of each answer; of the others its length is compared.
+        Odd records are not looked at for it.
         """
-        topics, _, numbers = zip(*self._queues, strict=True)
-        ids = np.fromiter(numbers, np.int32, len(numbers)).byteswap()
-        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != ids[self.answers]
-        if np.count_nonzero(differs):
-            differs &= np.fromiter(map(bool, map(stored_topic, topics)), np.bool_, len(topics))[self.answers]
-        differs |= self._name_other_topics(begins, {topic: stored_topic(topic).encode() for topic in set(topics)})
-        return np.flatnonzero(differs) if np.count_nonzero(differs) else _NO_ROWS
+        names = {topic: stored_topic(topic).encode() for topic in {queue[0] for queue in self._queues}}
+        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != self._asked_ids.byteswap()
+        if len(names) == 1 and not np.count_nonzero(differs) and self._are_all_of(next(iter(names.values())), begins):
+            return _NO_ROWS
+        for topic, name in names.items():
+            is_asked = np.array([queue.topic == topic for queue in self._queues])[self.answers]
+            rows = np.flatnonzero(is_asked)
+            if name:
+                differs[rows] |= self._name_another(name, begins[is_asked[begins]])[rows]
+            else:
+                differs[rows] = False
+        return np.flatnonzero(differs)
 
-    def _name_other_topics(self, begins: Integers, names: Mapping[str, bytes]) -> npt.NDArray[np.bool_]:
-        """Plain records in whose topic something else is written than its name; any topic will do for an empty name."""
-        if len(names) == 1:
-            (name,) = names.values()
-            differs = self._differ_from(name, begins, _EVERY_ROW)
-        else:
-            differs = np.zeros(len(self.starts), np.bool_)
-            for topic, name in names.items():
-                is_asked = np.array([queue.topic == topic for queue in self._queues])
-                rows = np.flatnonzero(is_asked[self.answers])
-                differs[rows] = self._differ_from(name, begins[is_asked], rows)[rows]
-        return differs & self.plain() if np.count_nonzero(differs) else differs
+    def _are_all_of(self, name: bytes, begins: Integers) -> bool:
+        """Whether all records are plain and name this topic; whether it is this very text shows at `begins`."""
+        sizes = self._topic_sizes
+        if not name or np.count_nonzero(sizes == len(name) & 0xFF) < len(sizes):
+            return False
+        return self._topics_at(begins, len(name)).tobytes() == name * len(begins)
 
-    def _differ_from(self, name: bytes, begins: Integers, rows: Integers | slice) -> npt.NDArray[np.bool_]:
-        """Which of all rows have topics of another length, or at these `begins` another text."""
-        differs = np.zeros(len(self.starts), np.bool_)
-        if name:
-            sizes = self._topic_sizes
-            differs[rows] = sizes[rows] != len(name) & 0xFF
-            begins = begins[begins >= 0]
-            begins = begins[sizes[begins] == len(name)]
-            found = gather_windows(self.data, self._body_ends[begins] + 1, len(name))
-            differs[begins[(found != np.frombuffer(name, np.uint8)).any(axis=1)]] = True
+    def _name_another(self, name: bytes, begins: Integers) -> npt.NDArray[np.bool_]:
+        """Plain records whose topic has another length, or at `begins` another text."""
+        plain = self.plain()
+        differs: npt.NDArray[np.bool_] = (self._topic_sizes != len(name) & 0xFF) & plain
+        begins = begins[plain[begins] & ~differs[begins]]
+        texts = self._topics_at(begins, len(name))
+        differs[begins] = (texts != np.frombuffer(name, np.uint8)).any(axis=1)
         return differs
+
+    def _topics_at(self, rows: Integers, size: int) -> Bytes:
+        return gather_windows(self.data, self._body_ends[rows] + 1, size)
 
     @cached_property
     def _ends(self) -> Integers:
@@ -242,7 +240,11 @@ class Bulk:
 
     def queue_ids(self) -> pa.Array:
         """The numbers of the queues that the records came from."""
-        return pack_numbers(np.array([queue.queue_id for queue in self._queues], np.int32)[self.answers])
+        return pack_numbers(self._asked_ids)
+
+    @cached_property
+    def _asked_ids(self) -> npt.NDArray[np.int32]:
+        return np.array([queue[2] for queue in self._queues], np.int32)[self.answers]
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:

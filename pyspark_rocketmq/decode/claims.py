@@ -53,19 +53,19 @@ def place(bulk: Bulk, answers: Answers, counts: Integers) -> Placed:
     positions += np.arange(len(positions))
     inner = bulk.inner_rows()
     if not len(inner) and answers.covered == tuple(counts.tolist()) and np.array_equal(bulk.stored_offsets, positions):
-        return Placed(positions, are_all_wanted=answers.are_whole())
+        return Placed(positions, are_all_wanted=answers.are_whole)
     return _Placing(bulk, answers, firsts, counts, begins, inner).place(positions)
 
 
 def check_origins(bulk: Bulk, answers: Answers, counts: Integers, content: Content) -> None:
     """Raise unless all records are of the queues that were asked; which topic an odd one names is looked at later."""
-    begins = np.where(counts > 0, np.cumsum(counts) - counts, -1)
+    begins = (np.cumsum(counts) - counts)[counts > 0]
     strange = bulk.strange_rows(begins, content.stored_topic)
     for row in strange[:1].tolist():
         answer = int(bulk.answers[row])
         record, _ = decode_record(bulk.data.data, int(bulk.starts[row]))
         what = f"holds a message of {record.topic}, queue {record.queue_id}"
-        raise mismatch(answers.queue(answer), answers.firsts[answer], what)
+        raise mismatch(answers.queues[answer], answers.firsts[answer], what)
 
 
 class _Placing:
@@ -138,8 +138,8 @@ class _Placing:
         if len(disorder):
             answer, offset = int(self._of[disorder[0]]), self._stored[disorder[0]]
             what = f"holds messages out of order or twice (one says offset {offset})"
-            raise mismatch(self._answers.queue(answer), int(self._firsts[answer]), what)
-        return frozenset(map(self._answers.queue, np.unique(self._of[ahead != 0]).tolist()))
+            raise mismatch(self._answers.queues[answer], int(self._firsts[answer]), what)
+        return frozenset(map(self._answers.queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
     def _are_misfits(self, answers: _Rows) -> _Rows:
         """Filtered answers in which the written offsets do not ascend within what the answer covers."""
@@ -162,4 +162,4 @@ class _Placing:
     @property
     def _are_light(self) -> _Rows:
         """Answers whose records say where they stand in another queue."""
-        return np.array([each.queue.topic.startswith(LIGHT_TOPIC_PREFIX) for each in self._answers.ranges], np.bool_)
+        return np.array([queue.topic.startswith(LIGHT_TOPIC_PREFIX) for queue in self._answers.queues], np.bool_)

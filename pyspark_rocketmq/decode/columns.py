@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import Block, QueueRange
+from ..model import Block
 from .bulk import READS_PROPERTIES, Bulk, bulk_column
 from .claims import check_origins, place
-from .gathered import Gathered
+from .gathered import Answers, Gathered
 from .memory import keep_freed_memory
 from .mending import Mender, Recheck
 from .odd import OddReader, Portion
@@ -64,7 +64,7 @@ class _Found(NamedTuple):
     """The records of some answers."""
 
     bulk: Bulk
-    ranges: Sequence[QueueRange]
+    answers: Answers
     are_all_wanted: bool
     suspects: list[int]
 
@@ -131,11 +131,11 @@ class ColumnDecoder:
         answers = gathered.answers
         starts, counts = find_starts(gathered.data, gathered.spans, answers.ranges)
         of = np.repeat(np.arange(len(counts)), counts)
-        bulk = Bulk(gathered.data, starts, of, [each[0] for each in answers.ranges], self._shape_finder)
+        bulk = Bulk(gathered.data, starts, of, answers.queues, self._shape_finder)
         check_origins(bulk, answers, counts, self.content)
         placed = place(bulk, answers, counts)
         bulk.positions = placed.positions
-        return _Found(bulk, answers.ranges, placed.are_all_wanted, self._mender.suspects(bulk, answers, placed))
+        return _Found(bulk, answers, placed.are_all_wanted, self._mender.suspects(bulk, answers, placed))
 
     def _with_large_apart(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
         """The blocks in order, those of half the bytes as one block a record."""
@@ -161,7 +161,7 @@ class ColumnDecoder:
 
     def _decode(self, found: _Found, most_bytes: int) -> Iterator[Decoded]:
         """One record batch, or several if there are packed bodies that are larger when unpacked."""
-        bulk, ranges, _, _ = found
+        bulk, answers, _, _ = found
         is_odd = self._is_odd(bulk)
         plain = bulk.only(~is_odd)
         wanted = self._is_wanted(plain, found)
@@ -170,7 +170,7 @@ class ColumnDecoder:
             yield Decoded(pa.RecordBatch.from_arrays(arrays, schema=self.schema), 0, 0)
             return
         places, begin = np.flatnonzero(~is_odd)[wanted], 0
-        for portion in self._odd_reader.portions(bulk, np.flatnonzero(is_odd), ranges, most_bytes):
+        for portion in self._odd_reader.portions(bulk, np.flatnonzero(is_odd), answers.ranges, most_bytes):
             end = int(np.searchsorted(places, portion.end))
             merged = self._merge([array[begin:end] for array in arrays], places[begin:end], portion)
             yield Decoded(merged, portion.handed_over, portion.dropped)
@@ -186,11 +186,11 @@ class ColumnDecoder:
         if found.are_all_wanted:
             wanted = np.ones(len(bulk.positions), np.bool_)
         else:
-            starts = np.array([each.start for each in found.ranges])[bulk.answers]
-            ends = np.array([each.end for each in found.ranges])[bulk.answers]
+            starts = np.array(found.answers.starts)[bulk.answers]
+            ends = np.array(found.answers.ends)[bulk.answers]
             wanted = (bulk.positions >= starts) & (bulk.positions < ends)
         if self.content.tags:
-            filtered = np.array([self.content.filters(each.queue.topic) for each in found.ranges])
+            filtered = np.array([self.content.filters(queue.topic) for queue in found.answers.queues])
             has_tag = pc.is_in(bulk.entries.values_of("TAGS"), pa.array(sorted(self.content.tags))).to_numpy(False)
             wanted &= has_tag | ~filtered[bulk.answers]
         return wanted

@@ -31,15 +31,15 @@ class Answers(NamedTuple):
     """How many messages each must hold; 0 for any."""
     nexts: Sequence[int]
     """Where each ends; 0 if its records stand where they say."""
+    queues: Sequence[MessageQueue]
+    starts: Sequence[int]
+    """Where begins what is wanted of each."""
+    ends: Sequence[int]
 
+    @property
     def are_whole(self) -> bool:
         """Whether all that they cover is wanted of each."""
-        _, starts, ends, _ = zip(*self.ranges, strict=True)
-        return bool(starts == self.firsts and ends == self.nexts)
-
-    def queue(self, answer: int) -> MessageQueue:
-        """Where an answer comes from."""
-        return self.ranges[answer].queue
+        return self.starts == self.firsts and self.ends == self.nexts
 
 
 class Gathered:
@@ -67,7 +67,9 @@ class Gathered:
     @property
     def answers(self) -> Answers:
         """What is wanted of each, and what it claims."""
-        return Answers(*zip(*self._told, strict=True))
+        ranges, message_counts, firsts, covered, nexts = zip(*self._told, strict=True)
+        queues, starts, ends, _ = zip(*ranges, strict=True)
+        return Answers(ranges, message_counts, firsts, covered, nexts, queues, starts, ends)
 
     @property
     def blocks(self) -> list[Block]:

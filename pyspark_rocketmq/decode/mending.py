@@ -62,9 +62,9 @@ class Mender:
         if self._recheck:
             self._note(self._recheck.shifted_at(_doubtful_cuts(bulk, answers)))
         filtered = [at for at, end in enumerate(answers.nexts) if end and not answers.covered[at]]
-        misfits = {answers.queue(at) for at in placed.suspects if at in filtered}
+        misfits = {answers.queues[at] for at in placed.suspects if at in filtered}
         self._note(misfits)
-        return sorted({*placed.suspects, *(at for at in filtered if answers.queue(at) in self._shifted)})
+        return sorted({*placed.suspects, *(at for at in filtered if answers.queues[at] in self._shifted)})
 
     def mend(self, blocks: Sequence[Block], suspects: Collection[int]) -> Iterator[Block]:
         """The blocks, and in the place of suspects what was read again."""
@@ -85,8 +85,8 @@ class Mender:
 
 def _doubtful_cuts(bulk: Bulk, answers: Answers) -> dict[MessageQueue, int]:
     """The last offset before the last cut of each queue behind which messages of a filtered answer say to lie."""
-    ends = np.array([each.end for each in answers.ranges])
+    ends = np.array(answers.ends)
     is_cut = (np.array(answers.covered) == 0) & (np.array(answers.nexts) > ends)
     behind = is_cut[bulk.answers] & (bulk.stored_offsets >= ends[bulk.answers])
     cut = np.unique(bulk.answers[behind]).tolist()
-    return {answers.queue(at): int(ends[at]) - 1 for at in sorted(cut, key=ends.__getitem__)}
+    return {answers.queues[at]: int(ends[at]) - 1 for at in sorted(cut, key=ends.__getitem__)}

@@ -201,8 +201,10 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
     body, stated = record.unpacked_body(limit), _stated_count(record)
     with record._located():
         entries = decode_batch(body)
-        if len(entries) != (stated or len(entries) or 1):
-            raise DecodeError(f"an inner batch of {stated or 'some'} messages holds {len(entries)}")
+        if not entries:
+            raise DecodeError("an inner batch without messages")
+        if len(entries) != (stated or len(entries)):
+            raise DecodeError(f"an inner batch of {stated} messages holds {len(entries)}")
     return [
         replace(
             record,
