@@ -101,8 +101,8 @@ def body(content: bytes) -> Behaviour:
     return change(lambda exchange: _set(exchange, code=0, body=content))
 
 
-def rewrite(pattern: bytes, replacement: bytes) -> Behaviour:
-    """Replace text in the body, by a regular expression."""
+def rewrite(pattern: bytes, replacement: bytes | Callable[[re.Match[bytes]], bytes]) -> Behaviour:
+    """Replace text in the body, by a regular expression; a replacement by a function is taken as it is."""
     return change(lambda exchange: _set(exchange, body=re.sub(pattern, replacement, bytes(exchange.answer.body))))
 
 

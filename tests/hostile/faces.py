@@ -31,9 +31,9 @@ QUEUES, MESSAGES = 2, 64
 BROKER = "broker-a"
 QUICKLY = {
     "connectTimeoutMillis": "2000",
-    "mqClientApiTimeout": "1000",
+    "mqClientApiTimeout": "700",
     "pullTimeoutMs": "1000",
-    "pollTimeoutMs": "2500",
+    "pollTimeoutMs": "1600",
     "pullMaxRetries": "3",
     "fetchOffset.numRetries": "2",
 }
@@ -116,7 +116,7 @@ def settings_for(name_server: str) -> ClusterSettings:
 def engine(name_server: str, **_: str) -> list[Found]:
     """Read the topic's ranges with the pull engine alone."""
     cluster = open_cluster(settings_for(name_server))
-    pull = replace(PullSettings(stall_timeout_s=2.5, max_retries=3), failure_pause=Backoff(0.02, 0.05))
+    pull = replace(PullSettings(stall_timeout_s=1.6, max_retries=3), failure_pause=Backoff(0.02, 0.05))
     ranges = [QueueRange(queue, 0, MESSAGES) for queue in queues()]
     blocks = read_ranges(ranges, cluster.brokers, pool_for(cluster.settings.net), LossJournal(True), pull)
     records = [record for block in blocks for record in decode_records(block.data)]

@@ -82,11 +82,16 @@ def run(scenario: Scenario) -> Ending:
             cluster.shut(scenario.shut)
             name, number = scenario.shut.split()
             stub.faults.broker_down(name, int(number))
-        options = {**scenario.options, **({"tags": scenario.tag} if scenario.tag else {})}
+        options = {**_patience(scenario), **scenario.options, **({"tags": scenario.tag} if scenario.tag else {})}
         if scenario.apart:
             return _run_apart(scenario, cluster.name_server, options)
         face = FACES[scenario.face]
         return ending_of(lambda: face.call(cluster.name_server, **options), scenario.deadline_s)
+
+
+def _patience(scenario: Scenario) -> dict[str, str]:
+    """Return options for a loaded machine, where a scenario must not end by being slow."""
+    return {"pollTimeoutMs": "20000"} if scenario.ends is Ends.RIGHT else {}
 
 
 def check(scenario: Scenario, ending: Ending) -> None:
