@@ -253,14 +253,16 @@ def resized(by: int) -> Behaviour:
 
 
 def flood(frame: bytes, seconds: float = 15.0, count: int | None = None) -> Greeting:
-    """Send a frame over and over, for so long or so often."""
+    """Send a frame over and over: so often on each connection, or until so long after the first one."""
+    ends: list[float] = []
 
     def greet() -> Iterator[bytes]:
-        end, block = time.monotonic() + seconds, frame * max(1, 2**16 // len(frame))
         if count is not None:
             yield frame * count
             return
-        while time.monotonic() < end:
+        ends.append(time.monotonic() + seconds)
+        block = frame * max(1, 2**16 // len(frame))
+        while time.monotonic() < ends[0]:
             yield block
 
     return greet

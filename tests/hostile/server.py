@@ -235,4 +235,7 @@ def _plain(frame: bytes, renamed: dict[bytes, bytes]) -> Command:
 def _frames(source: socket.socket) -> Iterator[bytes]:
     with source.makefile("rb") as stream:
         while len(size := stream.read(4)) == 4:
-            yield size + stream.read(int.from_bytes(size, "big"))
+            rest = stream.read(int.from_bytes(size, "big"))
+            if len(rest) < int.from_bytes(size, "big"):
+                return
+            yield size + rest

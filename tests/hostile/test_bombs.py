@@ -1,0 +1,95 @@
+"""Small answers that mean a lot: references, packed bodies, numbers from which lists are made."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.compression import Compression, compress
+
+from .behaviours import ROUTE, STATISTICS, at_pulls, body, both, each_record, first, on, records, refuse, rewrite
+from .scenarios import Ends, Scenario, assert_ends_well, lie
+from .server import Behaviour
+
+TOLERANT = {"mode": "PERMISSIVE"}
+GIGABYTE = 2**30
+
+
+def references(count: int, size: int) -> bytes:
+    """Return statistics in which many references point at one large map."""
+    large = ",".join(f'"{number}":{number}' for number in range(size))
+    pointing = ",".join(f'"r{number}":{{"$ref":"$.large"}}' for number in range(count))
+    return f'{{"large":{{{large}}},"offsetTable":{{}},{pointing}}}'.encode()
+
+
+def doubling(depth: int) -> bytes:
+    """Return JSON in which each member refers twice to the one before."""
+    steps = [f'"a{n}":[{{"$ref":"$.a{n - 1}"}},{{"$ref":"$.a{n - 1}"}}]' for n in range(1, depth)]
+    return ('{"a0":["x"],' + ",".join(steps) + "}").encode()
+
+
+def packed(compression: Compression, size: int = GIGABYTE) -> bytes:
+    """Return a small body that unpacks to so many zeros."""
+    if compression is Compression.ZLIB:
+        stream = zlib.compressobj(9)
+        return b"".join(stream.compress(bytes(2**20)) for _ in range(size >> 20)) + stream.flush()
+    return compress(bytes(size // 8), compression)
+
+
+def bomb(name: str, make: Callable[[], Behaviour], face: str = "batch", **given: Any) -> Scenario:
+    """Return a scenario that runs apart."""
+    return lie(name, make, face, apart=True, **given)
+
+
+def packed_in_pulls(compression: Compression) -> Callable[[], Behaviour]:
+    """Send packed bodies instead of those that were found."""
+    return lambda: at_pulls(each_record(body=packed(compression), sys_flag=compression.sys_flag))
+
+
+def many_queues(count: int) -> bytes:
+    """Return statistics of so many queues."""
+    bounds = '{"lastUpdateTimestamp":0,"maxOffset":64,"minOffset":0}'
+    queues = (f'{{"brokerName":"broker-a","queueId":{n},"topic":"orders"}}:{bounds}' for n in range(count))
+    return ('{"offsetTable":{' + ",".join(queues) + "}}").encode()
+
+
+def long_remark(size: int) -> Behaviour:
+    """Refuse with many words."""
+    return refuse(1, "x" * size)
+
+
+HUGE_MAXIMUM = rewrite(b'"maxOffset":64', b'"maxOffset":%d' % 2**62)
+SCENARIOS = [
+    bomb("references to a large map in statistics", lambda: on(STATISTICS, body(references(2000, 60_000))), ends=Ends.ERROR),
+    bomb("references to a large map in a route", lambda: on(ROUTE, body(references(2000, 60_000))), ends=Ends.ERROR),
+    bomb("references that double", lambda: on(STATISTICS, body(doubling(40))), ends=Ends.ERROR),
+    bomb("a reference to itself", lambda: on(STATISTICS, body(b'{"offsetTable":{"$ref":"$"}}'))),
+    bomb("a reference to its reference", lambda: on(STATISTICS, body(b'{"a":{"$ref":"$.a"},"offsetTable":{}}'))),
+    bomb("references in a circle", lambda: on(ROUTE, body(b'{"a":{"$ref":"$.b"},"b":{"$ref":"$.a"}}')), ends=Ends.ERROR),
+    bomb("a long path", lambda: on(STATISTICS, body(b'{"$ref":"$' + b".a" * 10**6 + b'"}')), ends=Ends.ERROR),
+    bomb("a million keys", lambda: on(STATISTICS, body(b"{" + b"1:1," * 10**6 + b"1:1}"))),
+    bomb("statistics of 60,000 queues", lambda: on(STATISTICS, body(many_queues(60_000)))),
+    bomb("16 MB of brackets", lambda: on(STATISTICS, body(b"[" * (2**24 - 1000))), ends=Ends.ERROR),
+    bomb("16 MB of backslashes", lambda: on(STATISTICS, body(b'{"' + b"\\" * (2**24 - 1000))), ends=Ends.ERROR),
+    bomb("16 MB of object keys", lambda: on(STATISTICS, body(b"{{{" * 5_000_000)), ends=Ends.ERROR),
+    bomb("a maximum of 2^62 in small tasks", lambda: on(STATISTICS, HUGE_MAXIMUM), options={"maxRecordsPerPartition": "1000"}, ends=Ends.ERROR),
+    bomb("a maximum of 2^62 in many tasks", lambda: on(STATISTICS, HUGE_MAXIMUM), options={"minPartitions": "64"}, ends=Ends.ERROR),
+    bomb("a maximum of 2^62 for a stream", lambda: on(STATISTICS, HUGE_MAXIMUM), "stream", options={"maxRecordsPerPartition": "1"}, ends=Ends.ERROR),
+    *(bomb(f"a {each.name} bomb", packed_in_pulls(each), ends=Ends.ERROR) for each in Compression),
+    bomb("a ZLIB bomb for a tolerant reader", packed_in_pulls(Compression.ZLIB), options=TOLERANT, ends=Ends.ERROR),
+    bomb("ZLIB bombs once for a member", lambda: at_pulls(first(1, each_record(body=packed(Compression.ZLIB), sys_flag=Compression.ZLIB.sys_flag))), "poll"),
+    bomb("an answer of 16 MB", lambda: at_pulls(records(lambda found: found * 2500))),
+    bomb("an answer of 15 MB of remark", lambda: at_pulls(long_remark(15_000_000))),
+    bomb("inner batches in packed bodies", lambda: at_pulls(each_record(body=packed(Compression.ZLIB), sys_flag=0xC1)), ends=Ends.ERROR),
+    bomb("a message by key that unpacks to a gigabyte", lambda: on(RequestCode.QUERY_MESSAGE, both(each_record(body=packed(Compression.ZLIB), sys_flag=1))), "by key"),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_bombs(scenario: Scenario) -> None:
+    """What an answer may cost has a limit, whatever it claims to mean."""
+    assert_ends_well(scenario)
