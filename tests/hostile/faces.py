@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from pyspark_rocketmq.client.results import SUCCESS
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, ProducerSettings, PullConsumerSettings
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, QueueRange, parse_addresses
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.pool import pool_for
@@ -24,7 +26,7 @@ from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.record import decode_records
 from tests.client.fixtures import QUICK
-from tests.source.driving import GROUP, TOPIC, Row, Run, batch_options_for, options_for, read_batch
+from tests.source.driving import GROUP, TOPIC, Checkpoint, Row, Run, batch_options_for, options_for, read_batch
 
 QUEUES, MESSAGES = 2, 64
 """What the topic has: so many queues with so many messages each."""
@@ -45,7 +47,7 @@ class Found(NamedTuple):
 
     queue_id: int
     offset: int
-    body: bytes
+    body: bytes | None
 
 
 class _Server(NamedTuple):
@@ -56,14 +58,18 @@ def fill(stub: StubCluster) -> None:
     """Put the messages that scenarios read; every second one has the tag `a`."""
     for number in range(QUEUES * MESSAGES):
         queue_id, offset = divmod(number, MESSAGES)
-        body = b"%d-%d" % (queue_id, offset)
-        stub.put(TOPIC, body, tags="ab"[offset % 2], keys=f"k{offset}", queue_id=queue_id)
+        stub.put(TOPIC, body_of(queue_id, offset), tags="ab"[offset % 2], keys=f"k{offset}", queue_id=queue_id)
+
+
+def body_of(queue_id: int, offset: int) -> bytes:
+    """Return the body of a message."""
+    return b"%d-%d" % (queue_id, offset)
 
 
 def truth(*, tag: str = "") -> list[Found]:
     """Return what is to be read, of one tag if that is given."""
     places = [divmod(number, MESSAGES) for number in range(QUEUES * MESSAGES)]
-    return [Found(queue, at, b"%d-%d" % (queue, at)) for queue, at in places if tag in ("", "ab"[at % 2])]
+    return [Found(queue, at, body_of(queue, at)) for queue, at in places if tag in ("", "ab"[at % 2])]
 
 
 def queue_of(number: int) -> MessageQueue:
@@ -93,6 +99,22 @@ def stream(name_server: str, **options: str) -> list[Found]:
 def triggers(name_server: str, **options: str) -> list[Found]:
     """Read the topic in several micro-batches and publish positions."""
     return stream(name_server, **{"consumerGroup": GROUP, "maxOffsetsPerQueue": "20", **options})
+
+
+def restarted(name_server: str, **options: str) -> list[Found]:
+    """Read the topic as a streaming query that is started again with its checkpoint after an error."""
+    checkpoint, given = Checkpoint(), options_for(_Server(name_server), **{**QUICKLY, **options})
+    rows: list[Row] = []
+
+    def go_on() -> None:
+        with Run(given, checkpoint) as run:
+            while (batch := run.trigger()) is not None:
+                rows.extend(batch)
+
+    with suppress(RocketMQError):
+        go_on()
+    go_on()
+    return _found(rows)
 
 
 def _found(rows: list[Row]) -> list[Found]:
@@ -171,7 +193,7 @@ def _ask(question: Callable[[Cluster], Any]) -> Callable[..., Any]:
 
 def _commit(cluster: Cluster) -> dict[MessageQueue, int]:
     cluster.admin.fetch_group_config(GROUP, BROKER)
-    cluster.offsets.commit(GROUP, {queue: 5 for queue in queues()})
+    cluster.offsets.commit(GROUP, dict.fromkeys(queues(), 5))
     return cluster.offsets.fetch_committed(GROUP, queues())
 
 
@@ -185,31 +207,35 @@ class Face(NamedTuple):
 
 _ROWS = truth()
 _OF_EACH = {
-    "earliest": {queue: 0 for queue in queues()},
-    "latest": {queue: MESSAGES for queue in queues()},
-    "committed": {queue: 5 for queue in queues()},
+    "earliest": dict.fromkeys(queues(), 0),
+    "latest": dict.fromkeys(queues(), MESSAGES),
+    "committed": dict.fromkeys(queues(), 5),
 }
 FACES = {
     "batch": Face(batch, _ROWS, True),
     "stream": Face(stream, _ROWS, True),
     "triggers": Face(triggers, _ROWS, True),
+    "restarted": Face(restarted, _ROWS, True),
     "engine": Face(engine, _ROWS, True),
     "consume": Face(consume, _ROWS, True),
     "poll": Face(poll, _ROWS, True),
     "send": Face(send, 10),
     "bounds": Face(
         _ask(lambda cluster: {queue: b[:2] for queue, b in cluster.offsets.fetch_bounds(queues()).items()}),
-        {queue: (0, MESSAGES) for queue in queues()},
+        dict.fromkeys(queues(), (0, MESSAGES)),
     ),
     "max": Face(_ask(lambda cluster: cluster.offsets.fetch_max(queues())), _OF_EACH["latest"]),
     "min": Face(_ask(lambda cluster: cluster.offsets.fetch_min(queues())), _OF_EACH["earliest"]),
     "search": Face(_ask(lambda cluster: cluster.offsets.search(dict.fromkeys(queues(), 1))), _OF_EACH["earliest"]),
     "committed": Face(_ask(_commit), _OF_EACH["committed"]),
     "topics": Face(_ask(lambda cluster: TOPIC in cluster.name_servers.fetch_topics()), True),
-    "brokers": Face(_ask(lambda cluster: [each.broker_name for each in cluster.name_servers.fetch_brokers()]), [BROKER]),
+    "brokers": Face(
+        _ask(lambda cluster: [each.broker_name for each in cluster.name_servers.fetch_brokers()]), [BROKER]
+    ),
     "route": Face(_ask(lambda cluster: list(cluster.routes.route(TOPIC).readable)), queues()),
     "topic config": Face(_ask(lambda cluster: cluster.admin.fetch_topic_config(TOPIC)[BROKER].read_queue_nums), QUEUES),
     "by key": Face(
-        _ask(lambda cluster: sorted(each.record.queue_offset for each in cluster.messages.query_by_key(TOPIC, "k3"))), [3, 3]
+        _ask(lambda cluster: sorted(each.record.queue_offset for each in cluster.messages.query_by_key(TOPIC, "k3"))),
+        [3, 3],
     ),
 }

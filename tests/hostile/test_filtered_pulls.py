@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.record import Record
 
-from .behaviours import PULLS, at_pulls, during, each_record, fields, first, mishear, not_found, records, refuse, shifted, stale
+from .behaviours import (
+    PULLS,
+    at_pulls,
+    during,
+    each_record,
+    fields,
+    first,
+    mishear,
+    not_found,
+    records,
+    refuse,
+    shifted,
+    stale,
+)
 from .faces import MESSAGES
 from .scenarios import Ends, Scenario, assert_ends_well, lie
 from .server import Behaviour, Manner
@@ -17,7 +31,7 @@ from .server import Behaviour, Manner
 NO_NEW, NO_MATCH = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
-def filtered(name: str, behaviour: Behaviour, **given: object) -> Scenario:
+def filtered(name: str, behaviour: Behaviour, **given: Any) -> Scenario:
     """Return the scenario of a batch read that asks for one tag."""
     return lie(name, lambda: at_pulls(behaviour), tag="a", **given)
 
@@ -51,7 +65,12 @@ SCENARIOS = [
     filtered("no filter data", refuse(27), ends=Ends.ERROR),
     lie("errors for a while", lambda: at_pulls(first(2, refuse(14))), tag="a", ends=Ends.RIGHT),
     lie("answers of the pull before", lambda: at_pulls(stale()), tag="a"),
-    Scenario("the filter is forgotten", lambda: Manner(misunderstanding=mishear(PULLS, subscription="*")), tag="a", ends=Ends.RIGHT),
+    Scenario(
+        "the filter is forgotten",
+        lambda: Manner(misunderstanding=mishear(PULLS, subscription="*")),
+        tag="a",
+        ends=Ends.RIGHT,
+    ),
     lie(
         "the end comes early",
         lambda: at_pulls(fields(maxOffset=str(MESSAGES // 2))),

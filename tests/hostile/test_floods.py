@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.wire.codes import RequestCode
+from tests.source.driving import GROUP
 
 from .behaviours import PULLS, STATISTICS, again, flood, mute, on, reply_frame, request_frame
-from .faces import GROUP
 from .scenarios import Ends, Scenario, assert_ends_well
 from .server import Behaviour, Manner, honest
 
@@ -37,7 +37,13 @@ MOMENT_S = 3.0
 
 
 def flooded(
-    name: str, frame: bytes, face: str = "batch", behaviour: Behaviour = honest, *, seconds: float = EVER_S, **given: Any
+    name: str,
+    frame: bytes,
+    face: str = "batch",
+    behaviour: Behaviour = honest,
+    *,
+    seconds: float = EVER_S,
+    **given: Any,
 ) -> Scenario:
     """Return the scenario of brokers that send a frame all the time while they answer."""
     deaf_after = given.pop("deaf_after", None)

@@ -65,7 +65,7 @@ WRONG: dict[str, Behaviour] = {
     "code 1e999": header('{"code":1e999,' + OK + "}"),
     "code NaN": header('{"code":NaN,' + OK + "}"),
     "code of 4,400 digits": header('{"code":' + "9" * 4400 + "," + OK + "}"),
-    "code 2^40": header('{"code":%d,' % 2**40 + OK + "}"),
+    "code 2^40": header('{"code":1099511627776,' + OK + "}"),
     "code in words": header('{"code":"zero",' + OK + "}"),
     "no code": header("{" + OK + "}"),
     "nested deeply": header('{"code":' + "[" * 100_000),
@@ -96,15 +96,27 @@ def at(place: str, name: str, wrong: Behaviour) -> Scenario:
     return lie(f"{name} at the {place}", lambda: on(PLACES[place], wrong))
 
 
+def everywhere(name: str) -> Scenario:
+    """Return the scenario of lawful answers that are seldom seen."""
+    return lie(f"{name} everywhere", lambda: LAWFUL[name], ends=Ends.RIGHT)
+
+
+def once(name: str) -> Scenario:
+    """Return the scenario of one wrong answer."""
+    return lie(f"{name}, once", lambda: on(PULLS, first(1, WRONG[name])))
+
+
 SCENARIOS = [
     *(at("pull", name, wrong) for name, wrong in WRONG.items()),
     *(at("statistics", name, wrong) for name, wrong in WRONG.items()),
     *(at("route", name, wrong) for name, wrong in list(WRONG.items())[::3]),
-    *(lie(f"{name} everywhere", lambda w=wrong: w, ends=Ends.RIGHT) for name, wrong in LAWFUL.items()),
-    *(lie(f"{name}, once", lambda w=wrong: on(PULLS, first(1, w))) for name, wrong in list(WRONG.items())[::4]),
+    *map(everywhere, LAWFUL),
+    *map(once, list(WRONG)[::4]),
     lie("a cut frame for a member", lambda: on(PULLS, first(3, cut(50))), "consume", ends=Ends.RIGHT),
     lie("a web server for a member", lambda: on(PULLS, first(2, WRONG["a web server"])), "consume", ends=Ends.RIGHT),
-    lie("a web server for a pull consumer", lambda: on(PULLS, first(2, WRONG["a web server"])), "poll", ends=Ends.RIGHT),
+    lie(
+        "a web server for a pull consumer", lambda: on(PULLS, first(2, WRONG["a web server"])), "poll", ends=Ends.RIGHT
+    ),
     lie("noise for a producer", lambda: on((10, 310), WRONG["noise"]), "send", ends=Ends.ERROR),
     lie("another opaque for a producer", lambda: on((10, 310), opaque(1)), "send", ends=Ends.ERROR),
     lie("a cut frame for the engine", lambda: on(PULLS, first(2, cut(500))), "engine", ends=Ends.RIGHT),

@@ -8,7 +8,23 @@ import pytest
 
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 
-from .behaviours import PULLS, STATISTICS, after, at_pulls, body, both, fields, first, hang_up, mute, not_found, on, refuse, rewrite, slow
+from .behaviours import (
+    PULLS,
+    STATISTICS,
+    after,
+    at_pulls,
+    body,
+    both,
+    fields,
+    first,
+    hang_up,
+    mute,
+    not_found,
+    on,
+    refuse,
+    rewrite,
+    slow,
+)
 from .scenarios import Ends, Scenario, assert_ends_well, lie
 from .server import Behaviour, Exchange
 
@@ -23,28 +39,31 @@ NONSENSE = {
     "fraction": "1.5",
     "digits": "9" * 4400,
 }
+NUMBERS = (
+    b"1" + b"0" * 30,
+    b"%d" % 2**63,
+    b"-5",
+    b"1e999",
+    b"NaN",
+    b"9" * 4400,
+    b'"7"',
+    b"true",
+    b"null",
+)
+PULL_FIELDS = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId")
 BOUNDS = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
 FROM_GROUP = {"consumerGroup": "readers", "startingOffsets": "group", "startingOffsetsDefault": "earliest"}
 
 
-def in_pulls(field: str) -> list[Scenario]:
-    """Return scenarios of pulls' answers with nonsense in one field."""
-    return [
-        lie(f"pull {field} {name}", lambda field=field, value=value: at_pulls(fields(**{field: value})))
-        for name, value in NONSENSE.items()
-    ]
+def in_pulls(field: str, name: str) -> Scenario:
+    """Return the scenario of pulls' answers with nonsense in one field."""
+    return lie(f"pull {field} {name}", lambda: at_pulls(fields(**{field: NONSENSE[name]})))
 
 
-def in_statistics(member: bytes) -> list[Scenario]:
-    """Return scenarios of statistics with nonsense in one member."""
-    values = [b"1" + b"0" * 30, b"9223372036854775808", b"-5", b"1e999", b"NaN", b"9" * 4400, b'"7"', b"true", b"null"]
-    return [
-        lie(
-            f"statistics {member.decode()} {value[:20].decode()}",
-            lambda value=value: on(STATISTICS, rewrite(b'"%b":-?\\d+' % member, b'"%b":%b' % (member, value))),
-        )
-        for value in values
-    ]
+def in_statistics(member: bytes, value: bytes) -> Scenario:
+    """Return the scenario of statistics with nonsense in one member."""
+    behaviour = rewrite(rb'"%b":-?\d+' % member, b'"%b":%b' % (member, value))
+    return lie(f"statistics {member.decode()} {value[:20].decode()}", lambda: on(STATISTICS, behaviour))
 
 
 def singly(code: RequestCode, value: str | None) -> Behaviour:
@@ -52,12 +71,9 @@ def singly(code: RequestCode, value: str | None) -> Behaviour:
     return on(code, fields(offset=value), on(STATISTICS, refuse(3)))
 
 
-def asked_singly(code: RequestCode, name: str, face: str = "batch", **options: str) -> list[Scenario]:
-    """Return scenarios of answers about one offset of one queue."""
-    return [
-        lie(f"{name} {kind}", lambda value=value: singly(code, value), face, options=options)
-        for kind, value in NONSENSE.items()
-    ]
+def asked_singly(code: RequestCode, kind: str, **options: str) -> Scenario:
+    """Return the scenario of answers about one offset of one queue."""
+    return lie(f"{code.name} {kind}", lambda: singly(code, NONSENSE[kind]), options=options)
 
 
 def position(value: str | None) -> Callable[[], Behaviour]:
@@ -65,14 +81,11 @@ def position(value: str | None) -> Callable[[], Behaviour]:
     return lambda: on(RequestCode.QUERY_CONSUMER_OFFSET, both(body(b""), fields(offset=value)))
 
 
-def positions() -> list[Scenario]:
-    """Return scenarios of positions that no group can have."""
-    beyond = {"far beyond the end": "1000000", "2^63-1": str(2**63 - 1)}
-    return [
-        lie(f"position {kind}", position(value), face, options=FROM_GROUP)
-        for kind, value in {**NONSENSE, **beyond}.items()
-        for face in ("batch", "stream")
-    ]
+def poison(value: bytes) -> Scenario:
+    """Return the scenario of one wrong number, after which the query is started again."""
+    behaviour = rewrite(rb'"maxOffset":\d+', b'"maxOffset":' + value)
+    name = f"a checkpoint after {value.decode()}"
+    return lie(name, lambda: on(STATISTICS, first(1, behaviour)), "restarted", ends=Ends.RIGHT)
 
 
 def nothing_new() -> Behaviour:
@@ -88,16 +101,17 @@ def no_match_at_all(exchange: Exchange) -> list[bytes]:
 
 COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
 SCENARIOS = [
-    *in_pulls("nextBeginOffset"),
-    *in_pulls("minOffset"),
-    *in_pulls("maxOffset"),
-    *in_pulls("suggestWhichBrokerId"),
-    *in_statistics(b"maxOffset"),
-    *in_statistics(b"minOffset"),
-    *asked_singly(RequestCode.GET_MAX_OFFSET, "maximum"),
-    *asked_singly(RequestCode.GET_MIN_OFFSET, "minimum"),
-    *asked_singly(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, "search", startingTimestamp="1"),
-    *positions(),
+    *(in_pulls(field, kind) for field in PULL_FIELDS for kind in NONSENSE),
+    *(in_statistics(member, value) for member in (b"minOffset", b"maxOffset") for value in NUMBERS),
+    *(asked_singly(code, kind) for code in BOUNDS for kind in NONSENSE),
+    *(asked_singly(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, kind, startingTimestamp="1") for kind in NONSENSE),
+    *(
+        lie(f"position {kind} for the {face}", position(value), face, options=FROM_GROUP)
+        for kind, value in {**NONSENSE, "10^6": "1000000", "2^63-1": str(2**63 - 1)}.items()
+        for face in ("batch", "stream")
+    ),
+    *map(poison, (b"1" + b"0" * 30, b"%d" % 2**63, b"%d" % 2**64, b"-5", b"1e30")),
+    lie("a checkpoint after hang-ups", lambda: on(PULLS, after(1, first(6, hang_up))), "restarted", ends=Ends.RIGHT),
     lie("a client asks for the maximum", lambda: on(BOUNDS, fields(offset="9" * 31)), "max", ends=Ends.ERROR),
     lie("a client asks for the minimum", lambda: on(BOUNDS, fields(offset=str(2**63))), "min", ends=Ends.ERROR),
     lie(
@@ -107,8 +121,18 @@ SCENARIOS = [
         ends=Ends.ERROR,
     ),
     lie("a client asks for a position", position("1" + "0" * 30), "committed", ends=Ends.ERROR),
-    lie("a client asks for bounds", lambda: on(STATISTICS, rewrite(b'"maxOffset":\\d+', b'"maxOffset":1' + b"0" * 30)), "bounds", ends=Ends.ERROR),
-    lie("a member's position is nonsense once", lambda: on(14, first(2, both(body(b""), fields(offset="1" + "0" * 30)))), "consume", ends=Ends.RIGHT),
+    lie(
+        "a client asks for bounds",
+        lambda: on(STATISTICS, rewrite(rb'"maxOffset":\d+', b'"maxOffset":1' + b"0" * 30)),
+        "bounds",
+        ends=Ends.ERROR,
+    ),
+    lie(
+        "a member's position is nonsense once",
+        lambda: on(14, first(2, both(body(b""), fields(offset="1" + "0" * 30)))),
+        "consume",
+        ends=Ends.RIGHT,
+    ),
     lie("statistics of another topic", lambda: on(STATISTICS, rewrite(b'"topic":"orders"', b'"topic":"others"'))),
     lie("statistics of other queues", lambda: on(STATISTICS, rewrite(b'"queueId":1', b'"queueId":9')), ends=Ends.RIGHT),
     lie("statistics of a queue below zero", lambda: on(STATISTICS, rewrite(b'"queueId":1', b'"queueId":-1'))),
@@ -119,8 +143,16 @@ SCENARIOS = [
     lie("statistics cut off", lambda: on(STATISTICS, body(b'{"offsetTable":{{"brokerName":"broker-a","queu'))),
     lie("statistics that are no text", lambda: on(STATISTICS, body(b"\xff\xfe" * 500))),
     lie("statistics nested deeply", lambda: on(STATISTICS, body(b'{"offsetTable":' * 50_000))),
-    lie("the minimum above the maximum", lambda: on(STATISTICS, rewrite(b'"minOffset":0', b'"minOffset":1000')), ends=Ends.ERROR),
-    lie("the maximum is 2^62", lambda: on(STATISTICS, rewrite(b'"maxOffset":64', b'"maxOffset":%d' % 2**62)), ends=Ends.ERROR),
+    lie(
+        "the minimum above the maximum",
+        lambda: on(STATISTICS, rewrite(b'"minOffset":0', b'"minOffset":1000')),
+        ends=Ends.ERROR,
+    ),
+    lie(
+        "the maximum is 2^62",
+        lambda: on(STATISTICS, rewrite(b'"maxOffset":64', b'"maxOffset":%d' % 2**62)),
+        ends=Ends.ERROR,
+    ),
     lie(
         "the maximum falls after planning",
         lambda: at_pulls(after(1, both(fields(maxOffset="40"), nothing_new()))),

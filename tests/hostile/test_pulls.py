@@ -13,7 +13,6 @@ from .behaviours import (
     PULLS,
     after,
     at_pulls,
-    both,
     during,
     each_record,
     fields,
@@ -66,19 +65,15 @@ def nowhere(asked: int, _maximum: int) -> int:
 
 def stay() -> Behaviour:
     """Find messages, and name the asked offset as the next one."""
-    return at_pulls(both(records(lambda found: found), not_found(ResponseCode.SUCCESS, nowhere)))
+    return at_pulls(not_found(ResponseCode.SUCCESS, nowhere))
 
 
-def always_the_first() -> Behaviour:
-    """Send every pull the messages of the queue's beginning, under the asked offsets."""
-    return at_pulls(records(lambda found: [replace(r, body=b"0-0") for r in found[:1]] * len(found)))
+def refused(code: int) -> Scenario:
+    """Return the scenario of brokers that refuse all pulls."""
+    return lie(f"code {code} for ever", lambda: at_pulls(refuse(code)), ends=Ends.ERROR)
 
 
-def codes_for_ever(*codes: int) -> list[Scenario]:
-    """Return scenarios of brokers that refuse all pulls."""
-    return [lie(f"code {code} for ever", lambda code=code: at_pulls(refuse(code)), ends=Ends.ERROR) for code in codes]
-
-
+CODES = (1, 2, 3, 13, 14, 16, 17, 24, 25, 26, 29, 501, 1500, 9999, -7, 2**31 - 1)
 SCENARIOS = [
     lie("10 of 32", lambda: at_pulls(records(ten)), ends=Ends.ERROR),
     lie("10 of 32 once", lambda: at_pulls(first(1, records(ten)))),
@@ -120,9 +115,19 @@ SCENARIOS = [
     lie("reversed, in order", lambda: at_pulls(records(lambda found: found[::-1])), options={"ordering": "queue"}),
     lie("of another topic", lambda: at_pulls(each_record(topic="payments")), ends=Ends.ERROR),
     lie("of another queue", lambda: at_pulls(each_record(queue_id=7)), ends=Ends.ERROR),
-    lie("one of another topic", lambda: at_pulls(records(lambda f: [*f[:-1], replace(f[-1], topic="x")])), ends=Ends.ERROR),
-    lie("one of another queue", lambda: at_pulls(records(lambda f: [*f[:-1], replace(f[-1], queue_id=1 - f[-1].queue_id)])), ends=Ends.ERROR),
-    Scenario("answers for the other queue", lambda: Manner(misunderstanding=mishear(PULLS, queueId="1")), ends=Ends.ERROR),
+    lie(
+        "one of another topic",
+        lambda: at_pulls(records(lambda f: [*f[:-1], replace(f[-1], topic="x")])),
+        ends=Ends.ERROR,
+    ),
+    lie(
+        "one of another queue",
+        lambda: at_pulls(records(lambda f: [*f[:-1], replace(f[-1], queue_id=1 - f[-1].queue_id)])),
+        ends=Ends.ERROR,
+    ),
+    Scenario(
+        "answers for the other queue", lambda: Manner(misunderstanding=mishear(PULLS, queueId="1")), ends=Ends.ERROR
+    ),
     Scenario("answers for another offset", lambda: Manner(misunderstanding=mishear(PULLS, queueOffset="7"))),
     lie("answers of the pull before", lambda: at_pulls(stale()), ends=Ends.ERROR),
     lie("stored offsets 1 higher", lambda: at_pulls(shifted(1)), ends=Ends.RIGHT),
@@ -151,8 +156,12 @@ SCENARIOS = [
         shut="broker-a 0",
         ends=Ends.RIGHT,
     ),
-    *codes_for_ever(1, 2, 3, 13, 14, 16, 17, 24, 25, 26, 29, 501, 1500, 9999, -7, 2**31 - 1),
-    lie("a replica is suggested that is not there", lambda: at_pulls(fields(suggestWhichBrokerId="999")), ends=Ends.RIGHT),
+    *map(refused, CODES),
+    lie(
+        "a replica is suggested that is not there",
+        lambda: at_pulls(fields(suggestWhichBrokerId="999")),
+        ends=Ends.RIGHT,
+    ),
     lie("a replica below zero is suggested", lambda: at_pulls(fields(suggestWhichBrokerId="-1"))),
     lie("the minimum lies above what was found", lambda: at_pulls(fields(minOffset="50"))),
     lie("the maximum is zero", lambda: at_pulls(fields(maxOffset="0"))),

@@ -51,7 +51,9 @@ SCENARIOS = [
     tls("an alert to a plain client", greeting(ALERT), {}),
     tls("a certificate of another CA", lambda: Manner(tls=server_side()), DISTRUSTFUL, ends=Ends.ERROR),
     tls("a certificate of another host", lambda: Manner(tls=server_side("stranger")), TLS, ends=Ends.ERROR),
-    tls("TLS cut in the middle of pulls", lambda: Manner(on(PULLS, cut(2000)), tls=server_side()), TLS, ends=Ends.ERROR),
+    tls(
+        "TLS cut in the middle of pulls", lambda: Manner(on(PULLS, cut(2000)), tls=server_side()), TLS, ends=Ends.ERROR
+    ),
     tls("a notice in TLS", lambda: Manner(greeting=flood(b"\0\0\0\0", count=1), tls=server_side()), TLS),
 ]
 
