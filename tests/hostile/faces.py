@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,10 @@ QUICKLY = {
     "fetchOffset.numRetries": "2",
 }
 """Options by which hopeless reads end soon; a loaded machine still answers in time."""
+
+
+FROM_ZERO = json.dumps({TOPIC: {BROKER: {str(number): 0 for number in range(QUEUES)}}})
+"""Where reads start unless a scenario says otherwise: what is missing at the front of `earliest` would be no loss."""
 
 
 class Found(NamedTuple):
@@ -87,12 +92,12 @@ def queues() -> list[MessageQueue]:
 
 def batch(name_server: str, **options: str) -> list[Found]:
     """Read the topic as a batch read does."""
-    return _found(read_batch(batch_options_for(_Server(name_server), **{**QUICKLY, **options})))
+    return _found(read_batch(batch_options_for(_Server(name_server), **_completed(options))))
 
 
 def stream(name_server: str, **options: str) -> list[Found]:
     """Read the topic as a streaming read does, until nothing is new."""
-    with Run(options_for(_Server(name_server), **{**QUICKLY, **options})) as run:
+    with Run(options_for(_Server(name_server), **_completed(options))) as run:
         return _found(run.drain())
 
 
@@ -103,7 +108,7 @@ def triggers(name_server: str, **options: str) -> list[Found]:
 
 def restarted(name_server: str, **options: str) -> list[Found]:
     """Read the topic as a streaming query that is started again with its checkpoint after an error."""
-    checkpoint, given = Checkpoint(), options_for(_Server(name_server), **{**QUICKLY, **options})
+    checkpoint, given = Checkpoint(), options_for(_Server(name_server), **_completed(options))
     rows: list[Row] = []
 
     def go_on() -> None:
@@ -115,6 +120,12 @@ def restarted(name_server: str, **options: str) -> list[Found]:
         go_on()
     go_on()
     return _found(rows)
+
+
+def _completed(options: dict[str, str]) -> dict[str, str]:
+    """Return a scenario's options with those that all have; a start of its own replaces theirs."""
+    starts = any(name.startswith(("starting", "subscribePattern")) for name in options)
+    return {**QUICKLY, **({} if starts else {"startingOffsets": FROM_ZERO}), **options}
 
 
 def _found(rows: list[Row]) -> list[Found]:

@@ -22,7 +22,6 @@ from .behaviours import (
     records,
     refuse,
     shifted,
-    stale,
 )
 from .faces import MESSAGES
 from .scenarios import Ends, Scenario, assert_ends_well, lie
@@ -64,7 +63,6 @@ SCENARIOS = [
     filtered("no filter of that name", refuse(23), ends=Ends.ERROR),
     filtered("no filter data", refuse(27), ends=Ends.ERROR),
     lie("errors for a while", lambda: at_pulls(first(2, refuse(14))), tag="a", ends=Ends.RIGHT),
-    lie("answers of the pull before", lambda: at_pulls(stale()), tag="a"),
     Scenario(
         "the filter is forgotten",
         lambda: Manner(misunderstanding=mishear(PULLS, subscription="*")),

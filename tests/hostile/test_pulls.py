@@ -31,6 +31,7 @@ from .server import Behaviour, Manner
 NO_NEW, NO_MATCH = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY
 MOVED = ResponseCode.PULL_OFFSET_MOVED
 TOLERANT = {"failOnDataLoss": "false"}
+EARLIEST = {"startingOffsets": "earliest"}
 
 
 def ten(found: list[Record]) -> list[Record]:
