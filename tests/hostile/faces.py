@@ -1,0 +1,252 @@
+"""The public faces that scenarios drive, each as one call that returns something to compare."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from broker_stub import StubCluster
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.lite import PullConsumer
+from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.results import SUCCESS
+from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, ProducerSettings, PullConsumerSettings
+from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import Message, MessageQueue, QueueRange, parse_addresses
+from pyspark_rocketmq.net.backoff import Backoff
+from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.pull.loop import read_ranges
+from pyspark_rocketmq.pull.settings import PullSettings, Subscription
+from pyspark_rocketmq.source.losses import LossJournal
+from pyspark_rocketmq.wire.record import decode_records
+from tests.client.fixtures import QUICK
+from tests.source.driving import GROUP, TOPIC, Checkpoint, Row, Run, batch_options_for, options_for, read_batch
+
+QUEUES, MESSAGES = 2, 64
+"""What the topic has: so many queues with so many messages each."""
+BROKER = "broker-a"
+QUICKLY = {
+    "connectTimeoutMillis": "2000",
+    "mqClientApiTimeout": "700",
+    "pullTimeoutMs": "1000",
+    "pollTimeoutMs": "1600",
+    "pullMaxRetries": "3",
+    "fetchOffset.numRetries": "2",
+}
+"""Options by which hopeless reads end soon; a loaded machine still answers in time."""
+
+
+FROM_ZERO = json.dumps({TOPIC: {BROKER: {str(number): 0 for number in range(QUEUES)}}})
+"""Where reads start unless a scenario says otherwise: what is missing at the front of `earliest` would be no loss."""
+
+
+class Found(NamedTuple):
+    """A message that a reader got."""
+
+    queue_id: int
+    offset: int
+    body: bytes | None
+
+
+class _Server(NamedTuple):
+    name_server: str
+
+
+def fill(stub: StubCluster) -> None:
+    """Put the messages that scenarios read; every second one has the tag `a`."""
+    for number in range(QUEUES * MESSAGES):
+        queue_id, offset = divmod(number, MESSAGES)
+        stub.put(TOPIC, body_of(queue_id, offset), tags="ab"[offset % 2], keys=f"k{offset}", queue_id=queue_id)
+
+
+def body_of(queue_id: int, offset: int) -> bytes:
+    """Return the body of a message."""
+    return b"%d-%d" % (queue_id, offset)
+
+
+def truth(*, tag: str = "") -> list[Found]:
+    """Return what is to be read, of one tag if that is given."""
+    places = [divmod(number, MESSAGES) for number in range(QUEUES * MESSAGES)]
+    return [Found(queue, at, body_of(queue, at)) for queue, at in places if tag in ("", "ab"[at % 2])]
+
+
+def queue_of(number: int) -> MessageQueue:
+    """Return a queue of the topic."""
+    return MessageQueue(TOPIC, BROKER, number)
+
+
+def queues() -> list[MessageQueue]:
+    """Return the topic's queues."""
+    return [queue_of(number) for number in range(QUEUES)]
+
+
+# --- reading for Spark -----------------------------------------------------------------------------------------------
+
+
+def batch(name_server: str, **options: str) -> list[Found]:
+    """Read the topic as a batch read does."""
+    return _found(read_batch(batch_options_for(_Server(name_server), **_completed(options))))
+
+
+def stream(name_server: str, **options: str) -> list[Found]:
+    """Read the topic as a streaming read does, until nothing is new."""
+    with Run(options_for(_Server(name_server), **_completed(options))) as run:
+        return _found(run.drain())
+
+
+def triggers(name_server: str, **options: str) -> list[Found]:
+    """Read the topic in several micro-batches and publish positions."""
+    return stream(name_server, **{"consumerGroup": GROUP, "maxOffsetsPerQueue": "20", **options})
+
+
+def restarted(name_server: str, **options: str) -> list[Found]:
+    """Read the topic as a streaming query that is started again with its checkpoint after an error."""
+    checkpoint, given = Checkpoint(), options_for(_Server(name_server), **_completed(options))
+    rows: list[Row] = []
+
+    def go_on() -> None:
+        with Run(given, checkpoint) as run:
+            while (batch := run.trigger()) is not None:
+                rows.extend(batch)
+
+    with suppress(RocketMQError):
+        go_on()
+    go_on()
+    return _found(rows)
+
+
+def _completed(options: dict[str, str]) -> dict[str, str]:
+    """Return a scenario's options with those that all have; a start of its own replaces theirs."""
+    starts = any(name.startswith(("starting", "subscribePattern")) for name in options)
+    return {**QUICKLY, **({} if starts else {"startingOffsets": FROM_ZERO}), **options}
+
+
+def _found(rows: list[Row]) -> list[Found]:
+    return [Found(row.queue.queue_id, row.offset, row.body) for row in rows]
+
+
+# --- the engine, the cluster and the client --------------------------------------------------------------------------
+
+
+def settings_for(name_server: str) -> ClusterSettings:
+    """Return settings of a client that gives up soon."""
+    return ClusterSettings(
+        parse_addresses(name_server),
+        net=NetSettings(connect_timeout_s=2, request_timeout_s=1),
+        retries=1,
+        pause=Backoff(first_s=0.02, longest_s=0.05),
+        route_max_age_s=0.2,
+    )
+
+
+def engine(name_server: str, **_: str) -> list[Found]:
+    """Read the topic's ranges with the pull engine alone."""
+    cluster = open_cluster(settings_for(name_server))
+    pull = replace(PullSettings(stall_timeout_s=1.6, max_retries=3), failure_pause=Backoff(0.02, 0.05))
+    ranges = [QueueRange(queue, 0, MESSAGES) for queue in queues()]
+    blocks = read_ranges(ranges, cluster.brokers, pool_for(cluster.settings.net), LossJournal(True), pull)
+    records = [record for block in blocks for record in decode_records(block.data)]
+    return [Found(record.queue_id, record.queue_offset, record.body) for record in records]
+
+
+def consume(name_server: str, **_: str) -> list[Found]:
+    """Consume the topic as a push consumer until every message has come."""
+    found: set[Found] = set()
+    is_complete = threading.Event()
+
+    def listen(messages: Any) -> Any:
+        found.update(Found(each.queue.queue_id, each.offset, each.body) for each in messages)
+        if len(found) >= QUEUES * MESSAGES:
+            is_complete.set()
+        return SUCCESS
+
+    settings = ConsumerSettings(**_member_settings(), thread_count=2)
+    with PushConsumer.concurrent(settings_for(name_server), settings, listen):
+        is_complete.wait()
+    return sorted(found)
+
+
+def poll(name_server: str, **_: str) -> list[Found]:
+    """Consume the topic as a pull consumer until every message has come."""
+    found: set[Found] = set()
+    with PullConsumer(settings_for(name_server), PullConsumerSettings(**_member_settings())) as consumer:
+        while len(found) < QUEUES * MESSAGES:
+            found.update(Found(each.queue.queue_id, each.offset, each.body) for each in consumer.poll(0.1))
+    return sorted(found)
+
+
+def _member_settings() -> dict[str, Any]:
+    return {
+        "group": GROUP,
+        "subscriptions": {TOPIC: Subscription("*")},
+        "consume_from": ConsumeFrom.FIRST_OFFSET,
+        "rhythm": replace(QUICK, failure_pause_s=0.3),
+    }
+
+
+def send(name_server: str, **_: str) -> int:
+    """Send ten messages, and return how many were stored."""
+    with Producer(settings_for(name_server), ProducerSettings(group="shop", send_timeout_s=2)) as producer:
+        return len([producer.send(Message("sent", b"%d" % number)) for number in range(10)])
+
+
+def _ask(question: Callable[[Cluster], Any]) -> Callable[..., Any]:
+    """Make a face of one question to the cluster."""
+    return lambda name_server, **_: question(open_cluster(settings_for(name_server)))
+
+
+def _commit(cluster: Cluster) -> dict[MessageQueue, int]:
+    cluster.admin.fetch_group_config(GROUP, BROKER)
+    cluster.offsets.commit(GROUP, dict.fromkeys(queues(), 5))
+    return cluster.offsets.fetch_committed(GROUP, queues())
+
+
+class Face(NamedTuple):
+    """A call, and what it returns when servers are honest."""
+
+    call: Callable[..., Any]
+    right: Any = None
+    is_rows: bool = False
+
+
+_ROWS = truth()
+_OF_EACH = {
+    "earliest": dict.fromkeys(queues(), 0),
+    "latest": dict.fromkeys(queues(), MESSAGES),
+    "committed": dict.fromkeys(queues(), 5),
+}
+FACES = {
+    "batch": Face(batch, _ROWS, True),
+    "stream": Face(stream, _ROWS, True),
+    "triggers": Face(triggers, _ROWS, True),
+    "restarted": Face(restarted, _ROWS, True),
+    "engine": Face(engine, _ROWS, True),
+    "consume": Face(consume, _ROWS, True),
+    "poll": Face(poll, _ROWS, True),
+    "send": Face(send, 10),
+    "bounds": Face(
+        _ask(lambda cluster: {queue: b[:2] for queue, b in cluster.offsets.fetch_bounds(queues()).items()}),
+        dict.fromkeys(queues(), (0, MESSAGES)),
+    ),
+    "max": Face(_ask(lambda cluster: cluster.offsets.fetch_max(queues())), _OF_EACH["latest"]),
+    "min": Face(_ask(lambda cluster: cluster.offsets.fetch_min(queues())), _OF_EACH["earliest"]),
+    "search": Face(_ask(lambda cluster: cluster.offsets.search(dict.fromkeys(queues(), 1))), _OF_EACH["earliest"]),
+    "committed": Face(_ask(_commit), _OF_EACH["committed"]),
+    "topics": Face(_ask(lambda cluster: TOPIC in cluster.name_servers.fetch_topics()), True),
+    "brokers": Face(
+        _ask(lambda cluster: [each.broker_name for each in cluster.name_servers.fetch_brokers()]), [BROKER]
+    ),
+    "route": Face(_ask(lambda cluster: list(cluster.routes.route(TOPIC).readable)), queues()),
+    "topic config": Face(_ask(lambda cluster: cluster.admin.fetch_topic_config(TOPIC)[BROKER].read_queue_nums), QUEUES),
+    "by key": Face(
+        _ask(lambda cluster: sorted(each.record.queue_offset for each in cluster.messages.query_by_key(TOPIC, "k3"))),
+        [3, 3],
+    ),
+}

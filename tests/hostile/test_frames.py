@@ -1,0 +1,130 @@
+"""Bytes that are no frames, headers that are no headers, and answers to other questions."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.header import HeaderType
+
+from .behaviours import PULLS, ROUTE, STATISTICS, again, change, cut, fields, first, hang_up, header, on, resized, say
+from .scenarios import Ends, Scenario, assert_ends_well, lie
+from .server import Behaviour, Exchange
+
+PLACES = {"route": ROUTE, "statistics": STATISTICS, "pull": RequestCode.PULL_MESSAGE}
+OK = '"flag":1,"language":"JAVA","opaque":OPAQUE,"serializeTypeCurrentRPC":"JSON","version":479'
+
+
+def opaque(by: int) -> Behaviour:
+    """Answer another request."""
+
+    def act(exchange: Exchange) -> None:
+        exchange.answer.opaque += by
+
+    return change(act)
+
+
+def binary(exchange: Exchange) -> list[bytes]:
+    """Answer with a binary header, which is lawful."""
+    exchange.answer.header_type = HeaderType.ROCKETMQ
+    return [exchange.honest()]
+
+
+def as_request(exchange: Exchange) -> list[bytes]:
+    """Send the answer as if it were a request."""
+    exchange.answer.flag = 0
+    return [exchange.honest()]
+
+
+def binary_with(header_bytes: bytes) -> Behaviour:
+    """Send a frame with such a binary header."""
+    length = 4 + len(header_bytes)
+    return say(length.to_bytes(4, "big") + b"\x01" + len(header_bytes).to_bytes(3, "big") + header_bytes)
+
+
+WRONG: dict[str, Behaviour] = {
+    "one byte too long": resized(1),
+    "one byte too short": resized(-1),
+    "a megabyte too long": resized(2**20),
+    "2^31 too long": resized(2**31),
+    "length zero": say(bytes(4)),
+    "length three": say(b"\0\0\0\3abc"),
+    "a header beyond the frame": say(b"\0\0\0\x08\0\xff\xff\xff{}{}"),
+    "header type 7": say(b"\0\0\0\x06\x07\0\0\2{}"),
+    "an empty header": say(b"\0\0\0\4\0\0\0\0"),
+    "a web server": say(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+    "TLS": say(b"\x16\x03\x03\x00\x7a" + bytes(122)),
+    "noise": say(bytes(range(256)) * 64),
+    "the next request's answer": opaque(1),
+    "an answer to nobody": opaque(10**6),
+    "an answer below zero": opaque(-(10**6)),
+    "a request": as_request,
+    "no JSON": header("{code:"),
+    "a JSON list": header("[1,2]"),
+    "a JSON text": header('"hello"'),
+    "code 1e999": header('{"code":1e999,' + OK + "}"),
+    "code NaN": header('{"code":NaN,' + OK + "}"),
+    "code of 4,400 digits": header('{"code":' + "9" * 4400 + "," + OK + "}"),
+    "code 2^40": header('{"code":1099511627776,' + OK + "}"),
+    "code in words": header('{"code":"zero",' + OK + "}"),
+    "no code": header("{" + OK + "}"),
+    "nested deeply": header('{"code":' + "[" * 100_000),
+    "opaque 1e999": header('{"code":0,"flag":1,"opaque":1e999}'),
+    "opaque true": header('{"code":0,"flag":1,"opaque":true}'),
+    "keys twice": header('{"code":0,"code":1,"code":0,' + OK + "}"),
+    "fields in a list": header('{"code":0,"extFields":[1],' + OK + "}"),
+    "fields in fields": header('{"code":0,"extFields":{"nextBeginOffset":{"a":{}},"offset":[]},' + OK + "}"),
+    "no UTF-8": say(b"\0\0\0\x08\0\0\0\x04\xff\xfe\xff\xfe"),
+    "a remark of a megabyte": header('{"code":1,"remark":"' + "x" * 2**20 + '",' + OK + "}"),
+    "a reference": header('{"code":0,"extFields":{"$ref":"$"},' + OK + "}"),
+    "a binary header cut off": binary_with(b"\0\0\0\1"),
+    "a binary header with a long remark": binary_with(bytes(13) + b"\x7f\xff\xff\xff"),
+    "a binary header with a remark below zero": binary_with(bytes(13) + b"\xff\xff\xff\xff" + bytes(4)),
+    "a frame cut off": cut(10),
+    "a body cut off": cut(300),
+    "nothing, and the end": hang_up,
+}
+LAWFUL: dict[str, Behaviour] = {
+    "binary": binary,
+    "answered twice": again(1),
+    "with more fields": fields(surprise="x" * 5000, code="7", opaque="9"),
+}
+
+
+def at(place: str, name: str, wrong: Behaviour) -> Scenario:
+    """Return the scenario of a batch read that meets these bytes at every request of a kind."""
+    return lie(f"{name} at the {place}", lambda: on(PLACES[place], wrong))
+
+
+def everywhere(name: str) -> Scenario:
+    """Return the scenario of lawful answers that are seldom seen."""
+    return lie(f"{name} everywhere", lambda: LAWFUL[name], ends=Ends.RIGHT)
+
+
+def once(name: str) -> Scenario:
+    """Return the scenario of one wrong answer."""
+    return lie(f"{name}, once", lambda: on(PULLS, first(1, WRONG[name])))
+
+
+SCENARIOS = [
+    *(at("pull", name, wrong) for name, wrong in WRONG.items()),
+    *(at("statistics", name, wrong) for name, wrong in WRONG.items()),
+    *(at("route", name, wrong) for name, wrong in list(WRONG.items())[::3]),
+    *map(everywhere, LAWFUL),
+    *map(once, list(WRONG)[::4]),
+    lie("a cut frame for a member", lambda: on(PULLS, first(3, cut(50))), "consume", ends=Ends.RIGHT),
+    lie("a web server for a member", lambda: on(PULLS, first(2, WRONG["a web server"])), "consume", ends=Ends.RIGHT),
+    lie(
+        "a web server for a pull consumer", lambda: on(PULLS, first(2, WRONG["a web server"])), "poll", ends=Ends.RIGHT
+    ),
+    lie("noise for a producer", lambda: on((10, 310), WRONG["noise"]), "send", ends=Ends.ERROR),
+    lie("another opaque for a producer", lambda: on((10, 310), opaque(1)), "send", ends=Ends.ERROR),
+    lie("a cut frame for the engine", lambda: on(PULLS, first(2, cut(500))), "engine", ends=Ends.RIGHT),
+    lie("noise at the topic's configuration", lambda: on(351, WRONG["noise"]), "topic config", ends=Ends.ERROR),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_frames(scenario: Scenario) -> None:
+    """What is no answer ends its connection, and never a process."""
+    assert_ends_well(scenario)

@@ -1,0 +1,155 @@
+"""Records that do not add up, or whose content cannot be read."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.record import Record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+
+from .behaviours import at_pulls, each_record, first, records, stored
+from .scenarios import Ends, Scenario, assert_ends_well, lie
+from .server import Behaviour
+
+TOLERANT = {"mode": "PERMISSIVE"}
+DROPPING = {"mode": "DROPMALFORMED"}
+INNER = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
+
+
+def overwritten(at: int, data: bytes) -> Behaviour:
+    """Overwrite bytes of the first record of each answer."""
+
+    def act(found: bytearray) -> None:
+        found[at : at + len(data)] = data
+
+    return stored(act)
+
+
+def int_at(at: int, value: int) -> Behaviour:
+    """Overwrite a 32-bit field of the first record of each answer."""
+    return overwritten(at, struct.pack(">i", value))
+
+
+def tail(data: bytes) -> Behaviour:
+    """Append bytes to each answer."""
+    return stored(lambda found: found.extend(data))
+
+
+def cut_by(count: int) -> Behaviour:
+    """Take the last bytes of each answer away."""
+
+    def act(found: bytearray) -> None:
+        del found[-count:]
+
+    return stored(act)
+
+
+def odd(name: str, behaviour: Behaviour, **given: Any) -> Scenario:
+    """Return the scenario of brokers that hold such records."""
+    return lie(name, lambda: at_pulls(behaviour), **given)
+
+
+def batched(found: list[Record]) -> list[Record]:
+    """Store eight messages in each record, as batch consume queues do."""
+    groups = [found[start : start + 8] for start in range(0, len(found), 8)]
+    return [
+        replace(
+            group[0], body=encode_batch(BatchEntry(r.body, r.properties_text, r.flag) for r in group), sys_flag=INNER
+        )
+        for group in groups
+    ]
+
+
+def short_batches(found: list[Record]) -> list[Record]:
+    """Store eight messages in each record, and leave out the last of them."""
+    return [record for start in range(0, len(found), 8) for record in batched(found[start : start + 8][:-1])]
+
+
+def flag(bits: int) -> Behaviour:
+    """Set bits of sysFlag without what belongs to them."""
+    return int_at(36, bits)
+
+
+SCENARIOS = [
+    odd("a magic nobody knows", int_at(4, 0x12345678), ends=Ends.ERROR),
+    odd("size zero", int_at(0, 0), ends=Ends.ERROR),
+    odd("size below zero", int_at(0, -200), ends=Ends.ERROR),
+    odd("size one", int_at(0, 1), ends=Ends.ERROR),
+    odd("size beyond the answer", int_at(0, 2**30), ends=Ends.ERROR),
+    odd("size 2^31-1", int_at(0, 2**31 - 1), ends=Ends.ERROR),
+    odd(
+        "size of two records",
+        stored(lambda found: found.__setitem__(slice(0, 4), struct.pack(">i", 2 * struct.unpack_from(">i", found)[0]))),
+        ends=Ends.ERROR,
+    ),
+    odd("a body longer than the record", int_at(84, 10_000), ends=Ends.ERROR),
+    odd("a body below zero", int_at(84, -1), ends=Ends.ERROR),
+    odd("a queue below zero", int_at(12, -1), ends=Ends.ERROR),
+    odd("an IPv6 flag without the host", flag(16), ends=Ends.ERROR),
+    odd("both IPv6 flags without hosts", flag(48), ends=Ends.ERROR),
+    odd("a packed flag without packing", flag(1), ends=Ends.ERROR),
+    odd("an unknown packing", flag(0x701), ends=Ends.ERROR),
+    odd("an inner batch that is none", flag(INNER), ends=Ends.ERROR),
+    odd("all flags", flag(-1), ends=Ends.ERROR),
+    odd("a prepared transaction", flag(4)),
+    odd(
+        "noise instead of records",
+        stored(lambda found: found.__setitem__(slice(0, None), bytes(range(256)) * 8)),
+        ends=Ends.ERROR,
+    ),
+    odd(
+        "zeros instead of records",
+        stored(lambda found: found.__setitem__(slice(0, None), bytes(len(found)))),
+        ends=Ends.ERROR,
+    ),
+    odd("a byte too many", tail(b"\0"), ends=Ends.ERROR),
+    odd("half a record too many", tail(bytes(60)), ends=Ends.ERROR),
+    odd("a byte too few", cut_by(1), ends=Ends.ERROR),
+    odd("a cut record, once", first(1, cut_by(50))),
+    odd("a CRC of nobody", int_at(8, 0)),
+    odd("properties that are no text", each_record(properties_text=b"\xff\xfe\x01\xff\x02")),
+    odd(
+        "properties that are no text, tolerant",
+        each_record(properties_text=b"\xff\xfe\x01\xff\x02"),
+        options={**TOLERANT, "columns": "*"},
+    ),
+    odd("properties without separators", each_record(properties_text=b"x" * 30_000)),
+    odd("properties of separators", each_record(properties_text=b"\x01\x02" * 16_000), options={"columns": "*"}),
+    odd("properties of one name", each_record(properties_text=b"a\x01b\x02" * 8000), options={"columns": "*"}),
+    odd(
+        "delays in words",
+        each_record(properties_text=b"DELAY\x01soon\x02RECONSUME_TIME\x01" + b"9" * 4400 + b"\x02"),
+        options={"columns": "*"},
+    ),
+    odd("times beyond all calendars", each_record(born_timestamp=2**63 - 1, store_timestamp=-(2**63))),
+    odd(
+        "times beyond all calendars, all columns",
+        each_record(born_timestamp=2**63 - 1, store_timestamp=-(2**63)),
+        options={"columns": "*"},
+    ),
+    odd("a packed body cut off", each_record(body=zlib.compress(b"x" * 1000)[:-9], sys_flag=1), ends=Ends.ERROR),
+    odd("a packed body with a tail", each_record(body=zlib.compress(b"x") + b"more", sys_flag=1), ends=Ends.ERROR),
+    odd("a packed body, dropped", each_record(body=b"no zlib", sys_flag=1), options=DROPPING, ends=Ends.TOLD),
+    odd("inner batches", records(batched), ends=Ends.RIGHT),
+    odd("inner batches with a message missing", records(short_batches), ends=Ends.ERROR),
+    odd("inner batches in one task each", records(batched), options={"maxRecordsPerPartition": "10"}, ends=Ends.RIGHT),
+    odd("an inner batch without messages", each_record(body=b"", sys_flag=INNER), ends=Ends.ERROR),
+    odd(
+        "an inner batch of itself",
+        each_record(body=encode_batch([BatchEntry(b"x")] * 3), sys_flag=INNER),
+        ends=Ends.ERROR,
+    ),
+    odd("records within records", records(lambda found: [found[0], *found]), ends=Ends.ERROR),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_odd_messages(scenario: Scenario) -> None:
+    """A record that cannot be read is named, and never ends the list in silence."""
+    assert_ends_well(scenario)
