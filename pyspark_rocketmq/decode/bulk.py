@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import Address, MessageQueue
-from ..wire.record import MAGIC_V1
+from ..wire.record import MAGIC_V1, Record, decode_record
 from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import LEAST_MS, MOST_MS, Content, json_string
@@ -108,6 +108,11 @@ class Bulk:
     def sys_flags(self) -> npt.NDArray[np.int32]:
         """What kind of record each is."""
         return self.field("sys_flag")
+
+    def record(self, row: int) -> Record:
+        """Return one record, read the readable way; errors count its bytes from where it begins."""
+        start, end = int(self.starts[row]), int(self._ends[row])
+        return decode_record(self.data[start:end].data)[0]
 
     def inner_rows(self) -> Integers:
         """Records that hold several messages."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import DecodeError
 from ..model import LIGHT_TOPIC_PREFIX, MessageQueue
-from ..wire.record import decode_record, message_count_of
+from ..wire.record import message_count_of
 from ..wire.scan import mismatch
 from .bulk import Bulk
 from .gathered import Answers
@@ -63,7 +63,7 @@ def check_origins(bulk: Bulk, answers: Answers, counts: Integers, content: Conte
     strange = bulk.strange_rows(begins, content.stored_topic)
     for row in strange[:1].tolist():
         answer = int(bulk.answers[row])
-        record, _ = decode_record(bulk.data.data, int(bulk.starts[row]))
+        record = bulk.record(row)
         what = f"holds a message of {record.topic}, queue {record.queue_id}"
         raise mismatch(answers.queues[answer], answers.firsts[answer], what)
 
@@ -117,8 +117,8 @@ class _Placing:
         """The messages of an answer within what it covers; None where a batch cannot be taken apart."""
         first, begin = int(self._firsts[answer]), int(self._begins[answer])
         end, count = first + int(self._covered[answer]), 0
-        for at in self._bulk.starts[begin : begin + int(self._counts[answer])].tolist():
-            record, _ = decode_record(self._bulk.data.data, at)
+        for row in range(begin, begin + int(self._counts[answer])):
+            record = self._bulk.record(row)
             base = record.queue_offset
             try:
                 count += max(0, min(end, base + message_count_of(record)) - max(first, base))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model import QueueRange
-from ..wire.record import Record, decode_record
+from ..wire.record import Record
 from ..wire.scan import mismatch
 from .bulk import Bulk
 from .rows import Content, Mode, Row, read_rows
@@ -82,4 +82,4 @@ class OddReader:
 
 def _located_record(bulk: Bulk, index: int, wanted: QueueRange) -> Record:
     with located_at(wanted.queue, int(bulk.positions[index])):
-        return decode_record(bulk.data.data, int(bulk.starts[index]))[0]
+        return bulk.record(index)

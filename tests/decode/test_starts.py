@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.decode.columns import ColumnDecoder
@@ -64,6 +64,7 @@ def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:
         return str(error)
 
 
+@example([block([PLAIN]) for _ in range(8)], 0, 0, 7, 0xAB)  # the magic of the other layout
 @given(_answers, st.integers(0, 11), st.integers(0, 10_000), st.integers(0, 7), st.integers(0, 255))
 def test_damage_is_told_as_the_walk_tells_it(blocks: list[Block], which: int, record: int, at: int, byte: int) -> None:
     """Any byte of a size or magic may be another: the error is that of the damaged answer alone, or there is none."""
