@@ -39,6 +39,8 @@ from .witness import Look, Witness
 
 __all__ = ["LossPolicy", "QueueReader"]
 
+_LOOK_STEP_S = 0.1
+"""How often it is seen whether a look is due; looks leave once a second."""
 _log = logging.getLogger(__name__)
 
 
@@ -87,6 +89,8 @@ class QueueReader:
         self._compacted = brokers.compacted.found
         """Grows when decoding finds holes in what was counted, and asks why."""
         self._witness = None if self._takes_all else Witness(wanted, brokers, policy)
+        self._look_at = 0.0
+        """No look is due before this moment, unless everything is answered."""
         self.resume_at = 0.0
         """No pull is sent before this moment."""
 
@@ -157,15 +161,20 @@ class QueueReader:
         return partial(self._template.frames, requests)
 
     def can_look(self, now: float) -> bool:
-        """Whether somebody has to vouch for answers, and it does not pause."""
-        return self._witness is not None and now >= self.resume_at
+        """Whether somebody has to vouch for answers, perhaps now; asking for more costs more."""
+        if self._witness is None or now < self.resume_at:
+            return False
+        return now >= self._look_at or self._is_all_answered
 
     def place_to_look(self, now: float) -> Place | None:
         """Return the process to which a look is to be sent now, if any."""
         assert self._witness is not None, "whose answers are counted needs no witness"
         current = self._placed[2] if self._placed else None
         place = self._witness.place_to_look(current, now, is_last=self._is_all_answered)
-        if place is None or self._is_routed(place):
+        if place is None:
+            self._look_at = now + _LOOK_STEP_S
+            return None
+        if self._is_routed(place):
             return place
         self._witness.move(place, self.place())
         return self.place_to_look(now)
