@@ -33,12 +33,12 @@ QUEUES, MESSAGES = 2, 64
 """What the topic has: so many queues with so many messages each."""
 BROKER = "broker-a"
 QUICKLY = {
-    "connectTimeoutMillis": "2000",
-    "mqClientApiTimeout": "700",
+    "connectTimeoutMillis": "1000",
+    "mqClientApiTimeout": "600",
     "pullTimeoutMs": "1000",
-    "pollTimeoutMs": "1600",
+    "pollTimeoutMs": "1300",
     "pullMaxRetries": "3",
-    "fetchOffset.numRetries": "2",
+    "fetchOffset.numRetries": "1",
 }
 """Options by which hopeless reads end soon; a loaded machine still answers in time."""
 
@@ -139,7 +139,7 @@ def settings_for(name_server: str) -> ClusterSettings:
     """Return settings of a client that gives up soon."""
     return ClusterSettings(
         parse_addresses(name_server),
-        net=NetSettings(connect_timeout_s=2, request_timeout_s=1),
+        net=NetSettings(connect_timeout_s=2, request_timeout_s=0.8),
         retries=1,
         pause=Backoff(first_s=0.02, longest_s=0.05),
         route_max_age_s=0.2,
@@ -149,7 +149,7 @@ def settings_for(name_server: str) -> ClusterSettings:
 def engine(name_server: str, **_: str) -> list[Found]:
     """Read the topic's ranges with the pull engine alone."""
     cluster = open_cluster(settings_for(name_server))
-    pull = replace(PullSettings(stall_timeout_s=1.6, max_retries=3), failure_pause=Backoff(0.02, 0.05))
+    pull = replace(PullSettings(stall_timeout_s=1.3, max_retries=3), failure_pause=Backoff(0.02, 0.05))
     ranges = [QueueRange(queue, 0, MESSAGES) for queue in queues()]
     blocks = read_ranges(ranges, cluster.brokers, pool_for(cluster.settings.net), LossJournal(True), pull)
     records = [record for block in blocks for record in decode_records(block.data)]
@@ -187,7 +187,7 @@ def _member_settings() -> dict[str, Any]:
         "group": GROUP,
         "subscriptions": {TOPIC: Subscription("*")},
         "consume_from": ConsumeFrom.FIRST_OFFSET,
-        "rhythm": replace(QUICK, failure_pause_s=0.3),
+        "rhythm": replace(QUICK, failure_pause_s=0.5, rebalance_soonest_s=0.3, rebalance_s=1.0),
     }
 
 

@@ -1,12 +1,10 @@
-"""Drive one face in a process of its own, and write down how it ended and how much memory it took."""
+"""Drive one face in a process of its own, and tell how it ended and how much memory it took."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import resource
-import sys
-from pathlib import Path
+from multiprocessing.connection import Connection
 
 from .endings import ending_of, peak_mb
 from .faces import FACES
@@ -15,17 +13,11 @@ _MOST_DATA_BYTES = 2 * 1024**3
 """Protects the machine; a process that gets there has failed anyway."""
 
 
-def main() -> None:
-    """Run the task that standard input describes."""
-    face, name_server, options, deadline_s = pickle.loads(sys.stdin.buffer.read())
+def drive(result: Connection, face: str, name_server: str, options: dict[str, str], deadline_s: float) -> None:
+    """Call a face, send its ending, and end this process."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_DATA_BYTES, _MOST_DATA_BYTES))
     ending = ending_of(lambda: FACES[face].call(name_server, **options), deadline_s)
     ending.peak_mb = peak_mb()
-    written = Path(sys.argv[1] + ".part")
-    written.write_bytes(pickle.dumps(ending))
-    written.rename(sys.argv[1])
+    result.send(ending)
+    result.close()
     os._exit(0)  # Threads that still wait for a hostile server are of no interest.
-
-
-if __name__ == "__main__":
-    main()
