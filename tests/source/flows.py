@@ -207,7 +207,8 @@ def expiry_is_loss_that_is_named(world: World) -> None:
     """Or, if the query may go on, it goes on where the queue begins now."""
     queue = world.make_queue()
     world.fill(queue, 10)
-    with Run(options_for(world, subscribe=queue.topic)) as run:
+    from_0 = json.dumps({queue.topic: {"*": {"*": 0}}})
+    with Run(options_for(world, subscribe=queue.topic, startingOffsets=from_0)) as run:
         run.plan()
         minimum = world.servers.expire(queue)
         with pytest.raises(OffsetBeforeEarliest, match=f"offset 0 is gone, the queue starts at {minimum}"):
