@@ -106,6 +106,10 @@ def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
 
 
+MOST_HOST_CHARACTERS = 255
+"""No DNS name is longer (RFC 1035); a longer one from the network would fill error texts."""
+
+
 def parse_address(text: str, option: str = "address") -> Address:
     """Read `host:port`; IPv6 hosts stand in brackets."""
     host, colon, port = text.strip().rpartition(":")
@@ -113,8 +117,11 @@ def parse_address(text: str, option: str = "address") -> Address:
     if (
         not (colon and host and port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
         or "//" in host
+        or len(host) > MOST_HOST_CHARACTERS
     ):
-        raise OptionError(option, text, "not an address", advice="give host:port, for example localhost:9876")
+        raise OptionError(
+            option, text[:MOST_HOST_CHARACTERS], "not an address", advice="give host:port, for example localhost:9876"
+        )
     return Address(host, int(port))
 
 

@@ -2,16 +2,19 @@
 
 A broker deletes files of its commit log and raises the minimum of each consume queue by a thread of its own, up to
 10 s later. Until then the queue's minimum names messages that are gone. So a message is pulled at the minimum; the
-answer holds the first one that can be read, as a rule that very one. Where the answer holds none, the place is found by
-halving what is left, since retention takes from the front. All queues are asked at once in each round.
+answer holds the first one that can be read, as a rule that very one. Where a master says that there is none, the place
+is found by halving what is left, since retention takes from the front. All queues are asked at once in each round.
+
+Invariant: what is passed over is what a master said is gone, and still says so in the end. Whatever else comes, an
+error or an answer that makes no sense, counts as a message that is there: reading begins earlier, and tells more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
-from ..errors import located
+from ..broker_errors import PullRetryImmediately
+from ..errors import RocketMQError, located
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader, RequestHeader
@@ -22,7 +25,6 @@ from .requests import Answer
 __all__ = ["fetch_first_readable", "search_first_readable"]
 
 _SUBSCRIPTION_IN_REQUEST = 4
-_NOTHING_READABLE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
 
 Search = Generator[int, int | None, int]
 """Yields an offset, is sent that of the first message a pull there brings, if any, and returns the offset sought."""
@@ -43,6 +45,8 @@ def search_first_readable(min_offset: int, max_offset: int) -> Search:
         else:
             high, first = probe, min(max(found, probe), max_offset)
         probe = (low + high) // 2
+    if low > min_offset and (found := (yield min_offset)) is not None:
+        first = min(max(found, min_offset), first)
     return first
 
 
@@ -70,13 +74,19 @@ def fetch_first_readable(
 def _pull_each(
     brokers: Brokers, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None
 ) -> dict[MessageQueue, int | None]:
-    """The offset of the first message that a pull at each offset brings, if it brings any."""
+    """Return for each queue the offset of the first message from there on; None where its master has none."""
     errands = {
         queue: Errand(queue.topic, queue.broker_name, _pull_one(group, queue, offset))
         for queue, offset in offsets.items()
     }
-    answers = brokers.ask_all(errands, absent=_NOTHING_READABLE, any_copy=True, deadline=deadline)
-    return {queue: _first_offset(answers[queue]) if queue in answers else None for queue in offsets}
+    results = brokers.try_all(errands, deadline=deadline)
+    return {queue: _maybe_found(offset, results[queue]) for queue, offset in offsets.items()}
+
+
+def _maybe_found(offset: int, result: Answer | RocketMQError) -> int | None:
+    if isinstance(result, PullRetryImmediately):
+        return None
+    return offset if isinstance(result, RocketMQError) else _first_offset(result)
 
 
 def _pull_one(group: str, queue: MessageQueue, offset: int) -> RequestHeader:
@@ -96,9 +106,12 @@ def _pull_one(group: str, queue: MessageQueue, offset: int) -> RequestHeader:
 
 
 def _first_offset(answer: Answer) -> int:
-    """Where the message of an answer lies; some producers make brokers store another offset within a plain one."""
+    """Return where the message of an answer lies; the smaller offset, where the answer and its record differ.
+
+    Some producers make brokers store a larger offset within a plain record.
+    """
     with located(answer.question.where()):
         record = decode_record(answer.command.body)[0]
-    return (
-        record.queue_offset if record.is_inner_batch else answer.header(PullMessageResponseHeader).next_begin_offset - 1
-    )
+    if record.is_inner_batch:
+        return record.queue_offset
+    return min(record.queue_offset, answer.header(PullMessageResponseHeader).next_begin_offset - 1)

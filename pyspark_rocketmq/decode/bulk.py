@@ -37,6 +37,7 @@ from .spans import (
     repeat_texts,
     unsigned_at,
 )
+from .starts import located_at
 
 __all__ = ["Bulk", "bulk_column"]
 
@@ -112,7 +113,8 @@ class Bulk:
     def record(self, row: int) -> Record:
         """Return one record, read the readable way; errors count its bytes from where it begins."""
         start, end = int(self.starts[row]), int(self._ends[row])
-        return decode_record(self.data[start:end].data)[0]
+        with located_at(self._queues[self.answers[row]], int(self.positions[row])):
+            return decode_record(self.data[start:end].data)[0]
 
     def inner_rows(self) -> Integers:
         """Records that hold several messages."""

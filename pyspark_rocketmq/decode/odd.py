@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model import QueueRange
-from ..wire.record import Record
 from ..wire.scan import mismatch
 from .bulk import Bulk
 from .rows import Content, Mode, Row, read_rows
 from .spans import Integers
-from .starts import located_at
 
 __all__ = ["OddReader", "Portion"]
 
@@ -61,7 +59,7 @@ class OddReader:
         yield portion
 
     def _wanted_rows(self, bulk: Bulk, index: int, wanted: QueueRange) -> Iterator[Row]:
-        record = _located_record(bulk, index, wanted)
+        record = bulk.record(index)
         if (topic := self.content.stored_topic(wanted.queue.topic)) and record.topic != topic:
             what = f"holds a message of {record.topic}, queue {record.queue_id}"
             raise mismatch(wanted.queue, int(bulk.positions[index]), what)
@@ -78,8 +76,3 @@ class OddReader:
     def _size(self, row: Row) -> int:
         body = row.body if self.reads_bodies else row.record.body
         return len(body or b"")
-
-
-def _located_record(bulk: Bulk, index: int, wanted: QueueRange) -> Record:
-    with located_at(wanted.queue, int(bulk.positions[index])):
-        return bulk.record(index)

@@ -28,7 +28,7 @@ from ..errors import (
 )
 from ..model import Block, MessageQueue, QueueRange
 from ..wire.header import Command
-from ..wire.scan import record_starts
+from ..wire.scan import mismatch, record_starts
 from ..wire.session import Writer
 from .cursor import Cursor, Request
 from .outcome import Outcome, PullStatus, read_outcome
@@ -304,6 +304,8 @@ class QueueReader:
     def _progress(self, request: Request, place: Place, outcome: Outcome, now: float) -> bool:
         """Take messages in; that brought the range forward."""
         start, next_offset, body = request.start, outcome.next_offset, outcome.body
+        if outcome.status is PullStatus.FOUND and not body and not self._is_counted:
+            raise mismatch(self.queue, start, "says that messages were found, and holds none")
         # Without a filter, and without holes, there is at most one message for every offset.
         message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
         is_counted = self._is_counted

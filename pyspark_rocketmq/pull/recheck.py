@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import count, pairwise
 
 from ..cluster.broker import Brokers
-from ..errors import NoBrokerAvailable
+from ..errors import NoBrokerAvailable, located
 from ..model import Block, MessageQueue, QueueRange
 from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
@@ -167,7 +167,9 @@ class _Records:
     @cached_property
     def message_counts(self) -> list[int]:
         """How many offsets each takes."""
-        return [message_count_of(decode_record(self._block.data, at)[0]) for at in self._starts]
+        queue, first = self._block.wanted.queue, self._block.first
+        with located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": first}):
+            return [message_count_of(decode_record(self._block.data, at)[0]) for at in self._starts]
 
     @cached_property
     def message_count(self) -> int:

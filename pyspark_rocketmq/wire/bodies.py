@@ -437,10 +437,10 @@ class SubscriptionGroupWrapper(Body):
 
 @body
 class TopicOffset(Body):
-    """Bounds of one queue."""
+    """Bounds of one queue. Both must be told: an absent end would pass for an empty queue."""
 
-    min_offset: int = 0
-    max_offset: int = 0
+    min_offset: int
+    max_offset: int
     last_update_timestamp: int = 0
 
 

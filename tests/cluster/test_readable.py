@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.cluster.readable import search_first_readable
-from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import TOPIC, admin_of, queue_of
 
 COUNT = 40
@@ -36,7 +36,7 @@ def test_it_is_found_wherever_it_is(smallest: int, gone: int, held: int, reach: 
             rounds += 1
             answer = max(probe, first) if max(probe, first) < min(end, probe + reach + 1) else None
     assert found.value.value == first
-    assert rounds <= 1 + (end - smallest).bit_length()
+    assert rounds <= 2 + (end - smallest).bit_length()
 
 
 @pytest.mark.parametrize("gone", [0, 1, 17, COUNT - 1])
@@ -57,3 +57,24 @@ def test_a_queue_whose_messages_are_all_gone_is_read_from_its_end() -> None:
         stub.run(lambda: setattr(stub.state.brokers[0].store.log, "min_offset", 10**9))
         found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
         assert found == dict.fromkeys(QUEUES, COUNT)
+
+
+@pytest.mark.parametrize(
+    "code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.SYSTEM_ERROR]
+)
+def test_only_what_a_master_calls_gone_is_passed_over(code: ResponseCode) -> None:
+    """Any other answer than messages counts as a message that is there, so that reading begins no later than it may."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        stub.faults.answer(code, on=RequestCode.PULL_MESSAGE, times=None)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
+        assert found == dict.fromkeys(QUEUES, 0)
+
+
+def test_what_was_gone_for_a_moment_only_is_not_passed_over() -> None:
+    """The minimum is pulled once more before anything is passed over."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        stub.faults.answer(ResponseCode.PULL_RETRY_IMMEDIATELY, on=RequestCode.PULL_MESSAGE, times=6)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
+        assert found == dict.fromkeys(QUEUES, 0)

@@ -90,7 +90,9 @@ def test_cluster_information_is_written_as_servers_write_it() -> None:
 
 def test_queue_keys_become_queues() -> None:
     """Statistics are keyed by our noun."""
-    stats = bodies.TopicStatsTable(offset_table={MessageQueue("T", "b", 1): bodies.TopicOffset(max_offset=9)})
+    stats = bodies.TopicStatsTable(
+        offset_table={MessageQueue("T", "b", 1): bodies.TopicOffset(min_offset=0, max_offset=9)}
+    )
     assert encode_body(stats).startswith(b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"T"}:{')
     assert decode_body(bodies.TopicStatsTable, encode_body(stats)) == stats
 
