@@ -48,17 +48,32 @@ class Placed(NamedTuple):
 def place(bulk: Bulk, answers: Answers) -> Placed:
     """The positions of all records; raises if they come in an order in which no broker stores."""
     inner = bulk.inner_rows()
-    if not len(inner) and answers.covered == tuple(bulk.counts.tolist()) and _stand_where_they_say(bulk, answers):
-        return Placed(bulk.stored_offsets, are_all_wanted=answers.are_whole)
+    if not len(inner):
+        if answers.covered == tuple(bulk.counts.tolist()) and _follow_each_other(bulk, answers):
+            return Placed(bulk.stored_offsets, are_all_wanted=answers.are_whole)
+        if not any(answers.covered) and all(answers.nexts) and _ascend_within(bulk, answers):
+            return Placed(bulk.stored_offsets, is_filtered=True, are_all_wanted=answers.are_whole)
     return _Placing(bulk, answers, inner).place()
 
 
-def _stand_where_they_say(bulk: Bulk, answers: Answers) -> bool:
+def _follow_each_other(bulk: Bulk, answers: Answers) -> bool:
     """Whether the written offsets of each answer go up one by one from its first; none is without records."""
     stored, begins = bulk.stored_offsets, bulk.begins
     steps = stored[1:] - stored[:-1]
     steps[begins[1:] - 1] = 1
     return np.count_nonzero(steps == 1) == len(steps) and tuple(stored[begins].tolist()) == answers.firsts
+
+
+def _ascend_within(bulk: Bulk, answers: Answers) -> bool:
+    """Whether the written offsets of each answer go up within what it covers; none is without records."""
+    stored, begins = bulk.stored_offsets, bulk.begins
+    ascends = stored[1:] > stored[:-1]
+    ascends[begins[1:] - 1] = True
+    return bool(
+        np.count_nonzero(ascends) == len(ascends)
+        and (stored[begins] >= answers.firsts).all()
+        and (stored[begins + bulk.counts - 1] < answers.nexts).all()
+    )
 
 
 def check_origins(bulk: Bulk, answers: Answers, content: Content) -> None:
