@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import Address, MessageQueue
-from ..wire.record import MAGIC_V1, Record, decode_record
+from ..wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record
 from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import LEAST_MS, MOST_MS, Content, json_string
@@ -73,7 +73,7 @@ _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).
 
 
 class Bulk:
-    """Records in one buffer, each with the index of the answer it came in.
+    """Records in one buffer: so many of each answer, one answer behind the other.
 
     `plain` says which rows can be decoded here; the columns speak of such rows only.
     """
@@ -82,14 +82,14 @@ class Bulk:
         self,
         data: Bytes,
         starts: Integers,
-        answers: Integers,
+        counts: Integers,
         queues: Sequence[MessageQueue],
         finder: ShapeFinder,
         positions: Integers | None = None,
     ) -> None:
         self.data = data
         self.starts = starts
-        self.answers = answers
+        self.counts = counts
         self._queues = queues
         self._finder = finder
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
@@ -99,6 +99,17 @@ class Bulk:
     def field(self, name: str) -> npt.NDArray[Any]:
         """One fixed field of every record, in the machine's byte order."""
         return self.head[name].astype(_NATIVE[name])
+
+    @cached_property
+    def answers(self) -> Integers:
+        """The index of the answer that each record came in."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def begins(self) -> Integers:
+        """Where the records of each answer begin among all."""
+        begins: Integers = np.cumsum(self.counts) - self.counts
+        return begins
 
     @cached_property
     def stored_offsets(self) -> Integers:
@@ -118,29 +129,38 @@ class Bulk:
 
     def inner_rows(self) -> Integers:
         """Records that hold several messages."""
-        if not self.sys_flags.any():
+        if np.count_nonzero(self._has_plain_head) == len(self.starts):
             return _NO_ROWS
         return np.flatnonzero(self.sys_flags & _INNER_FLAGS == _INNER_FLAGS)
 
-    def only(self, rows: npt.NDArray[np.bool_] | Integers) -> Bulk:
+    def only(self, rows: npt.NDArray[np.bool_]) -> Bulk:
         """The same view of some of the rows; of all of them, this very one with what it has computed."""
-        if rows.dtype == np.bool_ and np.count_nonzero(rows) == len(rows):
+        if np.count_nonzero(rows) == len(rows):
             return self
-        return Bulk(self.data, self.starts[rows], self.answers[rows], self._queues, self._finder, self.positions[rows])
+        counts = np.bincount(self.answers[rows], minlength=len(self.counts))
+        return Bulk(self.data, self.starts[rows], counts, self._queues, self._finder, self.positions[rows])
+
+    def has_known_magics(self) -> bool:
+        """Whether all records have the magic of a layout."""
+        is_known = self._is_first_layout
+        if np.count_nonzero(is_known) < len(is_known):
+            is_known = is_known | (self.head["magic"] == MAGIC_V2)
+        return np.count_nonzero(is_known) == len(is_known)
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
         plain: npt.NDArray[np.bool_] = self._has_plain_head & (self._property_spans.ends == self._ends)
         return plain
 
-    def strange_rows(self, begins: Integers, stored_topic: Callable[[str], str]) -> Integers:
+    def strange_rows(self, stored_topic: Callable[[str], str]) -> Integers:
         """Records of other queues than they were asked from; `stored_topic` tells how they name a topic, if they do.
 
-        The topic is read in the records at `begins`, the first of each answer; of the others its length is compared.
-        Odd records are not looked at for it.
+        The topic is read in the first record of each answer; of the others its length is compared. Odd records are not
+        looked at for it.
         """
+        begins = self.begins[self.counts > 0]
         names = {topic: stored_topic(topic).encode() for topic in {queue[0] for queue in self._queues}}
-        differs: npt.NDArray[np.bool_] = self.head["queue_id"].view(np.int32) != self._asked_ids.byteswap()
+        differs: npt.NDArray[np.bool_] = self.field("queue_id") != self._asked_ids
         if len(names) == 1 and not np.count_nonzero(differs) and self._are_all_of(next(iter(names.values())), begins):
             return _NO_ROWS
         for topic, name in names.items():
@@ -177,11 +197,14 @@ class Bulk:
         return ends
 
     @cached_property
+    def _is_first_layout(self) -> npt.NDArray[np.bool_]:
+        is_first: npt.NDArray[np.bool_] = self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY
+        return is_first
+
+    @cached_property
     def _has_plain_head(self) -> npt.NDArray[np.bool_]:
         starts, ends = self.bodies
-        plain: npt.NDArray[np.bool_] = (self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY) & (
-            self.sys_flags & _ODD_FLAGS == 0
-        )
+        plain: npt.NDArray[np.bool_] = self._is_first_layout & (self.sys_flags & _ODD_FLAGS == 0)
         plain &= (ends >= starts) & (ends <= self._ends - 3)
         return plain
 
@@ -251,7 +274,7 @@ class Bulk:
 
     @cached_property
     def _asked_ids(self) -> npt.NDArray[np.int32]:
-        return np.array([queue[2] for queue in self._queues], np.int32)[self.answers]
+        return np.repeat(np.array([queue[2] for queue in self._queues], np.int32), self.counts)
 
     @cached_property
     def offset_message_ids(self) -> pa.Array:

@@ -45,22 +45,40 @@ class Placed(NamedTuple):
     """Whether no record stands outside what is wanted of its answer."""
 
 
-def place(bulk: Bulk, answers: Answers, counts: Integers) -> Placed:
+def place(bulk: Bulk, answers: Answers) -> Placed:
     """The positions of all records; raises if they come in an order in which no broker stores."""
-    firsts = np.fromiter(answers.firsts, np.int64, len(counts))
-    begins = np.cumsum(counts) - counts
-    positions = np.repeat(firsts - begins, counts)
-    positions += np.arange(len(positions))
     inner = bulk.inner_rows()
-    if not len(inner) and answers.covered == tuple(counts.tolist()) and np.array_equal(bulk.stored_offsets, positions):
-        return Placed(positions, are_all_wanted=answers.are_whole)
-    return _Placing(bulk, answers, firsts, counts, begins, inner).place(positions)
+    if not len(inner):
+        if answers.covered == tuple(bulk.counts.tolist()) and _follow_each_other(bulk, answers):
+            return Placed(bulk.stored_offsets, are_all_wanted=answers.are_whole)
+        if not any(answers.covered) and all(answers.nexts) and _ascend_within(bulk, answers):
+            return Placed(bulk.stored_offsets, is_filtered=True, are_all_wanted=answers.are_whole)
+    return _Placing(bulk, answers, inner).place()
 
 
-def check_origins(bulk: Bulk, answers: Answers, counts: Integers, content: Content) -> None:
+def _follow_each_other(bulk: Bulk, answers: Answers) -> bool:
+    """Whether the written offsets of each answer go up one by one from its first; none is without records."""
+    stored, begins = bulk.stored_offsets, bulk.begins
+    steps = stored[1:] - stored[:-1]
+    steps[begins[1:] - 1] = 1
+    return np.count_nonzero(steps == 1) == len(steps) and tuple(stored[begins].tolist()) == answers.firsts
+
+
+def _ascend_within(bulk: Bulk, answers: Answers) -> bool:
+    """Whether the written offsets of each answer go up within what it covers; none is without records."""
+    stored, begins = bulk.stored_offsets, bulk.begins
+    ascends = stored[1:] > stored[:-1]
+    ascends[begins[1:] - 1] = True
+    return bool(
+        np.count_nonzero(ascends) == len(ascends)
+        and (stored[begins] >= answers.firsts).all()
+        and (stored[begins + bulk.counts - 1] < answers.nexts).all()
+    )
+
+
+def check_origins(bulk: Bulk, answers: Answers, content: Content) -> None:
     """Raise unless all records are of the queues that were asked; which topic an odd one names is looked at later."""
-    begins = (np.cumsum(counts) - counts)[counts > 0]
-    strange = bulk.strange_rows(begins, content.stored_topic)
+    strange = bulk.strange_rows(content.stored_topic)
     for row in strange[:1].tolist():
         answer = int(bulk.answers[row])
         record = bulk.record(row)
@@ -71,34 +89,27 @@ def check_origins(bulk: Bulk, answers: Answers, counts: Integers, content: Conte
 class _Placing:
     """A closer look at answers of which some are filtered, short, shifted, or hold inner batches."""
 
-    def __init__(
-        self,
-        bulk: Bulk,
-        answers: Answers,
-        firsts: Integers,
-        counts: Integers,
-        begins: Integers,
-        inner: Integers,
-    ) -> None:
+    def __init__(self, bulk: Bulk, answers: Answers, inner: Integers) -> None:
         self._bulk = bulk
         self._answers = answers
-        self._firsts = firsts
+        self._firsts = np.array(answers.firsts, np.int64)
         self._covered = np.array(answers.covered, np.int64)
         self._nexts = np.array(answers.nexts, np.int64)
-        self._counts = counts
-        self._begins = begins
+        self._counts = bulk.counts
+        self._begins = bulk.begins
         self._inner = inner
         self._of = bulk.answers
         self._stored = bulk.stored_offsets
 
-    def place(self, by_count: Integers) -> Placed:
-        """The positions, where those by count are known."""
+    def place(self) -> Placed:
+        """The positions: where the count is that of the offsets by that, else as written."""
         has_batches = np.zeros(len(self._covered), np.bool_)
         has_batches[self._of[self._inner]] = True
         counted = self._covered > 0
         plain = counted & ~has_batches
         suspects = plain & (self._counts != self._covered)
         suspects |= self._are_short_of_batches(counted & has_batches)
+        by_count = np.repeat(self._firsts - self._begins, self._counts) + np.arange(len(self._of))
         positions = np.where(plain[self._of], by_count, self._stored)
         shifted = self._check_order(plain & ~suspects, positions)
         filtered = ~counted & (self._nexts > 0)

@@ -29,7 +29,7 @@ from .rows import Content, row_value
 from .schema import arrow_schema
 from .shaped import ShapeFinder
 from .spans import Integers, pack_numbers
-from .starts import find_starts
+from .starts import find_starts, walk_each
 
 __all__ = ["BatchSize", "ColumnDecoder", "Decoded", "RecordBatch"]
 
@@ -102,7 +102,7 @@ class ColumnDecoder:
             if more_bytes * 2 >= most_bytes:
                 more_bytes = most_bytes  # nothing has room beside it
             messages, byte_count = messages + more_messages, byte_count + more_bytes
-            if gathered and (messages > most_messages or byte_count > most_bytes):
+            if (messages > most_messages or byte_count > most_bytes) and gathered:
                 yield from self._decode_gathered(size)
                 messages, byte_count = more_messages, more_bytes
             gathered.put(block)
@@ -130,17 +130,18 @@ class ColumnDecoder:
         """All records of the answers, and which answers are to be read again."""
         answers = gathered.answers
         starts, counts = find_starts(gathered.data, gathered.spans, answers.ranges)
-        of = np.repeat(np.arange(len(counts)), counts)
-        bulk = Bulk(gathered.data, starts, of, answers.queues, self._shape_finder)
-        check_origins(bulk, answers, counts, self.content)
-        placed = place(bulk, answers, counts)
+        bulk = Bulk(gathered.data, starts, counts, answers.queues, self._shape_finder)
+        if not bulk.has_known_magics():
+            walk_each(gathered.data, gathered.spans, answers.ranges)  # It raises, and says in which answer.
+        check_origins(bulk, answers, self.content)
+        placed = place(bulk, answers)
         bulk.positions = placed.positions
         return _Found(bulk, answers, placed.are_all_wanted, self._mender.suspects(bulk, answers, placed))
 
     def _with_large_apart(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
         """The blocks in order, those of half the bytes as one block a record."""
         for block in blocks:
-            if len(block.data) * 2 < most_bytes:
+            if len(block[0]) * 2 < most_bytes:
                 yield block
             else:
                 yield from self._records_apart(block, most_bytes)

@@ -59,8 +59,10 @@ class Mender:
         self._note(placed.shifted)
         if not placed.is_filtered:
             return list(placed.suspects)
-        if self._recheck:
-            self._note(self._recheck.shifted_at(_doubtful_cuts(bulk, answers)))
+        if self._recheck and (cuts := _doubtful_cuts(bulk, answers)):
+            self._note(self._recheck.shifted_at(cuts))
+        if not (placed.suspects or self._shifted):
+            return []
         filtered = [at for at, end in enumerate(answers.nexts) if end and not answers.covered[at]]
         misfits = {answers.queues[at] for at in placed.suspects if at in filtered}
         self._note(misfits)
@@ -87,6 +89,8 @@ def _doubtful_cuts(bulk: Bulk, answers: Answers) -> dict[MessageQueue, int]:
     """The last offset before the last cut of each queue behind which messages of a filtered answer say to lie."""
     ends = np.array(answers.ends)
     is_cut = (np.array(answers.covered) == 0) & (np.array(answers.nexts) > ends)
+    if not is_cut.any():
+        return {}
     behind = is_cut[bulk.answers] & (bulk.stored_offsets >= ends[bulk.answers])
     cut = np.unique(bulk.answers[behind]).tolist()
     return {answers.queues[at]: int(ends[at]) - 1 for at in sorted(cut, key=ends.__getitem__)}

@@ -3,8 +3,8 @@
 Each record's size tells where the next one begins, so an answer has to be walked from record to record. Many answers
 are walked in lock step: an array holds the place reached in each, and one array step takes all of them a record
 further, whose memory is then fetched side by side. The steps trust what they read and only never leave their answer;
-afterwards everything is verified at once. Whatever is wrong, if anything is, the walk of `wire.scan` finds again,
-answer by answer, and the error names the queue.
+afterwards all sizes are verified at once, and the magics when the heads of the records are read. Whatever is wrong, if
+anything is, the walk of `wire.scan` finds again, answer by answer, and the error names the queue.
 """
 
 from __future__ import annotations
@@ -17,19 +17,16 @@ import numpy as np
 
 from ..errors import located
 from ..model import MessageQueue, QueueRange
-from ..wire.record import MAGIC_V1, MAGIC_V2
 from ..wire.scan import MIN_RECORD_BYTES, record_starts
 from .spans import Bytes, Integers, Spans, unsigned_at
 
-__all__ = ["Starts", "find_starts", "located_at", "maybe_find_starts"]
+__all__ = ["Starts", "find_starts", "located_at", "maybe_find_starts", "walk_each"]
 
 _FEWEST_ANSWERS = 8
 """Fewer are walked faster one by one."""
 _MOST_UNEQUAL = 4
 """So are answers of which the largest is so many times as long as the mean: the steps are those of the longest."""
 _STEPS_BETWEEN_LOOKS = 8
-_MAGICS = np.array([MAGIC_V1, MAGIC_V2], ">u4").view(np.uint32)
-"""As they lie in memory."""
 _HEAD_BYTES = 8
 """Size and magic; no record begins later than so many bytes before the end."""
 
@@ -42,8 +39,8 @@ class Starts(NamedTuple):
 
 
 def find_starts(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
-    """The records of answers to these ranges, of which the error tells if an answer is damaged."""
-    return maybe_find_starts(data, answers) or _walk_each(data, answers, ranges)
+    """The records of answers to these ranges, of which the error tells if sizes are wrong; magics may still be."""
+    return maybe_find_starts(data, answers) or walk_each(data, answers, ranges)
 
 
 def maybe_find_starts(data: Bytes, answers: Spans) -> Starts | None:
@@ -74,7 +71,7 @@ def _walk_in_lock_step(data: Bytes, answers: Spans) -> Integers:
 
 
 def _fill(data: Bytes, answers: Spans, found: Starts) -> bool:
-    """Whether these records fill their answers exactly, and have a known magic.
+    """Whether these records fill their answers exactly.
 
     The walk went from each record as far as its size says; only of the last one of an answer that is still to be shown.
     """
@@ -82,14 +79,12 @@ def _fill(data: Bytes, answers: Spans, found: Starts) -> bool:
     ends = np.empty_like(places)
     ends[:-1] = places[1:]
     ends[last] = answers.ends
-    if (ends - places).min() < MIN_RECORD_BYTES or (unsigned_at(data, 4)[places[last]] != (ends - places)[last]).any():
-        return False
-    magics = np.ndarray((len(data) - _HEAD_BYTES + 1,), np.uint32, data, _HEAD_BYTES - 4, (1,))[places]
-    is_known = (magics == _MAGICS[0]) | (magics == _MAGICS[1])
-    return bool(np.count_nonzero(is_known) == len(is_known))
+    sizes = ends - places
+    return bool(sizes.min() >= MIN_RECORD_BYTES and (unsigned_at(data, 4)[places[last]] == sizes[last]).all())
 
 
-def _walk_each(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
+def walk_each(data: Bytes, answers: Spans, ranges: Sequence[QueueRange]) -> Starts:
+    """The records of answers, looked at one by one; raises where a size or magic is wrong."""
     view = data.data
     starts = [
         start + np.array(_located_starts(view[start:end], wanted), np.int64)

@@ -49,6 +49,7 @@ class Cursor:
         """Answers that wait for an earlier one."""
         self._full_count = 0
         """Answers that covered the whole stride since it was last changed."""
+        self._queue = wanted.queue
         self._front = wanted.start if wanted.is_front_open else None
         self._next: list[Block] = []
         self._batch_size = batch_size
@@ -140,8 +141,8 @@ class Cursor:
         order.
         """
         request = self._in_flight.pop(start)
-        first, end = start, request.end
-        covered = next_offset - start if is_counted else 0
+        first, end = request
+        covered = next_offset - first if is_counted else 0
         if next_offset != end or self.stride < self._batch_size:
             end = self._covered(request, next_offset)
             self._learn(request, next_offset)
@@ -150,9 +151,8 @@ class Cursor:
         if start < self.done:
             start = self.done
         if end > start:
-            is_front = self._front == start
-            wanted = _new(QueueRange, (self.wanted.queue, start, end, is_front))
-            self._keep(_new(Block, (data, wanted, message_count, first, covered, next_offset)))
+            wanted = _new(QueueRange, (self._queue, start, end, start == self._front))
+            self._keep(start, end, _new(Block, (data, wanted, message_count, first, covered, next_offset)))
 
     def stop_at(self, end: int) -> None:
         """The queue has no messages from `end` on; what was to be read there is given up."""
@@ -178,7 +178,7 @@ class Cursor:
         while (first := self.waiting.first()) and first.offset <= self.done:
             self.waiting.remove((first.offset,))
             self.done = max(self.done, first.last_offset + 1)
-            if _tells(first.item):
+            if first.item.message_count or first.item.covered:
                 blocks.append(first.item)
         return blocks
 
@@ -209,16 +209,11 @@ class Cursor:
         if self._full_count == _FULL_BEFORE_MORE:
             self.stride, self._full_count = min(2 * self.stride, self._batch_size), 0
 
-    def _keep(self, block: Block) -> None:
-        _, start, end, _ = block.wanted
+    def _keep(self, start: int, end: int, block: Block) -> None:
+        """Keep a block to be handed out if it tells of messages, or of the lack of some that must be there."""
         if start == self.done:
             self.done = end
-            if _tells(block):
+            if block[2] or block[4]:
                 self._next.append(block)
         else:
             self.waiting.put((Entry(start, end - 1, block.message_count, len(block.data), block),))
-
-
-def _tells(block: Block) -> bool:
-    """Whether there is something to decode: messages, or the lack of some that must be there."""
-    return bool(block.message_count or block.covered)

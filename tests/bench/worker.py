@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -50,7 +51,8 @@ WITHOUT_MAP = tuple(name for name in DEFAULT if name != "properties")
 COLUMNS = {"default": DEFAULT, "no map": WITHOUT_MAP}
 _BODY_AT = 88
 """Bodies begin so far behind the begin of a record whose hosts have IPv4 addresses."""
-_NO_QUEUE = MessageQueue("bench", "broker-a", 0)
+_Kept = tuple[memoryview, tuple[MessageQueue, int, int, bool], tuple[int, int, int, int]]
+"""An answer from a file: its records, what is wanted of it, and what it claims."""
 _stubs: list[StubBroker] = []
 
 
@@ -119,11 +121,12 @@ def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
 
 
 def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
-    """Keep pull answers in a file, each behind its length."""
+    """Keep pull answers in a file, each behind its length, and what they are wanted for and claim in another."""
     began, messages = time.perf_counter(), 0
-    with Path(file).open("wb") as out:
+    with Path(file).open("wb") as out, _claims_of(file).open("w") as claims:
         for block in _read(name_server, topic, count, DEPTH):
             out.write(len(block.data).to_bytes(4, "big") + block.data)
+            claims.write(json.dumps(block[1:]) + "\n")
             messages += block.message_count
     return _answer(messages, time.perf_counter() - began)
 
@@ -135,7 +138,7 @@ def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
     answers, messages = _load(file), 0
     began = time.perf_counter()
     while messages < count:
-        messages += sum(each.batch.num_rows for each in decoder.decode_all(map(_as_block, answers)))
+        messages += sum(each.batch.num_rows for each in decoder.decode_all(starmap(_as_block, answers)))
     return _answer(messages, time.perf_counter() - began)
 
 
@@ -155,7 +158,7 @@ def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
 @cache
 def _bodies(file: str) -> list[tuple[list[Block], Integers]]:
     """The blocks of each record batch, and where bodies lie in them."""
-    blocks, size = list(map(_as_block, _load(file))), BatchSize()
+    blocks, size = list(starmap(_as_block, _load(file))), BatchSize()
     step = min(size.messages // PULL_COUNT, size.byte_count // len(blocks[0].data))
     return [(part, _body_starts(part)) for at in range(0, len(blocks), step) if (part := blocks[at : at + step])]
 
@@ -166,17 +169,29 @@ def _body_starts(blocks: Sequence[Block]) -> Integers:
 
 
 @cache
-def _load(file: str) -> list[memoryview]:
-    data, at, answers = Path(file).read_bytes(), 0, []
-    while at < len(data):
+def _load(file: str) -> list[_Kept]:
+    data, at, answers = Path(file).read_bytes(), 0, list[_Kept]()
+    for line in _claims_of(file).read_text().splitlines():
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        answers.append(memoryview(data[at + 4 : end]))
+        (queue, *wanted), *claim = json.loads(line)
+        answers.append((memoryview(data[at + 4 : end]), (_queue(*queue), *wanted), tuple(claim)))
         at = end
     return answers
 
 
-def _as_block(data: memoryview) -> Block:
-    return Block(data, QueueRange(_NO_QUEUE, 0, 2**62), PULL_COUNT)
+def _claims_of(file: str) -> Path:
+    return Path(f"{file}.claims")
+
+
+@cache
+def _queue(topic: str, broker_name: str, queue_id: int) -> MessageQueue:
+    """One object for all answers of a queue, as in a task."""
+    return MessageQueue(topic, broker_name, queue_id)
+
+
+def _as_block(data: memoryview, wanted: tuple[MessageQueue, int, int, bool], claim: tuple[int, int, int, int]) -> Block:
+    """Made for each time that an answer is decoded, as in a task."""
+    return Block(data, QueueRange(*wanted), *claim)
 
 
 def profile(name_server: str, of: str, parts: dict[str, list[str]], **wish: Any) -> Answer:

@@ -141,7 +141,7 @@ def test_an_inner_batch_that_lacks_messages_cannot_be_read() -> None:
 def test_filtered_answers_that_cannot_be_are_placed() -> None:
     """Offsets beyond the answer, before it, or not ascending; then all that follows in the queue is placed."""
     placed = answer(at(8), 7)
-    for wrong in (at(3, 10), at(2, 5), at(5, 5), at(6, 4)):
+    for wrong in (at(3, 10), at(2, 5), at(5, 5), at(6, 4), at(2**63 - 1, -(2**63))):
         again = Again(placed)
         following = answer(at(12), 10, filtered=True, end=20)
         assert pairs([answer(wrong, 3, filtered=True, end=10), following], again) == [(7, 8), (7, 8)]
