@@ -163,7 +163,7 @@ class Window:
 
     def _look(self, reader: QueueReader, now: float) -> int:
         """Gather the pull that vouches for what came in, if it is time for that."""
-        if not reader.can_look(now) or not (found := self._reach(reader, lambda: reader.place_to_look(now))):
+        if not reader.can_look(now) or not (found := self._reach(reader, lambda: reader.schedule_look(now))):
             return 0
         look = reader.look(found[0], now)
         self._submit(reader, *found, [look], reader.look_writer(look))

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pyspark_rocketmq.cluster.routes import Place
-from pyspark_rocketmq.errors import MessagesMissing
+from pyspark_rocketmq.errors import MessagesMissing, NoBrokerAvailable
 from pyspark_rocketmq.pull.outcome import Outcome, PullStatus
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.pull.witness import is_readable
@@ -74,6 +74,36 @@ def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
             else (reading.rows == WANTED or reading.told.losses)
         ), seed
         assert reading.rows == sorted(set(reading.rows)) and set(reading.rows) <= set(WANTED), seed
+
+
+def outlived(reading: Reading, random: Random) -> bool:
+    """Read while one of two processes goes away for good, and count again what it answered; whether that went well.
+
+    A replica that has deleted what is still to be read is waited for in vain, which is no silence.
+    """
+    while not reading.reader.is_finished and random.random() < 0.97:
+        disturb(reading, random)
+    reading.die(random.choice([MASTER, REPLICA]))
+    try:
+        disturbed(reading, random)
+        reading.recount(lambda again: disturbed(again, random))
+    except NoBrokerAvailable:
+        return False
+    return not reading.told.losses
+
+
+@pytest.mark.parametrize("is_front_open", [False, True])
+def test_whatever_a_process_lacked_that_dies_is_read_or_told(is_front_open: bool) -> None:
+    """Nobody can vouch for its answers; that another process has the messages proves nothing."""
+    for seed in range(SEEDS):
+        random = Random(seed)
+        reading = Reading({MASTER: scripted(), REPLICA: scripted()}, is_front_open=is_front_open)
+        is_well = outlived(reading, random)
+
+        is_taken = any(queue.gone for queue in reading.queues.values())
+        front = len(WANTED) - len(reading.rows) if is_front_open else 0
+        assert (reading.rows == WANTED[front:] and is_well) or is_taken, seed
+        assert not is_well or reading.rows == WANTED[front:], seed
 
 
 def test_an_open_front_may_lack_its_first_messages_and_no_others() -> None:
