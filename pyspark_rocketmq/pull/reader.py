@@ -84,7 +84,8 @@ class QueueReader:
         """Where an administrator moved the group, once that was told."""
         self._unrouted: RocketMQError | None = None
         """Why the route names no place to read from."""
-        self._unrouted_since = 0.0
+        self._unrouted_s = 0.0
+        """The sum of the pauses since the route names none."""
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
         self._compacted = brokers.compacted.found
         """Grows when decoding finds holes in what was counted, and asks why."""
@@ -285,11 +286,12 @@ class QueueReader:
 
     def _await_route(self, error: RocketMQError, now: float) -> None:
         if self._unrouted is None:
-            self._unrouted_since = now
-        self._unrouted = error
-        if now - self._unrouted_since >= self._settings.stall_timeout_s:
+            self._unrouted_s = 0.0
+        self._unrouted, pause_s = error, self._settings.failure_pause.first_s
+        if self._unrouted_s >= self._settings.stall_timeout_s:
             self.give_up()
-        self.resume_at = now + self._settings.failure_pause.first_s
+        self._unrouted_s += pause_s
+        self.resume_at = now + pause_s
 
     def _pause(self, error: RocketMQError, offset: int, now: float) -> None:
         """Wait and count, or raise what has been waited for often enough."""
@@ -361,6 +363,8 @@ class QueueReader:
                 self._queue_end = outcome.max_offset
                 self.cursor.stop_at(outcome.max_offset)
                 return
+        if not place.is_master:
+            self._suggested_id = MASTER_ID  # Whatever the replica suggests: it may have deleted what the master has.
         if request.start < self._queue_end:
             reason = _no_way_on(place, outcome) if place.is_master else self._behind()
             self._pause_patiently(reason, request.start, now)

@@ -125,6 +125,23 @@ def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
         assert reading.rows == [offset for offset in WANTED if offset >= 50] and not reading.told.losses
 
 
+def test_a_replica_that_leads_nowhere_is_left_for_the_master() -> None:
+    """Its minimum has passed the range, and it suggests itself: what the master has is read there at once."""
+    replica = scripted(gone=END, minimum=END)
+    reading = Reading({MASTER: scripted(), REPLICA: replica}, subscription=Subscription())
+    replica.suggests = 1
+    reading.queues[MASTER].suggests = 1
+    began = reading.now
+    while not reading.reader.is_finished:
+        reading.now += 0.05
+        reading.send()
+        if reading.in_flight:
+            reading.deliver(0)
+
+    assert reading.rows == list(range(END)) and not reading.told.losses
+    assert reading.now - began < 30
+
+
 def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss() -> None:
     """The look finds the front gone, and the policy hears up to where the broker has messages."""
     reading = Reading({MASTER: scripted(gone=50)})
