@@ -59,8 +59,8 @@ class LossPolicy(Protocol):
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """An admin moved the group; never a loss for a reader of ranges."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
-        """Messages within [start, end) are gone; the bounds are no finer."""
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+        """Messages within [start, end) are gone, so many if that is known; the bounds are no finer."""
 
 
 class QueueReader:

@@ -52,7 +52,7 @@ class Told:
         """An admin moved the group."""
         self.resets.append((planned, reset_to))
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Messages within [start, end) are gone."""
         self.losses.append((start, end))
 

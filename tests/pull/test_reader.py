@@ -46,7 +46,7 @@ class Told:
         """An administrator moved the group."""
         self.resets.append(reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Not expected here."""
         raise AssertionError
 
