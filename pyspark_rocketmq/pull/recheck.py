@@ -52,6 +52,13 @@ class Recheck:
         self._unplaced: set[MessageQueue] = set()
         """Queues of which it is told that messages of short answers are left out; each lies in a gap that is told."""
 
+    def whole(self, block: Block) -> Iterator[Block]:
+        """Yield an answer if it holds what it claims, else what comes of reading it again."""
+        if block.covered and _Records(block).message_count != block.covered:
+            yield from self.read_again(block)
+        else:
+            yield block
+
     def read_again(self, block: Block) -> Iterator[Block]:
         """What is wanted of an answer that is short, from the master; what is missing there is judged as a loss.
 

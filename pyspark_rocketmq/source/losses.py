@@ -58,10 +58,8 @@ class LossJournal:
 
     def finish(self) -> None:
         """Warn of the gaps of which nobody was told yet, and of how much is missing in total."""
-        for gap in self._gaps.rest():
-            _log.warning("%s", gap)
-        for total in self._gaps.totals():
-            _log.warning("%s", total)
+        for told in (*self._gaps.rest(), *self._gaps.totals()):
+            _log.warning("%s", told)
 
     def _judge(self, finding: Finding, queue: MessageQueue, planned: int, found: int) -> None:
         self.note([judge(finding, queue, planned, found, fail_on_data_loss=self._fail_on_data_loss)])
