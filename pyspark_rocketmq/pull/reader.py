@@ -181,12 +181,8 @@ class QueueReader:
         return None
 
     def _place_to_look(self, witness: Witness, now: float) -> Place | None:
-        return witness.place_to_look(self._current, now, is_last=self._is_all_answered)
-
-    @property
-    def _current(self) -> Place | None:
-        """The place that was asked last."""
-        return self._placed[2] if self._placed else None
+        current = self._placed[2] if self._placed else None
+        return witness.place_to_look(current, now, is_last=self._is_all_answered)
 
     def look(self, place: Place, now: float) -> Look:
         """Return the look to be sent there, now counted as in flight."""
@@ -296,9 +292,9 @@ class QueueReader:
     def _pause(self, error: RocketMQError, offset: int, now: float) -> None:
         """Wait and count, or raise what has been waited for often enough."""
         if self._failures >= self._settings.max_retries:
-            if not (self._witness and self._current and self._witness.leave_others(self._current)):
+            if not (self._witness and self._witness.leave_others(self.place())):
                 raise error.locate(**self._whence(offset))
-            self._failures = 0  # It was perhaps a look that failed, at a process that is read no more.
+            self._failures = 0  # What failed was perhaps a look, at a process from which nothing is read any more.
         self.resume_at = now + self._settings.failure_pause.delay_s(self._failures)
         self._failures += 1
 

@@ -236,13 +236,15 @@ class Witness:
 
     def failed(self, look: Look) -> None:
         """A look brought no answer: it is to be sent again."""
-        account = self._accounts[look.place]
-        if account.asked:
+        account = self._accounts.get(look.place)
+        if account and account.asked:
             account.reopen(account.asked)
 
     def answered(self, look: Look, outcome: Outcome) -> float:
         """Judge an interval by its look; return for how long its queue is to be left alone before the next look."""
-        account = self._accounts[look.place]
+        account = self._accounts.get(look.place)
+        if account is None:
+            return 0.0  # The queue was given up meanwhile.
         interval = account.asked
         assert interval is not None, "an answer to no look"
         pause_s = self._judge(look.place, account, interval, outcome)

@@ -180,6 +180,7 @@ class Reading:
         is_known: bool = True,
         policy: LossPolicy | None = None,
         wanted: range | None = None,
+        max_retries: int = 1000,
     ) -> None:
         self.queues = queues
         self.told = Told()
@@ -198,7 +199,7 @@ class Reading:
         [end] = {queue.count for queue in queues.values()}
         wanted = wanted or range(end)
         self._settings = PullSettings(
-            subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=1000
+            subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=max_retries
         )
         self.policy = policy or self.told
         asked = QueueRange(QUEUE, wanted.start, wanted.stop, is_front_open)
@@ -279,6 +280,13 @@ class Reading:
 
         if unvouched := self.reader.unvouched:
             recount(unvouched, again, self._settings.subscription, self.policy)
+
+    def answer_all(self) -> None:
+        """Read until everything is answered, and nothing vouched for."""
+        while not self.reader.cursor.is_finished:
+            for request in self.reader.next_requests(self.reader.allowance(2, self.now)):
+                self.in_flight.append((self.reader.place(), request, None))
+            self.deliver(0)
 
     def finish(self) -> None:
         """Read on without disturbances."""
