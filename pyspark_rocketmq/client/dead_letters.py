@@ -1,4 +1,4 @@
-"""What has a group given up on, and how is it tried once more?
+"""Read what a group has given up on, and send it again.
 
 Dead letters lie in a topic of their own that nobody consumes. They are listed and read like any topic; sending them
 again stores each anew in the topic it came from, where every group that subscribes to it gets it. The dead letter
@@ -17,9 +17,11 @@ from ..cluster.cluster import Cluster
 from ..cluster.messages import Receipt
 from ..cluster.offsets import QueueBounds
 from ..errors import DecodeError, RocketMQError, TopicNotFound
-from ..model import Message, MessageQueue, QueueRange, dead_letter_topic
+from ..model import Block, Message, MessageQueue, QueueRange, dead_letter_topic
 from ..net.pool import pool_for
+from ..offsets.loss import Finding, GapLog, LossWarning
 from ..pull.loop import read_ranges
+from ..pull.recheck import Recheck
 from ..pull.settings import PullSettings
 from ..wire.properties import is_reserved
 from .message import Pulled, ReceivedMessage, read_messages
@@ -117,20 +119,36 @@ class DeadLetters:
             report.failed.append(Failed(letter.queue, letter.offset, error))
 
     def _read(self, wanted: QueueRange) -> Iterator[ReceivedMessage]:
-        pool = pool_for(self._cluster.settings.net)
-        unwrap = self._cluster.settings.namespace.unwrap
+        brokers, pool = self._cluster.brokers, pool_for(self._cluster.settings.net)
+        policy, settings = _TakeWhatIsThere(), PullSettings()
+        recheck = Recheck(brokers, pool, policy, settings)
         try:
-            blocks = read_ranges([wanted], self._cluster.brokers, pool, _TakeWhatIsThere(), PullSettings())
-            for data, (queue, start, end, _), *_ in blocks:
-                pulled = Pulled(queue, data, wanted.start, wanted.end, unwrap)
-                yield from (message for message in read_messages(pulled, start) if message.offset < end)
+            for block in read_ranges([wanted], brokers, pool, policy, settings):
+                for whole in recheck.whole(block):
+                    yield from self._messages(whole, wanted)
         except NoPermission as error:
             error.advice = "brokers before 4.9.2 make dead letters write-only: give the topic read permission"
             raise
+        finally:
+            policy.finish()
+
+    def _messages(self, block: Block, whole: QueueRange) -> Iterator[ReceivedMessage]:
+        """Yield what is wanted of an answer; where it was counted, each message stands where it was asked for."""
+        queue, start, end, _ = block.wanted
+        pulled = Pulled(queue, block.data, whole.start, whole.end, self._cluster.settings.namespace.unwrap)
+        messages = read_messages(pulled, block.first)
+        for position, message in enumerate(messages, block.first):
+            if len(messages) == block.covered:
+                message.offset = position
+            if start <= message.offset < end:
+                yield message
 
 
 class _TakeWhatIsThere:
     """Dead letters that retention took meanwhile are no error."""
+
+    def __init__(self) -> None:
+        self._gaps = GapLog()
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
         """Told, and that is all."""
@@ -147,9 +165,15 @@ class _TakeWhatIsThere:
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Of no matter: no group's position is read."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Told, and that is all."""
-        _log.warning("dead letters within %d to %d of %s are gone", start, end, queue)
+        if told := self._gaps.add(LossWarning(Finding.GAP, queue, start, end, missing_count)):
+            _log.warning("%s", told)
+
+    def finish(self) -> None:
+        """Tell the rest, and the total."""
+        for told in (*self._gaps.rest(), *self._gaps.totals()):
+            _log.warning("%s", told)
 
 
 def _revived(letter: ReceivedMessage) -> Message:

@@ -1,14 +1,16 @@
-"""Is this loss, and may the query go on?
+"""Decide what is loss, and whether the query may go on.
 
 What a reader planned can differ from what brokers still hold. Every such finding stands in one table with the error
 it is and how reading goes on if the user allows it; one function, `judge`, decides between failing and warning.
 Bounds that a replica told are never a finding: it may be behind its master.
+
+Gaps can come by the thousand. A `GapLog` merges those of a queue into few warnings, within which each of them lies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -27,6 +29,8 @@ __all__ = [
     "RULES",
     "Bounds",
     "Finding",
+    "GapLog",
+    "GapTotal",
     "LossWarning",
     "Rule",
     "Settled",
@@ -62,6 +66,8 @@ class Rule(NamedTuple):
     what: str
     going_on: str
     error: type[DataLossError] | None = None
+    causes: str = ""
+    """What it may come from, as part of the advice."""
 
 
 RULES: Mapping[Finding, Rule] = {
@@ -94,10 +100,11 @@ RULES: Mapping[Finding, Rule] = {
         "reading stays at {planned}; a new checkpoint moves the query",
     ),
     Finding.GAP: Rule(
-        "messages within offsets {planned} to {found} are gone (retention has deleted them and the broker has not yet "
-        "raised the queue's minimum offset)",
+        "messages within [{planned}, {found}) are gone",
         "go on without them",
         MessagesMissing,
+        "; likely causes: retention that overtakes the reader and has not yet raised the queue's minimum offset, a batch "
+        "consume queue with holes, or a broker process that went away before it could be asked whether it had them all",
     ),
 }
 
@@ -110,6 +117,8 @@ class LossWarning:
     queue: MessageQueue
     planned: int
     found: int
+    missing_count: int | None = None
+    """How many messages are missing between the two, if that is known."""
 
     @property
     def offset_count(self) -> int:
@@ -118,23 +127,89 @@ class LossWarning:
 
     def __str__(self) -> str:
         rule = RULES[self.finding]
-        count = f" ({self.offset_count} offsets)" if self.offset_count else ""
+        known = "" if self.missing_count is None else f"{self.missing_count} of "
+        count = f" ({known}{self.offset_count} offsets)" if self.offset_count else ""
         return f"{self.queue}: {rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found) + count
 
+    def joined(self, other: LossWarning) -> LossWarning:
+        """Return one warning that spans both gaps."""
+        counts = (self.missing_count, other.missing_count)
+        return replace(
+            self,
+            planned=min(self.planned, other.planned),
+            found=max(self.found, other.found),
+            missing_count=None if None in counts else sum(count or 0 for count in counts),
+        )
 
-def judge(finding: Finding, queue: MessageQueue, planned: int, found: int, *, fail_on_data_loss: bool) -> LossWarning:
-    """Fail if the table calls it a loss and the user wants that; else say what goes on."""
+
+def judge(
+    finding: Finding,
+    queue: MessageQueue,
+    planned: int,
+    found: int,
+    *,
+    fail_on_data_loss: bool,
+    missing_count: int | None = None,
+) -> LossWarning:
+    """Return a warning that says what goes on; raise if the table calls it a loss and the user wants that."""
     rule = RULES[finding]
     if rule.error is None or not fail_on_data_loss:
-        return LossWarning(finding, queue, planned, found)
+        return LossWarning(finding, queue, planned, found, missing_count)
+    going_on = rule.going_on.format(planned=planned, found=found)
     raise rule.error(
-        rule.what.format(planned=planned, found=found),
-        advice=f"set failOnDataLoss=false to {rule.going_on.format(planned=planned, found=found)} with a warning",
+        rule.what.format(planned=planned, found=found)
+        + (f" ({missing_count} of {abs(found - planned)})" if missing_count is not None else ""),
+        advice=f"set failOnDataLoss=false to {going_on} with a warning{rule.causes}",
         topic=queue.topic,
         broker=queue.broker_name,
         queue_id=queue.queue_id,
         offset=planned,
     )
+
+
+class GapTotal(NamedTuple):
+    """All gaps of a queue."""
+
+    gap_count: int
+    whole: LossWarning
+    """A warning that spans them."""
+
+    def __str__(self) -> str:
+        whole = self.whole
+        messages = "messages" if whole.missing_count is None else f"{whole.missing_count} messages"
+        return f"{whole.queue}: in total {messages} are gone, in {self.gap_count} gaps within [{whole.planned}, {whole.found})"
+
+
+class GapLog:
+    """Merges the gaps of each queue: what is told are the first, then the next two, the next four, and so on."""
+
+    def __init__(self) -> None:
+        self._totals: dict[MessageQueue, GapTotal] = {}
+        self._held: dict[MessageQueue, GapTotal] = {}
+        """Gaps that have not been told."""
+
+    def add(self, gap: LossWarning) -> LossWarning | None:
+        """Return what is to be told now, if anything."""
+        queue = gap.queue
+        total = self._totals[queue] = _added(self._totals.get(queue), gap)
+        held = self._held[queue] = _added(self._held.get(queue), gap)
+        if 2 * held.gap_count <= total.gap_count:
+            return None
+        del self._held[queue]
+        return held.whole
+
+    def rest(self) -> Iterator[LossWarning]:
+        """Yield what is still to be told."""
+        while self._held:
+            yield self._held.popitem()[1].whole
+
+    def totals(self) -> list[GapTotal]:
+        """Return the queues with more than one gap."""
+        return [total for total in self._totals.values() if total.gap_count > 1]
+
+
+def _added(total: GapTotal | None, gap: LossWarning) -> GapTotal:
+    return GapTotal(total.gap_count + 1, total.whole.joined(gap)) if total else GapTotal(1, gap)
 
 
 class Settled(NamedTuple):

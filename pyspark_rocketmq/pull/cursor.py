@@ -76,12 +76,16 @@ class Cursor:
         """Whether some offsets are neither in flight nor answered."""
         return bool(self._gaps) or self._frontier < self._end
 
-    @property
-    def lowest_missing(self) -> int:
-        """The lowest offset that is neither answered nor handed out."""
-        asked = [max(start, self.done) for start, request in self._in_flight.items() if request.end > self.done]
-        gaps: list[int] = self._gaps.keys()[:1]
-        return min([*asked, *gaps, self._frontier])
+    def lowest_missing(self, least: int = 0) -> int:
+        """Return the lowest offset, of those from `least` on, that is neither answered nor handed out."""
+        least = max(least, self.done)
+        asked = [max(start, least) for start, request in self._in_flight.items() if request.end > least]
+        gaps = [max(start, least) for start, end in self._gaps.items() if end > least]
+        return min([*asked, *gaps, max(self._frontier, least)])
+
+    def first_waiting(self) -> int | None:
+        """Return where the first of the answers begins that hold messages and wait for an earlier one."""
+        return next((each.offset for each in self.waiting.entries() if each.item.message_count), None)
 
     @property
     def in_flight_count(self) -> int:
@@ -133,9 +137,10 @@ class Cursor:
 
     def answered(
         self, start: int, next_offset: int, data: memoryview, message_count: int, is_counted: bool = False
-    ) -> None:
-        """The pull from `start` covered the offsets up to `next_offset`, and found at most so many messages.
+    ) -> QueueRange | None:
+        """Take the answer to the pull from `start`: it covered the offsets up to `next_offset`.
 
+        It found at most so many messages. Return which of the offsets are wanted of it, if any.
         A counted answer must hold one message for each of these offsets, which is looked at when it is decoded; it is
         handed out even if it holds none. What was skipped meanwhile stays so: it comes too late to be handed out in
         order.
@@ -153,6 +158,8 @@ class Cursor:
         if end > start:
             wanted = _new(QueueRange, (self._queue, start, end, start == self._front))
             self._keep(start, end, _new(Block, (data, wanted, message_count, first, covered, next_offset)))
+            return wanted
+        return None
 
     def stop_at(self, end: int) -> None:
         """The queue has no messages from `end` on; what was to be read there is given up."""

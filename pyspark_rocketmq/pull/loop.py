@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from ..cluster.broker import Brokers
+from ..errors import NoBrokerAvailable
 from ..model import Block, QueueRange
 from ..net.deadline import Deadline
 from ..net.pool import ConnectionPool
 from .reader import LossPolicy, QueueReader
+from .recount import recount
 from .settings import PullSettings
 from .window import Window
 
 __all__ = ["read_ranges"]
 
 _SLEEP_S = 0.05
+_RECOUNTS = 3
 
 
 def read_ranges(
@@ -33,8 +37,13 @@ def read_ranges(
     policy: LossPolicy,
     settings: PullSettings | None = None,
     clock: Callable[[], float] = time.monotonic,
+    recounts: int = _RECOUNTS,
 ) -> Iterator[Block]:
-    """Every message of the ranges, in blocks; those of one queue in the order of their offsets."""
+    """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
+
+    What nobody could vouch for is read and counted again in the end; while that is done, the same may happen at most
+    so many times.
+    """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
     window = Window(readers, pool, settings, clock)
@@ -42,6 +51,28 @@ def read_ranges(
         yield from _blocks(readers, window, settings, clock)
     finally:
         window.close()
+    if unvouched := list(chain.from_iterable(reader.unvouched for reader in readers)):
+        if not recounts:
+            raise _restless(unvouched[0].wanted)
+        recount(
+            unvouched,
+            lambda again, filter_: read_ranges(
+                again, brokers, pool, policy, replace(settings, subscription=filter_), clock, recounts - 1
+            ),
+            settings.subscription,
+            policy,
+        )
+
+
+def _restless(wanted: QueueRange) -> NoBrokerAvailable:
+    return NoBrokerAvailable(
+        "one broker process after the other goes away before it can vouch for what it answered",
+        advice="look at the brokers, and let the task be tried again",
+        topic=wanted.queue.topic,
+        broker=wanted.queue.broker_name,
+        queue_id=wanted.queue.queue_id,
+        offset=wanted.start,
+    )
 
 
 def _blocks(

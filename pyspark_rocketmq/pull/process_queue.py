@@ -206,6 +206,11 @@ class ProcessQueue(Generic[_E]):
         with self._lock:
             return self._first()
 
+    def entries(self) -> list[_E]:
+        """Return the entries that wait, ascending."""
+        with self._lock:
+            return list(self._cached.values())
+
     def held_by(self, limits: FlowLimits, expected: Expected = NOTHING) -> Hold | None:
         """The limit that forbids the next pull, counting what earlier pulls may still bring."""
         with self._lock:

@@ -35,7 +35,7 @@ from .outcome import Outcome, PullStatus, read_outcome
 from .patience import Patience, put_off
 from .settings import PullSettings, Subscription
 from .template import PullTemplate
-from .witness import Look, Witness
+from .witness import Look, Unvouched, Witness
 
 __all__ = ["LossPolicy", "QueueReader"]
 
@@ -59,8 +59,8 @@ class LossPolicy(Protocol):
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """An admin moved the group; never a loss for a reader of ranges."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
-        """Messages within [start, end) are gone; the bounds are no finer."""
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+        """Messages within [start, end) are gone, so many if that is known; the bounds are no finer."""
 
 
 class QueueReader:
@@ -84,7 +84,8 @@ class QueueReader:
         """Where an administrator moved the group, once that was told."""
         self._unrouted: RocketMQError | None = None
         """Why the route names no place to read from."""
-        self._unrouted_since = 0.0
+        self._unrouted_s = 0.0
+        """The sum of the pauses since the route names none."""
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
         self._compacted = brokers.compacted.found
         """Grows when decoding finds holes in what was counted, and asks why."""
@@ -166,18 +167,22 @@ class QueueReader:
             return False
         return now >= self._look_at or self._is_all_answered
 
-    def place_to_look(self, now: float) -> Place | None:
-        """Return the process to which a look is to be sent now, if any."""
+    def schedule_look(self, now: float) -> Place | None:
+        """Return the process to which a look is to be sent now; if there is none, put the next check off.
+
+        Processes that have left the route are given up first.
+        """
         assert self._witness is not None, "whose answers are counted needs no witness"
+        while place := self._place_to_look(self._witness, now):
+            if self._is_routed(place):
+                return place
+            self._witness.leave(place, self.place())
+        self._look_at = now + _LOOK_STEP_S
+        return None
+
+    def _place_to_look(self, witness: Witness, now: float) -> Place | None:
         current = self._placed[2] if self._placed else None
-        place = self._witness.place_to_look(current, now, is_last=self._is_all_answered)
-        if place is None:
-            self._look_at = now + _LOOK_STEP_S
-            return None
-        if self._is_routed(place):
-            return place
-        self._witness.move(place, self.place())
-        return self.place_to_look(now)
+        return witness.place_to_look(current, now, is_last=self._is_all_answered)
 
     def look(self, place: Place, now: float) -> Look:
         """Return the look to be sent there, now counted as in flight."""
@@ -199,6 +204,11 @@ class QueueReader:
         return any(each.address == place.address for each in places)
 
     # --- answers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def unvouched(self) -> list[Unvouched]:
+        """What was handed out, and for which nobody is left to vouch."""
+        return self._witness.unvouched() if self._witness else []
 
     def take(self) -> list[Block]:
         """The blocks that are next in offset order."""
@@ -272,16 +282,19 @@ class QueueReader:
 
     def _await_route(self, error: RocketMQError, now: float) -> None:
         if self._unrouted is None:
-            self._unrouted_since = now
-        self._unrouted = error
-        if now - self._unrouted_since >= self._settings.stall_timeout_s:
+            self._unrouted_s = 0.0
+        self._unrouted, pause_s = error, self._settings.failure_pause.first_s
+        if self._unrouted_s >= self._settings.stall_timeout_s:
             self.give_up()
-        self.resume_at = now + self._settings.failure_pause.first_s
+        self._unrouted_s += pause_s
+        self.resume_at = now + pause_s
 
     def _pause(self, error: RocketMQError, offset: int, now: float) -> None:
         """Wait and count, or raise what has been waited for often enough."""
         if self._failures >= self._settings.max_retries:
-            raise error.locate(**self._whence(offset))
+            if not (self._witness and self._witness.leave_others(self.place())):
+                raise error.locate(**self._whence(offset))
+            self._failures = 0  # What failed was perhaps a look, at a process from which nothing is read any more.
         self.resume_at = now + self._settings.failure_pause.delay_s(self._failures)
         self._failures += 1
 
@@ -307,12 +320,13 @@ class QueueReader:
         if outcome.status is PullStatus.FOUND and not body and not self._is_counted:
             raise mismatch(self.queue, start, "says that messages were found, and holds none")
         # Without a filter, and without holes, there is at most one message for every offset.
-        message_count = next_offset - start if self._takes_all and body else len(record_starts(body))
+        starts = () if self._takes_all else record_starts(body)
+        message_count = next_offset - start if self._takes_all and body else len(starts)
         is_counted = self._is_counted
-        self.cursor.answered(start, next_offset, body, message_count, is_counted)
-        if not is_counted:
+        wanted = self.cursor.answered(start, next_offset, body, message_count, is_counted)
+        if wanted and not is_counted:
             self._witness = self._witness or Witness(self.cursor.wanted, self._brokers, self._policy)
-            self._witness.took_in(place, start, outcome, now)
+            self._witness.took_in(place, wanted, starts, outcome, now)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s
@@ -347,6 +361,8 @@ class QueueReader:
                 self._queue_end = outcome.max_offset
                 self.cursor.stop_at(outcome.max_offset)
                 return
+        if not place.is_master:
+            self._suggested_id = MASTER_ID  # Whatever the replica suggests: it may have deleted what the master has.
         if request.start < self._queue_end:
             reason = _no_way_on(place, outcome) if place.is_master else self._behind()
             self._pause_patiently(reason, request.start, now)
@@ -359,14 +375,17 @@ class QueueReader:
 
     def _skip_to(self, minimum: int) -> None:
         """What is missing below the minimum is gone; several pulls in flight may tell, in any order."""
-        missing, wanted = self.cursor.lowest_missing, self.cursor.wanted
+        cursor, wanted = self.cursor, self.cursor.wanted
+        missing = cursor.lowest_missing()
         if missing >= minimum:
             return
         if wanted.is_front_open and missing == wanted.start:
             _log.info("%s begins at offset %d now; the range was planned from %d", self.queue, minimum, missing)
-        else:
+            first = cursor.first_waiting()
+            missing = minimum if first is None else cursor.lowest_missing(first)
+        if missing < minimum:
             self._policy.begins_later(self.queue, missing, minimum)
-        self.cursor.skip_to(minimum)
+        cursor.skip_to(minimum)
 
     def _behind(self, since: str = "") -> NoBrokerAvailable:
         return NoBrokerAvailable(

@@ -49,6 +49,15 @@ class Recheck:
         """Where the open front of a range goes on, after answers that held nothing of it."""
         self._vouched_from: dict[MessageQueue, int] = {}
         """From where on a look has vouched for the answers of a compacted topic."""
+        self._unplaced: set[MessageQueue] = set()
+        """Queues of which it is told that messages of short answers are left out; each lies in a gap that is told."""
+
+    def whole(self, block: Block) -> Iterator[Block]:
+        """Yield an answer if it holds what it claims, else what comes of reading it again."""
+        if block.covered and _Records(block).message_count != block.covered:
+            yield from self.read_again(block)
+        else:
+            yield block
 
     def read_again(self, block: Block) -> Iterator[Block]:
         """What is wanted of an answer that is short, from the master; what is missing there is judged as a loss.
@@ -137,14 +146,16 @@ class Recheck:
         queue, start, end, is_open = block.wanted
         if not records.tell_where_they_stand():
             self._policy.gap(queue, start, end)
-            _log.warning(_UNPLACED, queue, records.message_count, block.first, records.offsets[0])
+            if queue not in self._unplaced:
+                self._unplaced.add(queue)
+                _log.warning(_UNPLACED, queue, records.message_count, block.first, records.offsets[0])
         elif holes := records.holes():
             gone = QueueRange(queue, holes[0].start, holes[-1].end)
             if len(holes) == 1 and gone.start == start and (is_open or self._open_until.get(queue) == start):
                 self._open_until[queue] = gone.end
                 _log.info("%s: messages from %d to %d are gone at the front of the range", *gone[:3])
             else:
-                self._policy.gap(*gone[:3])
+                self._policy.gap(*gone[:3], sum(hole.offset_count for hole in holes))
 
 
 class _Records:
@@ -229,5 +240,5 @@ class _Nobody:
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Of no matter here."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Of no matter here."""

@@ -15,7 +15,7 @@ import copy
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..cluster.routes import Place
@@ -57,6 +57,8 @@ class _Lane:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pulls: dict[int, _Pull] = {}
+        self.answered_due = -math.inf
+        """Until when the pull that was answered last was to be answered."""
 
     @property
     def first_due(self) -> float:
@@ -142,8 +144,8 @@ class Window:
         heard: dict[QueueReader, bool] = {}
         for connection in ready:
             self._take_answers(self._lanes[connection.address], heard)
-        # Behind answers there may be more that came in time, while the caller did something else.
-        self._give_up_late([lane for lane in busy.values() if lane.connection not in ready])
+        for lane in busy.values():
+            self._give_up_late(lane, is_talking=lane.connection in ready)
         return heard
 
     def close(self) -> None:
@@ -163,7 +165,7 @@ class Window:
 
     def _look(self, reader: QueueReader, now: float) -> int:
         """Gather the pull that vouches for what came in, if it is time for that."""
-        if not reader.can_look(now) or not (found := self._reach(reader, lambda: reader.place_to_look(now))):
+        if not reader.can_look(now) or not (found := self._reach(reader, lambda: reader.schedule_look(now))):
             return 0
         look = reader.look(found[0], now)
         self._submit(reader, *found, [look], reader.look_writer(look))
@@ -225,6 +227,7 @@ class Window:
                     heard[reader] = True
                 else:
                     heard.setdefault(reader, False)
+                lane.answered_due = group.due
         for reader in heard:
             self._wake(reader)
 
@@ -235,7 +238,8 @@ class Window:
     def _end(self, lane: _Lane, error: RocketMQError) -> None:
         self._drop(lane)
         now = self._clock()
-        for pull in lane.pulls.values():
+        pulls, lane.pulls = lane.pulls, {}
+        for pull in pulls.values():
             self._fail(pull, error, now)
 
     def _adapt(self, sizes: Sequence[int]) -> None:
@@ -244,18 +248,21 @@ class Window:
             wanted = _WANTED_BYTES * len(sizes) // sum(sizes)
             self._depth = max(_LEAST_DEPTH, min(wanted, _MOST_DEPTH))
 
-    def _give_up_late(self, lanes: Iterable[_Lane]) -> None:
-        """Give up pulls that are due; all of a connection that has been silent since the first was sent."""
+    def _give_up_late(self, lane: _Lane, *, is_talking: bool) -> None:
+        """Give up pulls that are due; all of a connection that has been silent since the first was sent.
+
+        Behind answers there may be more that came in time, while the caller did something else. But what was not
+        written before the answer to a pull that was sent after the deadline came late.
+        """
         now, longest_s = self._clock(), self._settings.pull_timeout_s
-        for lane in lanes:
-            if lane.first_due <= now and lane.connection.heard_at < lane.first_due - longest_s:
-                self._end(lane, self._late(lane))
-                continue
-            while lane.pulls and lane.first_due <= now:
-                opaque = next(iter(lane.pulls))
-                pull = lane.pulls.pop(opaque)
-                lane.connection.forget(opaque)
-                self._fail(pull, self._late(lane), now)
+        limit = min(now, lane.answered_due - longest_s) if is_talking else now
+        if not is_talking and lane.first_due <= now and lane.connection.heard_at < lane.first_due - longest_s:
+            self._end(lane, self._late(lane))
+        while lane.pulls and lane.first_due <= limit:
+            opaque = next(iter(lane.pulls))
+            pull = lane.pulls.pop(opaque)
+            lane.connection.forget(opaque)
+            self._fail(pull, self._late(lane), now)
 
     def _late(self, lane: _Lane) -> RequestTimeout:
         what = f"no answer to a pull within {self._settings.pull_timeout_s:g} s"

@@ -18,8 +18,8 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..cluster.broker import Brokers
@@ -35,12 +35,13 @@ from ..wire.sys_flag import SysFlag
 from .cursor import Request
 from .outcome import PULL_CODES, Outcome, PullStatus, read_outcome
 from .settings import PullSettings, Subscription
+from .tally import Tally, Unvouched, count_within
 from .template import pull_header
 
 if TYPE_CHECKING:
     from .reader import LossPolicy
 
-__all__ = ["Look", "Witness", "is_readable", "vouch"]
+__all__ = ["Look", "Unvouched", "Witness", "is_readable", "vouch"]
 
 LOOK_INTERVAL_S = 1.0
 _LOOKS_AT_A_HOLE = 10
@@ -71,12 +72,15 @@ class Interval:
     """When the first answer came in."""
     hole_looks: int = 0
     """How many looks have found a hole at `first`."""
+    tally: Tally = field(default_factory=Tally)
+    """What was handed out of it."""
 
     def join(self, other: Interval) -> None:
         """Span both; looks are counted anew where `first` changes."""
         if other.first < self.first:
             self.first, self.hole_looks = other.first, 0
         self.end, self.since = max(self.end, other.end), min(self.since, other.since)
+        self.tally.join(other.tally)
 
 
 class _Account:
@@ -93,10 +97,20 @@ class _Account:
         self.last_there: int | None = None
         """An offset whose message came in; a better witness than an offset that may be a hole."""
 
+    def open_intervals(self) -> list[Interval]:
+        """Return what nobody has vouched for."""
+        return [interval for interval in (self.asked, self.fresh) if interval]
+
     def reopen(self, interval: Interval) -> None:
+        """Have the next look vouch for what the look in flight was to vouch for."""
+        self.asked = None
+        self.add(interval)
+
+    def add(self, interval: Interval) -> None:
+        """Have the next look vouch for an interval, too."""
         if self.fresh:
             interval.join(self.fresh)
-        self.asked, self.fresh = None, interval
+        self.fresh = interval
 
 
 class Witness:
@@ -113,6 +127,8 @@ class Witness:
         """The account of the last place; most answers come from there."""
         self._lowest_found: int | None = None
         """The lowest offset of a message that came in; kept for a range with an open front."""
+        self._left = Tally()
+        """What was answered by processes that are gone for good."""
 
     def __repr__(self) -> str:
         pending = {str(place.address): (each.asked, each.fresh) for place, each in self._accounts.items()}
@@ -125,16 +141,20 @@ class Witness:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def took_in(self, place: Place, start: int, outcome: Outcome, now: float) -> None:
-        """Note an answer to a pull from `start`."""
+    def took_in(
+        self, place: Place, wanted: QueueRange, starts: Sequence[int], outcome: Outcome, now: float
+    ) -> None:
+        """Note the answer from which these offsets are handed out, and where its records begin."""
         account = self._last if place is self._last_place else self._account(place)
-        interval, next_offset = account.fresh, outcome.next_offset
+        _, start, end, _ = wanted
+        interval = account.fresh
         if interval is None or start < interval.first:
-            self._open(account, start, next_offset, now)
-        elif next_offset > interval.end:
-            interval.end = next_offset
+            interval = self._open(account, start, end, now)
+        elif end > interval.end:
+            interval.end = end
+        interval.tally.add(start, end, count_within(outcome.body, starts, start, end))
         if outcome.body:
-            account.last_there = next_offset - 1
+            account.last_there = outcome.next_offset - 1
             if self._wanted.is_front_open:
                 self._note_found(first_queue_offset(outcome.body))
 
@@ -149,11 +169,12 @@ class Witness:
         self._last_place, self._last = place, account
         return account
 
-    def _open(self, account: _Account, start: int, end: int, now: float) -> None:
+    def _open(self, account: _Account, start: int, end: int, now: float) -> Interval:
         if account.fresh:
             account.fresh.join(Interval(start, end, now))
         else:
             account.fresh = Interval(self._first_to_see(account, start), end, now)
+        return account.fresh
 
     def place_to_look(self, current: Place | None, now: float, *, is_last: bool) -> Place | None:
         """Return the process that is to be looked at now: one that has been left, or whose interval is old enough."""
@@ -176,23 +197,54 @@ class Witness:
         look.place = place
         return look
 
-    def move(self, gone: Place, place: Place) -> None:
-        """Let another process vouch in the place of one that is gone for good."""
-        account, self._last_place = self._accounts.pop(gone), None
-        if account.fresh:
-            self._account(place).reopen(account.fresh)
+    # --- without the process that answered ---------------------------------------------------------------------------
+
+    def leave(self, gone: Place, place: Place) -> None:
+        """Give up a process that is gone for good: what it answered is to be counted again.
+
+        Compaction changes counts, and keeps its messages apart from the log that retention deletes. So of a compacted
+        topic the front is looked at in another place.
+        """
+        interval, self._last_place = self._accounts.pop(gone).fresh, None
+        if interval is None:
+            return
+        if self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name):
+            self._account(place).add(interval)
+        else:
+            self._left.join(interval.tally)
+
+    def leave_others(self, current: Place) -> bool:
+        """Give up the other processes at which a look is to be sent; return whether there were any."""
+        accounts = self._accounts.items()
+        others = [place for place, each in accounts if place != current and each.fresh and not each.asked]
+        for place in others:
+            self.leave(place, current)
+        return bool(others)
+
+    def unvouched(self) -> list[Unvouched]:
+        """Return what processes answered that are gone for good, without the front of a range that is open there."""
+        low = self._wanted.start
+        if self._wanted.is_front_open:
+            low = self._wanted.end if self._lowest_found is None else self._lowest_found
+        return [
+            Unvouched(QueueRange(self._queue, max(start, low), end), count)
+            for start, end, count in self._left.parts()
+            if end > low
+        ]
 
     # --- judging -----------------------------------------------------------------------------------------------------
 
     def failed(self, look: Look) -> None:
         """A look brought no answer: it is to be sent again."""
-        account = self._accounts[look.place]
-        if account.asked:
+        account = self._accounts.get(look.place)
+        if account and account.asked:
             account.reopen(account.asked)
 
     def answered(self, look: Look, outcome: Outcome) -> float:
         """Judge an interval by its look; return for how long its queue is to be left alone before the next look."""
-        account = self._accounts[look.place]
+        account = self._accounts.get(look.place)
+        if account is None:
+            return 0.0  # The queue was given up meanwhile.
         interval = account.asked
         assert interval is not None, "an answer to no look"
         pause_s = self._judge(look.place, account, interval, outcome)
@@ -202,9 +254,12 @@ class Witness:
     def give_up(self) -> None:
         """Nobody can vouch any more: tell what is open as a loss."""
         for account in self._accounts.values():
-            for interval in filter(None, (account.asked, account.fresh)):
+            for interval in account.open_intervals():
                 self._policy.gap(self._queue, interval.first, interval.end)
+        for wanted, _ in self.unvouched():
+            self._policy.gap(self._queue, wanted.start, wanted.end)
         self._accounts.clear()
+        self._left = Tally()
         self._last_place = None
 
     def _judge(self, place: Place, account: _Account, interval: Interval, outcome: Outcome) -> float:

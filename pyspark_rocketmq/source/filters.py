@@ -1,7 +1,8 @@
-"""Will the brokers filter as the user means?
+"""Refuse filters by which brokers would not filter as the user means.
 
 A pull whose SQL condition does not compile is answered as if nothing were filtered, without a word. So brokers are
-asked to compile the condition before anything is read.
+asked to compile the condition before anything is read. Pulls of a compacted topic are never filtered: tags are compared
+again when rows are made, but a condition cannot be, and is refused.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ _CLIENT_ID = "pyspark-rocketmq"
 
 
 def require_filter(cluster: Cluster, options: ReaderOptions, queues: Iterable[MessageQueue]) -> None:
-    """Refuse a condition that the brokers of some topic cannot compile, or do not filter by."""
-    for topic in sorted({queue.topic for queue in queues}):
+    """Raise if there is a condition that the brokers of some topic cannot compile, or do not filter by."""
+    brokers = {queue[:2] for queue in queues}
+    for topic in sorted({topic for topic, _ in brokers}):
         subscription = options.pull.subscription.for_topic(topic)
         if subscription.expression_type == "TAG":
             continue
+        _refuse_compacted(cluster, subscription.expression, sorted(each for each in brokers if each[0] == topic))
         asked = build_subscription(topic, subscription.expression, expression_type=subscription.expression_type)
         try:
             cluster.groups.check_subscription(options.pull.group, _CLIENT_ID, asked)
@@ -33,6 +36,13 @@ def require_filter(cluster: Cluster, options: ReaderOptions, queues: Iterable[Me
             raise _refusal(subscription.expression, error, "correct the condition") from error
         except (BrokerSystemError, RequestRefused) as error:
             raise _refusal(subscription.expression, error, "set enablePropertyFilter=true on the brokers") from error
+
+
+def _refuse_compacted(cluster: Cluster, condition: str, places: Iterable[tuple[str, str]]) -> None:
+    for topic, broker_name in places:
+        if cluster.admin.is_compacted(topic, broker_name):
+            what = f"{topic} is compacted at {broker_name}, and brokers do not filter pulls of compacted topics"
+            raise OptionError("sqlFilter", condition, what, advice="drop it, and filter the rows in Spark")
 
 
 def _refusal(expression: str, error: BrokerError, advice: str) -> OptionError:

@@ -1,7 +1,7 @@
-"""How does a reader learn of messages that are gone?
+"""Fail a reader whose messages are gone, or warn.
 
 The rules are those of `offsets.loss`; here they meet Spark's two processes. What does not fail the query is warned
-about, with the queue and both offsets, and counted.
+about, with the queue and both offsets, and counted. Gaps within ranges are merged, so that their warnings stay few.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..model import MessageQueue, QueueRange
-from ..offsets.loss import Finding, LossWarning, judge
+from ..offsets.loss import Finding, GapLog, LossWarning, judge
 
 __all__ = ["LossJournal"]
 
@@ -24,6 +24,7 @@ class LossJournal:
     def __init__(self, fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
         self.counts: Counter[Finding] = Counter()
+        self._gaps = GapLog()
 
     def note(self, warnings: Iterable[LossWarning]) -> None:
         """Warn about findings that have been judged."""
@@ -47,9 +48,18 @@ class LossJournal:
         """An admin moved the group; reading stays where it was planned."""
         self._judge(Finding.RESET_BY_ADMIN, queue, planned, reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
-        """Messages within [start, end) are gone; the bounds are no finer."""
-        self._judge(Finding.GAP, queue, start, end)
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+        """Messages within [start, end) are gone, so many if that is known; the bounds are no finer."""
+        fails = self._fail_on_data_loss
+        gap = judge(Finding.GAP, queue, start, end, fail_on_data_loss=fails, missing_count=missing_count)
+        self.counts[Finding.GAP] += 1
+        if told := self._gaps.add(gap):
+            _log.warning("%s", told)
+
+    def finish(self) -> None:
+        """Warn of the gaps of which nobody was told yet, and of how much is missing in total."""
+        for told in (*self._gaps.rest(), *self._gaps.totals()):
+            _log.warning("%s", told)
 
     def _judge(self, finding: Finding, queue: MessageQueue, planned: int, found: int) -> None:
         self.note([judge(finding, queue, planned, found, fail_on_data_loss=self._fail_on_data_loss)])

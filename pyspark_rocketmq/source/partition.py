@@ -72,12 +72,15 @@ def read_partition(
     decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(partition, options, losses))
     rows = handed_over = dropped = 0
     blocks = _advised(_read_blocks(partition, options, losses), options)
-    for decoded in decoder.decode_all(blocks, BatchSize(options.rows_per_batch)):
-        keep_imports()
-        rows += decoded.batch.num_rows
-        handed_over += decoded.handed_over
-        dropped += decoded.dropped
-        yield from _cut(decoded.batch, options.rows_per_batch)
+    try:
+        for decoded in decoder.decode_all(blocks, BatchSize(options.rows_per_batch)):
+            keep_imports()
+            rows += decoded.batch.num_rows
+            handed_over += decoded.handed_over
+            dropped += decoded.dropped
+            yield from _cut(decoded.batch, options.rows_per_batch)
+    finally:
+        losses.finish()
     _log.log(logging.INFO if handed_over else logging.DEBUG, _SUMMARY, rows, len(partition.ranges), handed_over)
     if dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from broker_stub.scanning import Got
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.results import DEAD_LETTER, later
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
 
 
@@ -39,6 +43,43 @@ def test_dead_letters_are_read_with_their_origin(letters: tuple[Group, DeadLette
     assert {message.topic for message in found.read()} == {TOPIC}
     assert sorted(message.body for message in found.read()) == [b"a", b"b", b"c", b"d", b"e"]
     assert [message.offset for message in found.read({queue(0, found.topic): 3})] == [3, 4]
+
+
+def change(group: Group, changed: Callable[[list[Record]], Sequence[Record]], times: int = 100) -> None:
+    """Have the broker give other records than it found in so many of its answers, and claim them all the same."""
+    store, left = group.stub.state.brokers[0].store, [times]
+    honest = store.get_message
+
+    def get_message(*asked: Any) -> Got:
+        got = honest(*asked)
+        left[0] -= 1
+        if left[0] < 0:
+            return got
+        records = changed(list(decode_records(b"".join(got.records))))
+        return got._replace(records=tuple(memoryview(encode_record(record)) for record in records))
+
+    group.stub.run(lambda: setattr(store, "get_message", get_message))
+
+
+@pytest.mark.parametrize(("times", "found"), [(1, [0, 1, 2, 3, 4]), (100, [0, 2, 3, 4])])
+def test_a_short_answer_is_read_again_and_what_is_missing_is_told(
+    letters: tuple[Group, DeadLetters], times: int, found: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No dead letter is left out without a word."""
+    group, all_letters = letters
+    change(group, lambda records: [each for each in records if each.queue_offset != 1], times)
+
+    assert [message.offset for message in all_letters.read()] == found
+    assert ("within [1, 2) are gone" in caplog.text) == (1 not in found)
+
+
+def test_a_dead_letter_tells_its_position(letters: tuple[Group, DeadLetters]) -> None:
+    """Not the offset that its broker wrote into it, by which the last ones would be left out."""
+    group, found = letters
+    [topic] = {each.topic for each in found.bounds()}
+    change(group, lambda records: [replace(each, queue_offset=each.queue_offset + 2) for each in records])
+
+    assert [message.offset for message in found.read({queue(0, topic): 1})] == [1, 2, 3, 4]
 
 
 def test_dead_letters_are_sent_to_where_they_came_from(letters: tuple[Group, DeadLetters]) -> None:

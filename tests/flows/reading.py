@@ -44,7 +44,7 @@ class Losses:
         """An admin moved the group."""
         self._note("was reset", queue, planned, reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Messages within [start, end) are gone."""
         self._note("gap", queue, start, end)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker_stub import PullLimits, Settings, StubBroker, StubCluster
+from broker_stub.scanning import Got
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
 from pyspark_rocketmq.model import MessageQueue, QueueRange
@@ -16,7 +17,7 @@ from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.offsets.loss import Finding, judge
 from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.reader import QueueReader
-from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.pull.window import Window
 from pyspark_rocketmq.wire.codes import RequestCode
 
@@ -28,6 +29,31 @@ QUEUES = [MessageQueue("T", "broker-a", number) for number in range(2)]
 EVERYTHING = {queue: list(range(COUNT // 2)) for queue in QUEUES}
 PULL = RequestCode.PULL_MESSAGE
 IN_PIECES = PullSettings(batch_size=10, depth=4)
+
+
+@pytest.mark.parametrize("lacks", [False, True], ids=["complete", "overtaken"])
+def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool) -> None:
+    """If the master's answer to a filtered pull lacked messages that the slave has, that is a loss."""
+    queue, policy, tagged = QUEUES[0], Losses(), PullSettings(subscription=Subscription("a"), pull_timeout_s=0.5)
+    with StubCluster(1, 1, topics={"T": 1}) as stub:
+        stub.fill("T", COUNT, 50, tags="a")
+        store = stub.state.brokers[0].store
+        honest = store.get_message
+        if lacks:
+            stub.run(lambda: setattr(store, "get_message", lambda *asked: overtaken(honest(*asked))))
+        stub.faults.delay(0, on=PULL, times=1)
+        stub.faults.drop_reply(on=PULL, times=1)
+        blocks = iter(read_all(client(stub), [whole(queue, 8)], tagged, policy=policy))
+        first = next(blocks)
+        stub.faults.broker_down("broker-a", 0)
+
+        assert offsets_of([first, *blocks]) == {queue: list(range(4 if lacks else 0, 8))}
+    assert policy.noted == ([("gap", queue, 0, 8)] if lacks else [])
+
+
+def overtaken(got: Got) -> Got:
+    """The same answer of a broker whose retention has taken the first messages."""
+    return got._replace(records=got.records[4:])
 
 
 @pytest.fixture
@@ -113,6 +139,29 @@ def deepest_window(cluster: Cluster, settings: PullSettings) -> int:
     window.close()
     assert all(reader.cursor.is_finished for reader in readers)
     return max(seen)
+
+
+def test_a_lost_answer_is_asked_for_again_though_others_come() -> None:
+    """A pull that is due is given up though its connection answers other pulls in every round."""
+    passed_s, settings = [0.0], PullSettings(batch_size=1, depth=4)
+    with StubBroker({"T": 2}) as stub:
+        stub.fill("T", COUNT, 50)
+        stub.faults.drop_reply(on=PULL, times=1)
+        answered = stub.faults.delay(0, on=PULL, times=None)
+        cluster = client(stub)
+        ranges = [QueueRange(QUEUES[0], 0, 1), whole(QUEUES[1], COUNT // 2)]
+        lost, busy = (QueueReader(each, cluster.brokers, settings, Losses()) for each in ranges)
+        window = Window([lost, busy], pool_for(cluster.settings.net), settings, lambda: time.monotonic() + passed_s[0])
+        until_end = Deadline.after(PATIENCE_S)
+        while not (lost.is_finished or busy.is_finished or until_end.expired):
+            window.fill()
+            until(lambda: answered.fired >= busy.cursor.done + window.in_flight - 1, "all pulls but one are answered")
+            stub.run(lambda: None)
+            passed_s[0] += 1.0
+            window.drain(until_end)
+            busy.take()
+        window.close()
+        assert lost.is_finished and not busy.is_finished
 
 
 def test_answers_that_came_while_rows_were_used_are_not_late() -> None:

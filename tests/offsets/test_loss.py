@@ -13,7 +13,16 @@ from pyspark_rocketmq.errors import (
     QueueVanished,
 )
 from pyspark_rocketmq.model import QueueRange
-from pyspark_rocketmq.offsets.loss import RULES, Bounds, Finding, LossWarning, judge, settle_ranges, settle_starts
+from pyspark_rocketmq.offsets.loss import (
+    RULES,
+    Bounds,
+    Finding,
+    GapLog,
+    LossWarning,
+    judge,
+    settle_ranges,
+    settle_starts,
+)
 from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0
 
 FATAL = {
@@ -55,6 +64,31 @@ def test_every_finding_has_its_rule() -> None:
     """The table is complete, and five of its rules are fatal."""
     assert RULES.keys() == set(Finding)
     assert {finding: rule.error for finding, rule in RULES.items() if rule.error} == FATAL
+
+
+def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
+    """The text counts if anybody could, and does not blame retention alone."""
+    with pytest.raises(MessagesMissing) as raised:
+        judge(Finding.GAP, A1, 7, 31, fail_on_data_loss=True, missing_count=5)
+
+    text = str(raised.value)
+    assert "messages within [7, 31) are gone (5 of 24)" in text
+    assert "retention" in raised.value.advice and "batch consume queue" in raised.value.advice
+    assert str(LossWarning(Finding.GAP, A1, 7, 31, 5)).endswith("(5 of 24 offsets)")
+
+
+def test_many_gaps_are_told_in_few_warnings() -> None:
+    """Each lies within one that is told, the first at once; what is told is counted in full."""
+    gaps, log = [LossWarning(Finding.GAP, queue, 10 * n, 10 * n + 3, 2) for n in range(1000) for queue in (A0, B0)], GapLog()
+
+    at_once = [told for gap in gaps if (told := log.add(gap))]
+    told = [*at_once, *log.rest()]
+
+    assert at_once[0] == gaps[0] and len(told) <= 24 and not list(log.rest())
+    for gap in gaps:
+        assert any(each.queue == gap.queue and each.planned <= gap.planned < gap.found <= each.found for each in told)
+    assert sum(each.missing_count or 0 for each in told) == 4000
+    assert [(each.gap_count, each.whole.planned, each.whole.found) for each in log.totals()] == 2 * [(1000, 0, 9993)]
 
 
 def test_starts_move_into_what_is_there() -> None:

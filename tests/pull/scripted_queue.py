@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
@@ -14,6 +14,7 @@ from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.pull.reader import LossPolicy, QueueReader
+from pyspark_rocketmq.pull.recount import recount
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.pull.witness import Look, vouch
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
@@ -51,7 +52,7 @@ class Told:
         """An admin moved the group."""
         self.resets.append((planned, reset_to))
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Messages within [start, end) are gone."""
         self.losses.append((start, end))
 
@@ -150,18 +151,24 @@ class FixedRoutes:
     """A route table that knows one route."""
 
     def __init__(self, route: Route) -> None:
-        self._route = route
+        self._whole = self._route = route
 
     def route(self, topic: str, deadline: object = None) -> Route:
         """The route."""
         return self._route
+
+    def without(self, gone: Place | None) -> None:
+        """Name all places but one from now on."""
+        named = self._whole.brokers["broker-a"]
+        left = tuple(place for place in named.places if place != gone)
+        self._route = replace(self._whole, brokers={"broker-a": replace(named, places=left)})
 
     def expire(self, topic: str) -> None:
         """Nothing newer is to be had."""
 
 
 class Reading:
-    """A reader of `[0, end)`, driven pull by pull."""
+    """A reader of one range, the whole queue if not told otherwise, driven pull by pull."""
 
     def __init__(
         self,
@@ -172,12 +179,15 @@ class Reading:
         config: Command | None = None,
         is_known: bool = True,
         policy: LossPolicy | None = None,
+        wanted: range | None = None,
+        max_retries: int = 1000,
     ) -> None:
         self.queues = queues
         self.told = Told()
         self._is_filtered = subscription != Subscription()
         self.now = 100.0
         self.rows: list[int] = []
+        self.blocks: list[Block] = []
         self.claims: list[int] = []
         """What the blocks that came claim to cover."""
         self.in_flight: list[tuple[Place, Look | object, Command | None]] = []
@@ -187,11 +197,13 @@ class Reading:
         if is_known:
             self.learn_of_compaction()
         [end] = {queue.count for queue in queues.values()}
+        wanted = wanted or range(end)
         self._settings = PullSettings(
-            subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=1000
+            subscription=subscription, batch_size=8, failure_pause=Backoff(0.01, 0.01), max_retries=max_retries
         )
-        wanted = QueueRange(QUEUE, 0, end, is_front_open)
-        self.reader = QueueReader(wanted, self.brokers, self._settings, policy or self.told)
+        self.policy = policy or self.told
+        asked = QueueRange(QUEUE, wanted.start, wanted.stop, is_front_open)
+        self.reader = QueueReader(asked, self.brokers, self._settings, self.policy)
 
     def learn_of_compaction(self) -> None:
         """Ask the broker whether the topic is compacted."""
@@ -210,7 +222,7 @@ class Reading:
 
     def send(self) -> None:
         """Send what may be sent now, looks first, as the window does."""
-        if self.reader.can_look(self.now) and (place := self.reader.place_to_look(self.now)):
+        if self.reader.can_look(self.now) and (place := self.reader.schedule_look(self.now)):
             self.in_flight.append((place, self.reader.look(place, self.now), None))
         for request in self.reader.next_requests(self.reader.allowance(2, self.now)):
             self.in_flight.append((self.reader.place(), request, None))
@@ -232,6 +244,7 @@ class Reading:
         place, request, answer = self.in_flight.pop(index)
         self.reader.answered(request, place, answer, self.now)  # type: ignore[arg-type]
         blocks = self.reader.take()
+        self.blocks += blocks
         self.rows += [offset for block in blocks for offset in offsets_in(block)]
         self.claims += [block.covered for block in blocks]
 
@@ -239,6 +252,41 @@ class Reading:
         """Let a connection end before the answer arrives."""
         _, request, _ = self.in_flight.pop(index)
         self.reader.failed(request, ConnectionLost("the connection ended"), self.now)  # type: ignore[arg-type]
+
+    def die(self, place: Place) -> None:
+        """Let a process be gone for good; what it has not answered yet fails."""
+        self.routes.without(place)
+        for index in reversed(range(len(self.in_flight))):
+            if self.in_flight[index][0] == place and self.in_flight[index][2] is None:
+                self.lose(index)
+
+    @property
+    def routes(self) -> FixedRoutes:
+        """The routes."""
+        routes: FixedRoutes = self.brokers.routes  # type: ignore[assignment]  # as `brokers_of` made it
+        return routes
+
+    def recount(self, meanwhile: Callable[[Reading], object] = lambda _: None) -> None:
+        """Count again what nobody vouched for, as the loop does in the end, with what happens meanwhile."""
+
+        def again(ranges: Sequence[QueueRange], subscription: Subscription) -> Iterator[Block]:
+            for each in ranges:
+                wanted = range(each.start, each.end)
+                reading = Reading(self.queues, subscription=subscription, policy=self.policy, wanted=wanted)
+                reading.brokers.routes = self.routes  # type: ignore[assignment]  # what is gone is so for everybody
+                meanwhile(reading)
+                reading.finish()
+                yield from reading.blocks
+
+        if unvouched := self.reader.unvouched:
+            recount(unvouched, again, self._settings.subscription, self.policy)
+
+    def answer_all(self) -> None:
+        """Read until everything is answered, and nothing vouched for."""
+        while not self.reader.cursor.is_finished:
+            for request in self.reader.next_requests(self.reader.allowance(2, self.now)):
+                self.in_flight.append((self.reader.place(), request, None))
+            self.deliver(0)
 
     def finish(self) -> None:
         """Read on without disturbances."""

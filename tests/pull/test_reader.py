@@ -8,7 +8,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.routes import Place
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RocketMQError, TopicNotFound
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.reader import QueueReader
@@ -46,7 +46,7 @@ class Told:
         """An administrator moved the group."""
         self.resets.append(reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int) -> None:
+    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Not expected here."""
         raise AssertionError
 
@@ -169,6 +169,19 @@ def test_a_reset_that_is_repeated_is_told_once() -> None:
     count, _ = pull_until_over(reader(told), nothing(7, 200, 21, "OFFSET_RESET"))
 
     assert told.resets == [7] and count < 100
+
+
+def test_time_spent_elsewhere_without_a_route_is_not_time_waited() -> None:
+    """A queue that is not in the route is waited for as long as the pauses add up to the limit, however late it is."""
+    reading, now, count = reader(Told()), 0.0, 0
+
+    with pytest.raises(TopicNotFound, match="offset 98"):
+        while True:
+            now += 3600.0
+            reading.unplaced(TopicNotFound("no such topic"), now)
+            count += 1
+
+    assert 100 < count < 200
 
 
 def test_time_spent_elsewhere_is_not_time_waited() -> None:

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from pyspark_rocketmq.cluster.routes import Place
-from pyspark_rocketmq.errors import MessagesMissing
+from pyspark_rocketmq.errors import MessagesMissing, NoBrokerAvailable, QueueMoved
+from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.pull.outcome import Outcome, PullStatus
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.pull.witness import is_readable
@@ -16,7 +17,7 @@ from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.header import Command
 from tests.cluster.scripted import answer, unsupported
 
-from .scripted_queue import MASTER, REPLICA, Reading, ScriptedQueue, record_at, topic_config
+from .scripted_queue import MASTER, QUEUE, REPLICA, Reading, ScriptedQueue, record_at, topic_config
 
 END, SEEDS = 120, 1_000
 
@@ -76,6 +77,103 @@ def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
         assert reading.rows == sorted(set(reading.rows)) and set(reading.rows) <= set(WANTED), seed
 
 
+def outlived(reading: Reading, random: Random) -> bool:
+    """Read while one of two processes goes away for good, and count again what it answered; whether that went well.
+
+    A replica that has deleted what is still to be read is waited for in vain, which is no silence.
+    """
+    while not reading.reader.is_finished and random.random() < 0.97:
+        disturb(reading, random)
+    reading.die(random.choice([MASTER, REPLICA]))
+    try:
+        disturbed(reading, random)
+        reading.recount(lambda again: disturbed(again, random))
+    except NoBrokerAvailable:
+        return False
+    return not reading.told.losses
+
+
+@pytest.mark.parametrize("is_front_open", [False, True])
+def test_whatever_a_process_lacked_that_dies_is_read_or_told(is_front_open: bool) -> None:
+    """Nobody can vouch for its answers; that another process has the messages proves nothing."""
+    for seed in range(SEEDS):
+        random = Random(seed)
+        reading = Reading({MASTER: scripted(), REPLICA: scripted()}, is_front_open=is_front_open)
+        is_well = outlived(reading, random)
+
+        is_taken = any(queue.gone for queue in reading.queues.values())
+        front = len(WANTED) - len(reading.rows) if is_front_open else 0
+        assert (reading.rows == WANTED[front:] and is_well) or is_taken, seed
+        assert not is_well or reading.rows == WANTED[front:], seed
+
+
+@pytest.mark.parametrize(("gone", "losses"), [((0, 0), []), ((50, 0), [(0, END)]), ((0, 50), [(0, 12), (0, END)])])
+def test_what_a_process_answered_that_died_is_counted_elsewhere(
+    gone: tuple[int, int], losses: list[tuple[int, int]]
+) -> None:
+    """As many messages mean that none was missing; more, or fewer, mean that nobody knows."""
+    reading = Reading({MASTER: scripted(gone=gone[0]), REPLICA: scripted(gone=gone[1])})
+    reading.answer_all()
+    reading.die(MASTER)
+    reading.finish()
+    reading.recount()
+
+    assert reading.reader.unvouched == [(QueueRange(QUEUE, 0, END), len(reading.rows))]
+    assert reading.told.losses == losses
+
+
+def test_a_process_that_is_not_reached_any_more_is_counted_for_elsewhere() -> None:
+    """A replica that died, but is still in the route, fails no task that the master serves."""
+    reading = Reading({MASTER: scripted(), REPLICA: scripted()}, max_retries=3)
+    reading.queues[MASTER].suggests = 1
+    reading.answer_all()
+    while not reading.reader.is_finished:
+        reading.now += 1.0
+        reading.send()
+        while reading.in_flight:
+            (reading.deliver if reading.in_flight[0][0] == MASTER else reading.lose)(0)
+
+    assert 0 < sum(count or 0 for _, count in reading.reader.unvouched) < len(WANTED)
+
+
+def test_a_compacted_front_is_looked_at_elsewhere() -> None:
+    """Counts of a compacted topic change, so another process vouches after one that died."""
+    queues = {MASTER: scripted(), REPLICA: scripted()}
+    reading = Reading(queues, subscription=Subscription(), config=COMPACTED)
+    reading.answer_all()
+    reading.die(MASTER)
+    reading.finish()
+
+    assert queues[REPLICA].looks == [0] and not reading.reader.unvouched and not reading.told.losses
+
+
+def test_messages_behind_the_first_row_are_no_open_front() -> None:
+    """What the minimum says is gone may lie behind an answer that waits for the front."""
+    queue = scripted()
+    reading = Reading({MASTER: queue}, is_front_open=True)
+    reading.send()
+    reading.serve(1)
+    reading.deliver(1)
+    queue.gone = queue.minimum = 57
+    reading.finish()
+
+    assert reading.rows == sorted({9, 12, 15, 18}.union(offset for offset in WANTED if offset >= 57))
+    assert reading.told.losses == [(20, 57), (8, 57)]
+
+
+def test_a_look_may_be_answered_after_the_queue_was_given_up() -> None:
+    """What nobody vouched for has been told by then."""
+    reading = Reading({MASTER: scripted()})
+    reading.answer_all()
+    reading.send()
+    while not reading.reader.is_finished:
+        reading.now += 1.0
+        reading.reader.unplaced(QueueMoved("not in the route"), reading.now)
+    reading.deliver(0)
+
+    assert reading.told.losses == [(0, END), (END, END)]
+
+
 def test_an_open_front_may_lack_its_first_messages_and_no_others() -> None:
     """A range from the first readable message loses nothing behind the first row without a word."""
     for seed in range(SEEDS):
@@ -93,6 +191,23 @@ def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
         reading.finish()
 
         assert reading.rows == [offset for offset in WANTED if offset >= 50] and not reading.told.losses
+
+
+def test_a_replica_that_leads_nowhere_is_left_for_the_master() -> None:
+    """Its minimum has passed the range, and it suggests itself: what the master has is read there at once."""
+    replica = scripted(gone=END, minimum=END)
+    reading = Reading({MASTER: scripted(), REPLICA: replica}, subscription=Subscription())
+    replica.suggests = 1
+    reading.queues[MASTER].suggests = 1
+    began = reading.now
+    while not reading.reader.is_finished:
+        reading.now += 0.05
+        reading.send()
+        if reading.in_flight:
+            reading.deliver(0)
+
+    assert reading.rows == list(range(END)) and not reading.told.losses
+    assert reading.now - began < 30
 
 
 def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss() -> None:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue
 from tests.flows.world import World, sending, until
 from tests.real.fixtures import ClusterKeeper
@@ -97,3 +97,18 @@ def test_what_compaction_has_removed_is_no_loss(compacting: RealCluster) -> None
 
     assert rows[0] > 0 and rows[-1] == COMPACTED - 1 and rows == sorted(set(rows))
     assert read(compacting, queue, range(COMPACTED)) == read(compacting, queue, range(COMPACTED), tags="*")
+
+
+def test_a_compacted_topic_is_filtered_by_tags_alone(compacting: RealCluster) -> None:
+    """Its broker filters no pull: the reader compares tags again, and refuses a condition."""
+    world = real_world(compacting)
+    queue = world.make_queue(attributes={"cleanup.policy": "COMPACTION"})
+    for number in range(20):
+        properties = {"KEYS": f"k{number}", "TAGS": "TagA" if number % 2 else "TagB", "weight": str(number)}
+        world.cluster.messages.send(sending(queue, b".", properties))
+    world.await_messages(queue, 20)
+
+    assert [row.offset for row in read(compacting, queue, range(20), tags="TagA")] == [*range(1, 20, 2)]
+    assert len(world.read(queue, expression="weight > 7", expression_type="SQL92")) == 20
+    with pytest.raises(OptionError, match=f"sqlFilter.*{queue.topic} is compacted"):
+        read(compacting, queue, range(20), sqlFilter="weight > 7")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker_stub import Settings, StubBroker
+from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.source.batch import BatchReader
+from pyspark_rocketmq.wire.bodies import TopicConfig
 
 from .driving import TOPIC, Run, batch_options_for, options_for
 
@@ -25,6 +27,19 @@ def test_a_condition_that_does_not_work_is_refused(condition: str, filters: bool
             run.plan()
         with pytest.raises(OptionError, match=rf"sqlFilter.*{told}"):
             BatchReader(batch_options_for(stub, sqlFilter=condition)).partitions()
+
+
+def test_a_condition_on_a_compacted_topic_is_refused() -> None:
+    """Brokers answer pulls of compacted topics unfiltered, whatever the condition."""
+    with StubBroker({TOPIC: 1}) as stub:
+        compacted = TopicConfig(topic_name=TOPIC, attributes={"cleanup.policy": "COMPACTION"})
+        open_cluster(options_for(stub).cluster).admin.create_topic(compacted)
+
+        with pytest.raises(OptionError, match=rf"sqlFilter.*{TOPIC}.*compacted.*filter the rows"):
+            BatchReader(batch_options_for(stub, sqlFilter="weight > 1")).partitions()
+        with Run(options_for(stub, sqlFilter="weight > 1")) as run, pytest.raises(OptionError, match="compacted"):
+            run.plan()
+        BatchReader(batch_options_for(stub, tags="red")).partitions()
 
 
 def test_a_condition_that_works_filters() -> None:

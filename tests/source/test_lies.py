@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -150,6 +151,20 @@ def test_missing_messages_are_a_loss(
 
     assert [offset for offset in found if offset < 32] == [record.queue_offset for record in kept]
     assert "are gone" in caplog.text
+
+
+def test_many_short_answers_are_told_in_few_warnings(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Every missing row lies in a range that is warned about, and a total is told in the end."""
+    for number in range(100, 3200):
+        put(stub, b"%d" % number)
+    lie(stub, lambda records: records[::2])
+    found = set(offsets(options_for(stub, failOnDataLoss="false"), end=3200))
+
+    texts = [record.getMessage() for record in caplog.records]
+    told = [range(*map(int, pair)) for text in texts for pair in re.findall(r"within \[(\d+), (\d+)\) are gone", text)]
+    missing = set(range(3200)) - found
+    assert len(missing) > 1000 and all(any(offset in each for each in told) for offset in missing)
+    assert len(texts) < 12 and f"{len(missing)} messages" in texts[-1]
 
 
 @pytest.mark.parametrize("change", [first_ten, none, without_23])
