@@ -199,6 +199,8 @@ class BatchPlan(NamedTuple):
     ranges: list[QueueRange]
     warnings: list[LossWarning]
     outranked: tuple[str, ...]
+    replica_ends: list[MessageQueue]
+    """Queues that are read to the end that a replica has, while their masters may hold more."""
 
 
 def resolve_batch(
@@ -217,7 +219,10 @@ def resolve_batch(
     starts, moved = settle_starts(wished.positions, bounds, fail_on_data_loss=fail_on_data_loss)
     ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished) for queue in queues]
     kept, cut = settle_ranges(ranges, bounds, fail_on_data_loss=fail_on_data_loss)
-    return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked)
+    replica_ends = [
+        queue for queue, (_, end, from_replica) in bounds.items() if from_replica and ends.positions[queue] == end
+    ]
+    return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked, replica_ends)
 
 
 def _asks_group(wish: Wish, queue: MessageQueue) -> bool:
