@@ -11,13 +11,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ..errors import OptionError
+from ..errors import NoBrokerAvailable, OptionError
 from ..model import MessageQueue, QueueRange
 from .loss import Bounds, LossWarning, settle_ranges, settle_starts
 from .position import Positions
 from .wish import AtTime, Keyword, Target, Wish
 
-__all__ = ["BatchPlan", "Cluster", "Resolved", "opened_if_late", "resolve_batch", "resolve_wish"]
+__all__ = [
+    "BatchPlan",
+    "Cluster",
+    "Resolved",
+    "has_unknown_front",
+    "opened_if_late",
+    "resolve_batch",
+    "resolve_wish",
+]
 
 
 class Cluster(Protocol):
@@ -75,6 +83,14 @@ def opened_if_late(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, 
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
 
+def has_unknown_front(bounds: Bounds) -> bool:
+    """Whether the queue's first message may lie before these bounds.
+
+    A replica that came late copies the end of its master's log only, so its minimum may be above the master's.
+    """
+    return bounds.from_replica and bounds.min_offset > 0
+
+
 _Place = int | Keyword
 """An offset, or EARLIEST: the first message that can be read."""
 
@@ -82,8 +98,18 @@ _Place = int | Keyword
 def _open(
     positions: Mapping[MessageQueue, _Place], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
 ) -> dict[MessageQueue, int]:
-    """The first readable messages of queues that begin there, as far as they hold any."""
+    """The first readable messages of queues that begin there, as far as they hold any; only masters tell them."""
     at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
+    for queue, each in at_first.items():
+        if has_unknown_front(each):
+            raise NoBrokerAvailable(
+                f"the queue's first message is not known: a replica has it at {each.min_offset}, its master, which may "
+                "hold earlier ones, is away",
+                advice="bring the master back, or start at an offset",
+                topic=queue.topic,
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+            )
     holding = {queue: each for queue, each in at_first.items() if each.min_offset < each.max_offset}
     return dict(cluster.fetch_first_readable(holding)) if holding else {}
 
@@ -173,6 +199,8 @@ class BatchPlan(NamedTuple):
     ranges: list[QueueRange]
     warnings: list[LossWarning]
     outranked: tuple[str, ...]
+    replica_ends: list[MessageQueue]
+    """Queues that are read to the end that a replica has, while their masters may hold more."""
 
 
 def resolve_batch(
@@ -191,7 +219,10 @@ def resolve_batch(
     starts, moved = settle_starts(wished.positions, bounds, fail_on_data_loss=fail_on_data_loss)
     ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished) for queue in queues]
     kept, cut = settle_ranges(ranges, bounds, fail_on_data_loss=fail_on_data_loss)
-    return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked)
+    replica_ends = [
+        queue for queue, (_, end, from_replica) in bounds.items() if from_replica and ends.positions[queue] == end
+    ]
+    return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked, replica_ends)
 
 
 def _asks_group(wish: Wish, queue: MessageQueue) -> bool:

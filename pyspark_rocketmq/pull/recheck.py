@@ -44,7 +44,8 @@ class Recheck:
         self._brokers = brokers
         self._pool = pool
         self._policy = policy
-        self._settings = replace(settings, follow_suggestions=False, subscription=Subscription())
+        self._from_any = replace(settings, subscription=Subscription())
+        self._settings = replace(self._from_any, follow_suggestions=False)
         self._open_until: dict[MessageQueue, int] = {}
         """Where the open front of a range goes on, after answers that held nothing of it."""
         self._vouched_from: dict[MessageQueue, int] = {}
@@ -68,7 +69,8 @@ class Recheck:
             self._vouch(block)
             yield block._replace(covered=0, next_offset=0)
             return
-        for fresh in self._read([block.wanted], self._policy) if self._has_master(block) else [block]:
+        is_final = block.covered and not self._has_master(block.wanted.queue)
+        for fresh in [block] if is_final else self._read([block.wanted], self._policy):
             records = _Records(fresh)
             if records.message_count > (fresh.covered or math.inf):
                 what = f"holds {records.message_count} messages for {fresh.covered} offsets"
@@ -122,10 +124,12 @@ class Recheck:
                 vouch(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
 
     def _read(self, ranges: list[QueueRange], policy: LossPolicy) -> Iterator[Block]:
-        return read_ranges(ranges, self._brokers, self._pool, policy, self._settings)
+        """Read from masters if all are there, else from whoever serves, which tells as well where records stand."""
+        is_from_masters = all(self._has_master(queue) for queue in {each.queue for each in ranges})
+        settings = self._settings if is_from_masters else self._from_any
+        return read_ranges(ranges, self._brokers, self._pool, policy, settings)
 
-    def _has_master(self, block: Block) -> bool:
-        queue = block.wanted.queue
+    def _has_master(self, queue: MessageQueue) -> bool:
         try:
             self._brokers.routes.route(queue.topic).broker(queue.broker_name).master()
         except NoBrokerAvailable:

@@ -51,6 +51,9 @@ class BatchReader(DataSourceReader):
             options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
         )
         LossJournal(options.fail_on_data_loss).note(plan.warnings)
+        if plan.replica_ends:
+            text = "%d queues are read to the end that a replica has, their masters are away and may hold more: %s ..."
+            _log.warning(text, len(plan.replica_ends), plan.replica_ends[0])
         for option in plan.outranked:
             _log.warning("%s has no effect: for every queue another option decides", option)
         return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]

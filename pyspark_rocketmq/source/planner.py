@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError, QueueMoved, TopicNotFound
-from ..model import MessageQueue
+from ..model import MessageQueue, sort_queues
 from ..offsets.loss import RULES, Bounds, Finding, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
-from ..offsets.resolve import opened_if_late, resolve_wish
+from ..offsets.resolve import has_unknown_front, opened_if_late, resolve_wish
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
@@ -87,6 +87,8 @@ class Planner:
         self._target: Positions | None = None
         self._admitted_at = clock()
         self._missing: set[MessageQueue] = set()
+        self._unknown: set[MessageQueue] = set()
+        """New queues that wait for a master to tell where they begin."""
         self._has_begun = False
 
     def __repr__(self) -> str:
@@ -234,8 +236,14 @@ class Planner:
         return self._with_new(self._judge(known, bounds, start.still_open), known)
 
     def _with_new(self, starts: _Starts, known: Positions) -> _Starts:
-        """With the queues that were found since, which begin at their beginning."""
+        """With the queues that were found since, which begin at their beginning, as soon as a master tells that."""
         new = {queue: each for queue, each in starts.bounds.items() if queue not in known}
+        unknown = {queue for queue, each in new.items() if has_unknown_front(each)}
+        for queue in sort_queues(unknown - self._unknown):
+            text = "%s is new and waits for its master: a replica begins at %d and may lack earlier messages"
+            _log.warning(text, queue, new[queue].min_offset)
+        self._unknown = unknown
+        new = {queue: each for queue, each in new.items() if queue not in unknown}
         positions = {queue: each.min_offset for queue, each in new.items()}
         return starts._replace(
             positions={**positions, **starts.positions}, opened={**opened_if_late(new), **starts.opened}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
-from broker_stub import StubBroker
+from broker_stub import StubBroker, StubCluster
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OptionError, TopicNotFound
 from tests.source.driving import TOPIC, batch_options_for, queue_of, read_batch
 
@@ -57,6 +58,21 @@ def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) 
     with pytest.raises(OffsetBeforeEarliest, match="offset 0 is gone, the queue starts at 3"):
         read(stub, startingOffsets=start)
     assert read(stub, startingOffsets=start, failOnDataLoss="false") == [1, 3, 5, 6, 7, 8, 9]
+
+
+def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """While the master is away, nobody knows how far its queue goes; a read to a given offset waits for it instead."""
+    with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, caplog.at_level(logging.WARNING):
+        for number in range(10):
+            stub.put(TOPIC, b"%d" % number, queue_id=0)
+        assert len(read_batch(batch_options_for(stub))) == 10 and not caplog.text
+        stub.faults.slave_lag(4)
+        stub.faults.broker_down(broker_id=0)
+        assert len(read_batch(batch_options_for(stub))) == 6
+        assert "1 queues are read to the end that a replica has" in caplog.text and str(queue_of(0)) in caplog.text
+        caplog.clear()
+        end = '{"orders": {"*": {"*": 3}}}'
+        assert len(read_batch(batch_options_for(stub, endingOffsets=end))) == 3 and not caplog.text
 
 
 def test_a_pattern_may_not_match_nothing(stub: StubBroker) -> None:

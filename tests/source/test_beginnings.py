@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_stub import StubBroker, StubCluster
+from pyspark_rocketmq.errors import NoBrokerAvailable
 from pyspark_rocketmq.model import MessageQueue, QueueRange, retry_topic
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source import group_positions, membership, view
@@ -95,6 +96,37 @@ def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
     given = batch_options_for(stub, startingOffsets='{"orders":{"*":{"*":35}}}')
     ranges = [each for task in BatchReader(given).partitions() for each in task.ranges]
     assert {(each.start, each.is_front_open) for each in ranges} == {(35, False)}
+
+
+def test_no_replica_tells_where_a_query_begins() -> None:
+    """A replica that came late lacks the front of its master's log: what it calls the first message may not be that."""
+    with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
+        for _ in range(COUNT):
+            stub.put(TOPIC, b"x", queue_id=0)
+        stub.expire(TOPIC, 0, 30)
+        stub.faults.broker_down(broker_id=0)
+        for given in ({}, {"startingTimestamp": "1000"}, {"failOnDataLoss": "false"}):
+            with pytest.raises(NoBrokerAvailable, match=r"a replica has it at 30.*bring the master back"):
+                read_batch(batch_options_for(stub, **given))
+        with Run(options_for(stub)) as run:
+            with pytest.raises(NoBrokerAvailable, match="first message is not known"):
+                run.trigger()
+            stub.faults.broker_up(broker_id=0)
+            assert len(run.drain()) == 10
+
+
+def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.LogCaptureFixture) -> None:
+    """The other queues are read on meanwhile, and the wait is told once."""
+    with StubCluster(2, slaves=1, topics={TOPIC: 1}) as stub, Run(options_for(stub)) as run:
+        stub.put(TOPIC, b"old", queue_id=0)
+        run.drain()
+        add_queue(stub, 5)
+        stub.expire(TOPIC, 2, 3)
+        stub.faults.broker_down(broker_id=0)
+        assert not run.trigger() and not run.trigger()
+        assert caplog.text.count("is new and waits for its master: a replica begins at 3") == 1
+        stub.faults.broker_up(broker_id=0)
+        assert [row.offset for row in run.drain() if row.queue == queue_of(2)] == [3, 4]
 
 
 def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:

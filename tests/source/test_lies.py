@@ -73,7 +73,7 @@ def lie(
     return told
 
 
-def put(stub: StubBroker, body: bytes, sys_flag: int = 0) -> None:
+def put(stub: StubCluster, body: bytes, sys_flag: int = 0) -> None:
     """A message that may say it is an odd one."""
     message = InnerMessage(TOPIC, 0, body, sys_flag=sys_flag)
     stub.run(lambda: stub.state.brokers[0].put(message))
@@ -180,6 +180,18 @@ def test_a_replica_that_is_short_is_no_loss() -> None:
         fill(stub)
         told = lie(stub, none, broker=1)
         assert offsets(options_for(stub)) == list(range(100)) and told
+
+
+@pytest.mark.parametrize("odd_one", [None, 11])
+def test_a_filtered_range_is_read_from_a_replica(odd_one: int | None) -> None:
+    """While the master is away, a replica tells which messages lie before the end of the range."""
+    with StubCluster(1, 1, topics={TOPIC: 1}) as stub:
+        for number in range(100):
+            if number == odd_one:
+                put(stub, b"odd", SysFlag.BORN_HOST_V6)  # From here on records say an offset that is one too large.
+            stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
+        stub.faults.broker_down(broker_id=0)
+        assert offsets(options_for(stub, tags="even"), end=51) == list(range(0, 51, 2))
 
 
 COUNTED = ({}, {"ordering": "queue"}, {"failOnDataLoss": "false"})
