@@ -167,6 +167,8 @@ class LocalStore:
 
     def __init__(self, path: Path) -> None:
         self.progress = Progress()
+        self.is_damaged = False
+        """Whether something was written down, but could not be read when it was looked at last."""
         self._path = path
         self._lock = threading.Lock()
 
@@ -225,15 +227,18 @@ class LocalStore:
 
     def _read_files(self) -> dict[MessageQueue, int] | None:
         """The file, or its backup if it is missing, empty or damaged."""
+        is_damaged, found = False, None
         for path in (self._path, self._backup):
             try:
-                text = path.read_text(encoding="utf-8")
-                return _parse_offsets(text)
+                found = _parse_offsets(path.read_text(encoding="utf-8"))
+                break
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, MalformedFrame) as cause:
+                is_damaged = True
                 _log.warning("%s cannot be read (%s); its backup is tried", path, cause)
-        return None
+        self.is_damaged = is_damaged and found is None
+        return found
 
 
 def _parse_offsets(text: str) -> dict[MessageQueue, int]:

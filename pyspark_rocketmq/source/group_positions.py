@@ -9,8 +9,9 @@ long as a queue is its own without a break; whoever gains a queue goes on where 
 - before anything is published, brokers are asked where the group stands. A position that is not the one they were told
   last was set by somebody else, an administrator as a rule: the query goes there with its next batch. But a broker
   that was killed comes back with a table some seconds old, and a replica's is always that old. So a replica's word is
-  compared with nothing, and a smaller position after silence, from another process, or over another connection, is
-  what the broker has forgotten: it is told once more.
+  compared with nothing, and a position that the group may have had before, after silence, from another process, or over
+  another connection, is an old table: the broker is told once more. Such a position is larger than the query's own
+  where the group was moved back since.
 
 Asking and publishing are done by the planning thread, one after the other, so that no answer is older than what was
 published meanwhile. Between the two the planner judges by the queues' bounds what it is about to publish. Both happen
@@ -72,7 +73,9 @@ class _Held:
     published: int | None
     """What brokers said, or were told, last."""
     tried: int | None = None
-    """What brokers were told without an answer, or with one."""
+    """What brokers were told without an answer, or with one, since somebody else moved the group."""
+    largest: int = -1
+    """The largest position that brokers said or were told; an old table holds nothing beyond it."""
     voice: _Voice | None = None
     """Who said where the group stands."""
     start: int = 0
@@ -83,18 +86,32 @@ class _Held:
     """Where somebody wants us to go with the next batch."""
     is_void: bool = False
     """Whether what brokers say lies beyond the queue's end, so that a smaller position replaces it."""
+    is_outdated: bool = False
+    """Whether what brokers say is from before the group was moved back, so that a smaller position replaces it."""
 
     def publishable(self) -> int | None:
         """What brokers are to be told now."""
         if self.done is None or self.done == self.published:
             return None
-        if self.published is not None and self.done < self.published and not self.is_void:
+        if self.published is not None and self.done < self.published and not (self.is_void or self.is_outdated):
             return None
         return self.done
 
+    def note_told(self, offset: int) -> None:
+        """Brokers are told a position; an old table may hold it even if there is no answer."""
+        self.tried = offset
+        self.largest = max(self.largest, offset)
+
+    def note_published(self, offset: int) -> None:
+        """Brokers hold this position now."""
+        self.published = offset
+        self.largest = max(self.largest, offset)
+
     def is_forgotten(self, standing: Standing, voice: _Voice, after_silence: bool) -> bool:
-        """Whether a broker says less than it was told because its table is an older one."""
-        if self.published is None or standing.offset >= self.published:
+        """Whether a broker says something else than it was told because its table is an older one."""
+        if self.published is None or standing.offset in (self.published, self.tried):
+            return False
+        if standing.offset > self.largest:
             return False
         return after_silence or standing.after_silence or self.voice not in (None, voice)
 
@@ -191,7 +208,10 @@ class GroupPositions:
         for queue, start in starts.items():
             voice = self._voice_of(standings[queue]) if queue in standings else None
             is_void = queue in void and committed[queue] > start
-            self._held[queue] = _Held(owned[queue], committed.get(queue), voice=voice, start=start, is_void=is_void)
+            held = _Held(owned[queue], None, voice=voice, start=start, is_void=is_void)
+            if queue in committed:
+                held.note_published(committed[queue])
+            self._held[queue] = held
         return starts
 
     def _void(self, committed: Positions, checkpoint: Positions, places: Places) -> Collection[MessageQueue]:
@@ -288,24 +308,24 @@ class GroupPositions:
         if held.is_forgotten(standing, voice, after_silence):
             text = "%s: the broker has forgotten that group %s stands at %d and says %d; it is told once more"
             _log.warning(text, queue, self._group, held.published, stored)
+            held.is_outdated = True
         elif stored not in (held.published, held.tried):
             text = "%s: group %s was moved from %s to %d by somebody else; the next batch starts there"
             _log.warning(text, queue, self._group, held.published, stored)
-            held.moved_to, held.done = stored, None
-        held.published = stored
+            held.moved_to, held.done, held.tried, held.is_outdated = stored, None, None, False
+        held.note_published(stored)
 
     def _publish(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
         held = {queue: self._held[queue] for queue in queues if queue in self._held}
         news = {queue: offset for queue, each in held.items() if (offset := each.publishable()) is not None}
         for queue, offset in news.items():
-            if held[queue].is_void:
-                text = "%s: the broker's position %s of group %s is ahead of this query's %d and is moved back to it"
-                _log.warning(
-                    text + ": the queue was found to end before it", queue, held[queue].published, self._group, offset
-                )
+            published = held[queue].published
+            if held[queue].is_void and published is not None and published > offset:
+                text = "%s: the broker's position %d of group %s is ahead of this query's %d and is moved back to it"
+                _log.warning(text + ": the queue was found to end before it", queue, published, self._group, offset)
         self._tell(news, deadline)
         for queue in news:
-            held[queue].is_void = False
+            held[queue].is_void = held[queue].is_outdated = False
 
     def _obey(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
         """Write an administrator's wish down where the group's positions are, and go there."""
@@ -319,10 +339,10 @@ class GroupPositions:
         if not offsets:
             return
         for queue, offset in offsets.items():
-            self._held[queue].tried = offset
+            self._held[queue].note_told(offset)
         self._offsets.commit(self._group, offsets, deadline)
         for queue, offset in offsets.items():
-            self._held[queue].published = offset
+            self._held[queue].note_published(offset)
             self._note_progress(queue, offset)
 
 

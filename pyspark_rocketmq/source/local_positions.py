@@ -54,6 +54,14 @@ class LocalPositions:
         if not os.access(directory, os.W_OK):
             raise self._refuse(f"{directory} is not writable")
 
+    def require_readable(self) -> None:
+        """Refuse positions that are written down but cannot be read: they are unknown, not absent."""
+        self._load()
+        if self._store.is_damaged:
+            advice = "mend the file, or remove it and its backup to begin where startingOffsetsDefault says"
+            what = f"neither {self.path} nor its backup can be read"
+            raise OptionError("localOffsetStoreDir", str(self._settings.directory), what, advice=advice)
+
     def fetch(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """Where the group stands in each queue that is written down."""
         self._load()
@@ -100,5 +108,6 @@ class LocalView(BrokerView):
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """The group's position in each queue that has one in the file."""
+        """The group's position in each queue that has one in the file; raises if there is one that cannot be read."""
+        self._positions.require_readable()
         return self._positions.fetch(queues)

@@ -91,6 +91,21 @@ def test_a_broken_file_is_told_and_its_backup_used(
     assert f"{file} cannot be read" in caplog.text
 
 
+@pytest.mark.parametrize("broken", ["offsets.json", "offsets.json.bak"])
+def test_positions_that_cannot_be_read_fail_a_new_query(
+    stub: StubBroker, given: dict[str, str], file: Path, broken: str
+) -> None:
+    """They are unknown, not absent: `startingOffsetsDefault=latest` must not skip what may be unread."""
+    file.parent.mkdir(parents=True)
+    file.with_name(broken).write_text('{"offsetTable":{{"bro')
+    more = {"startingOffsets": "group", "startingOffsetsDefault": "latest"}
+    with pytest.raises(OptionError, match="nor its backup can be read"):
+        drain(options_for(stub, **{**given, **more}))
+    assert file.with_name(broken).read_text() == '{"offsetTable":{{"bro'
+    assert drain(options_for(stub, **given)) == 6
+    assert stored(file) == {0: 3, 1: 3}
+
+
 def test_queues_without_position_fail_a_new_query(stub: StubBroker, given: dict[str, str]) -> None:
     """Unless `startingOffsetsDefault` says where to begin."""
     with pytest.raises(OptionError, match="startingOffsetsDefault"):

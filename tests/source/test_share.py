@@ -484,6 +484,22 @@ def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytes
     assert "has forgotten that group spark-orders stands at 10 and says 7" in caplog.text
 
 
+@pytest.mark.parametrize("batch_count", [1, 3])
+def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFixture, batch_count: int) -> None:
+    """It comes back with the larger position from before the reset, whether or not it was told another one since."""
+    with one_queue() as stub, Run(shared(stub, maxOffsetsPerTrigger="2")) as run:
+        read_all(run, stub)
+        store_offsets(stub, {queue_of(0): 0})
+        rows = run.read_until(2 * batch_count)
+        stub.faults.broker_down()
+        give_table(stub, 10)
+        stub.faults.broker_up()
+        rows += rows_until(run, lambda: standing(stub)[0] < 10)
+        rows += rows_until(run, lambda: standing(stub)[0] == 10)
+    assert [row.offset for row in rows] == list(range(10))
+    assert "has forgotten that group spark-orders stands at" in caplog.text
+
+
 def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
     """Though it comes in the same exchange, which asks again before it fails."""
     with one_queue() as stub, Run(shared(stub)) as run:
