@@ -145,7 +145,7 @@ class Bulk:
         is_known = self._is_first_layout
         if np.count_nonzero(is_known) < len(is_known):
             is_known = is_known | (self.head["magic"] == MAGIC_V2)
-        return np.count_nonzero(is_known) == len(is_known)
+        return bool(np.count_nonzero(is_known) == len(is_known))
 
     def plain(self) -> npt.NDArray[np.bool_]:
         """Rows whose fields lie at the usual places and add up."""
