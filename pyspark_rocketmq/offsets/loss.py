@@ -103,8 +103,8 @@ RULES: Mapping[Finding, Rule] = {
         "messages within [{planned}, {found}) are gone",
         "go on without them",
         MessagesMissing,
-        "; likely causes: retention that overtakes the reader and has not yet raised the queue's minimum offset, a batch "
-        "consume queue with holes, or a broker process that went away before it could be asked whether it had them all",
+        "; likely causes: retention that overtakes the reader and has not yet raised the queue's minimum offset, a "
+        "batch consume queue with holes, or a broker process that went away before it could vouch for its answers",
     ),
 }
 
@@ -175,9 +175,9 @@ class GapTotal(NamedTuple):
     """A warning that spans them."""
 
     def __str__(self) -> str:
-        whole = self.whole
+        whole, gaps = self.whole, self.gap_count
         messages = "messages" if whole.missing_count is None else f"{whole.missing_count} messages"
-        return f"{whole.queue}: in total {messages} are gone, in {self.gap_count} gaps within [{whole.planned}, {whole.found})"
+        return f"{whole.queue}: in total {messages} are gone, in {gaps} gaps of [{whole.planned}, {whole.found})"
 
 
 class GapLog:

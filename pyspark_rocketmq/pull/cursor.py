@@ -19,6 +19,7 @@ from typing import NamedTuple
 from sortedcontainers import SortedDict
 
 from ..model import Block, QueueRange
+from ..wire.scan import first_queue_offset
 from .process_queue import Entry, Expected, FlowLimits, ProcessQueue, expect
 
 __all__ = ["Cursor", "Request"]
@@ -81,11 +82,12 @@ class Cursor:
         least = max(least, self.done)
         asked = [max(start, least) for start, request in self._in_flight.items() if request.end > least]
         gaps = [max(start, least) for start, end in self._gaps.items() if end > least]
-        return min([*asked, *gaps, max(self._frontier, least)])
+        lowest: int = min([*asked, *gaps, max(self._frontier, least)])
+        return lowest
 
     def first_waiting(self) -> int | None:
-        """Return where the first of the answers begins that hold messages and wait for an earlier one."""
-        return next((each.offset for each in self.waiting.entries() if each.item.message_count), None)
+        """Return where the first of the answers begins that hold wanted messages and wait for an earlier one."""
+        return next((each.offset for each in self.waiting.entries() if _holds_wanted(each.item)), None)
 
     @property
     def in_flight_count(self) -> int:
@@ -224,3 +226,8 @@ class Cursor:
                 self._next.append(block)
         else:
             self.waiting.put((Entry(start, end - 1, block.message_count, len(block.data), block),))
+
+
+def _holds_wanted(block: Block) -> bool:
+    """Whether a message is wanted, by what the first one says; brokers may have gone far on to find it."""
+    return bool(block.message_count) and first_queue_offset(block.data) < block.wanted.end

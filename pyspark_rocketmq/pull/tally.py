@@ -25,14 +25,14 @@ class Part(NamedTuple):
 
     start: int
     end: int
-    count: int | None
+    message_count: int | None
 
 
 class Unvouched(NamedTuple):
     """A range of which so many messages were handed out, if that is known, and for which nobody can vouch."""
 
     wanted: QueueRange
-    count: int | None
+    message_count: int | None
 
 
 class Tally:
@@ -89,7 +89,7 @@ def _offset_at(body: bytes | memoryview, at: int) -> int:
     return offset
 
 
-def _merged(parts: Sequence[Sequence[int]]) -> list[list[int]]:
+def _merged(parts: Sequence[list[int]]) -> list[list[int]]:
     """Join stretches that touch or, once their counts are given up, overlap."""
     merged: list[list[int]] = []
     for start, end, count in sorted(parts):

@@ -141,9 +141,7 @@ class Witness:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def took_in(
-        self, place: Place, wanted: QueueRange, starts: Sequence[int], outcome: Outcome, now: float
-    ) -> None:
+    def took_in(self, place: Place, wanted: QueueRange, starts: Sequence[int], outcome: Outcome, now: float) -> None:
         """Note the answer from which these offsets are handed out, and where its records begin."""
         account = self._last if place is self._last_place else self._account(place)
         _, start, end, _ = wanted

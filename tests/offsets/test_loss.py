@@ -79,9 +79,12 @@ def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
 
 def test_many_gaps_are_told_in_few_warnings() -> None:
     """Each lies within one that is told, the first at once; what is told is counted in full."""
-    gaps, log = [LossWarning(Finding.GAP, queue, 10 * n, 10 * n + 3, 2) for n in range(1000) for queue in (A0, B0)], GapLog()
+    gaps, log = (
+        [LossWarning(Finding.GAP, queue, 10 * n, 10 * n + 3, 2) for n in range(1000) for queue in (A0, B0)],
+        GapLog(),
+    )
 
-    at_once = [told for gap in gaps if (told := log.add(gap))]
+    at_once = [found for gap in gaps if (found := log.add(gap))]
     told = [*at_once, *log.rest()]
 
     assert at_once[0] == gaps[0] and len(told) <= 24 and not list(log.rest())

@@ -39,7 +39,12 @@ def test_messages_are_counted_within_bounds() -> None:
     """What an answer holds beyond is counted with the answer it is wanted of."""
     body = b"".join(record_at(offset, offset) for offset in (5, 6, 9, 12))
 
-    assert [count_within(body, record_starts(body), low, high) for low, high in [(5, 13), (6, 12), (10, 12), (0, 5)]] == [
-        4, 2, 0, 0,
+    assert [
+        count_within(body, record_starts(body), low, high) for low, high in [(5, 13), (6, 12), (10, 12), (0, 5)]
+    ] == [
+        4,
+        2,
+        0,
+        0,
     ]
     assert count_within(b"", (), 0, 9) == 0

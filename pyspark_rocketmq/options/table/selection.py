@@ -60,8 +60,8 @@ SQL_FILTER = Option(
     "SB",
     "T2",
     TEXT,
-    meaning="Only messages whose properties meet this SQL-92 condition; brokers need `enablePropertyFilter=true`, and do "
-    "not filter compacted topics.",
+    meaning="Only messages whose properties meet this SQL-92 condition; brokers need `enablePropertyFilter=true`, and "
+    "do not filter compacted topics.",
 )
 READ_RETRY_TOPIC = Option(
     "readRetryTopic",
