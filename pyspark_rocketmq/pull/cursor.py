@@ -14,6 +14,7 @@ is in flight or may be asked for, whatever the limits say.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -50,6 +51,8 @@ class Cursor:
         self._full_count = 0
         """Answers that covered the whole stride since it was last changed."""
         self._front = wanted.start if wanted.is_front_open else None
+        self._first_found: int | None = None
+        """The lowest offset from which an answer held messages; kept for a range with an open front."""
         self._next: list[Block] = []
         self._batch_size = batch_size
         self._frontier = wanted.start
@@ -78,8 +81,16 @@ class Cursor:
     @property
     def lowest_missing(self) -> int:
         """The lowest offset that is neither answered nor handed out."""
-        asked = [max(start, self.done) for start, request in self._in_flight.items() if request.end > self.done]
-        gaps: list[int] = self._gaps.keys()[:1]
+        return self._lowest_missing_from(self.done)
+
+    @property
+    def lowest_missing_inside(self) -> int | None:
+        """The lowest missing offset behind the first message of a range with an open front; None before that came."""
+        return None if self._first_found is None else self._lowest_missing_from(self._first_found)
+
+    def _lowest_missing_from(self, offset: int) -> int:
+        asked = [max(start, offset) for start, request in self._in_flight.items() if request.end > offset]
+        gaps = list(islice(self._gaps.irange(offset), 1))
         return min([*asked, *gaps, self._frontier])
 
     @property
@@ -149,6 +160,8 @@ class Cursor:
             self._leave(end, request.end)
         if start < self.done:
             start = self.done
+        if message_count and self._front is not None:
+            self._first_found = start if self._first_found is None else min(start, self._first_found)
         if end > start:
             is_front = self._front == start
             wanted = _new(QueueRange, (self.wanted.queue, start, end, is_front))

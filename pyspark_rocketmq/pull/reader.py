@@ -360,10 +360,12 @@ class QueueReader:
         missing, wanted = self.cursor.lowest_missing, self.cursor.wanted
         if missing >= minimum:
             return
+        lost: int | None = missing
         if wanted.is_front_open and missing == wanted.start:
             _log.info("%s begins at offset %d now; the range was planned from %d", self.queue, minimum, missing)
-        else:
-            self._policy.begins_later(self.queue, missing, minimum)
+            lost = self.cursor.lowest_missing_inside
+        if lost is not None and lost < minimum:
+            self._policy.begins_later(self.queue, lost, minimum)
         self.cursor.skip_to(minimum)
 
     def _behind(self, since: str = "") -> NoBrokerAvailable:

@@ -16,7 +16,7 @@ from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.header import Command
 from tests.cluster.scripted import answer, unsupported
 
-from .scripted_queue import MASTER, REPLICA, Reading, ScriptedQueue, record_at, topic_config
+from .scripted_queue import MASTER, ONE_FILTER, REPLICA, Reading, ScriptedQueue, record_at, topic_config
 
 END, SEEDS = 120, 1_000
 
@@ -84,6 +84,21 @@ def test_an_open_front_may_lack_its_first_messages_and_no_others() -> None:
         reading = disturbed(Reading({MASTER: queue}, is_front_open=True), random)
 
         assert reading.told.losses or reading.rows == WANTED[len(WANTED) - len(reading.rows) :], seed
+
+
+@pytest.mark.parametrize(("subscription", "loss"), [(Subscription(), (16, 50)), (ONE_FILTER, (20, 50))])
+def test_what_is_gone_behind_a_message_that_came_is_a_loss_of_an_open_range(
+    subscription: Subscription, loss: tuple[int, int]
+) -> None:
+    """The first answer comes last, when the minimum has risen; the second has brought messages before that."""
+    queue = scripted()
+    reading = Reading({MASTER: queue}, subscription=subscription, is_front_open=True)
+    reading.send()
+    reading.deliver(1)
+    queue.gone = queue.minimum = 50
+    reading.finish()
+
+    assert reading.rows[0] in (8, 9) and reading.told.losses[0] == loss
 
 
 def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
