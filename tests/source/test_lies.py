@@ -97,6 +97,11 @@ def repeated(records: Records) -> Records:
     return [*records[:3], records[2], *records[4:]]
 
 
+def a_later_one(records: Records) -> Records:
+    """The last record also in the place of an earlier one."""
+    return [*records[:3], records[-1], *records[4:]]
+
+
 def repeated_number(records: Records) -> Records:
     """One offset in two records."""
     return [*records[:3], replace(records[3], queue_offset=records[2].queue_offset), *records[4:]]
@@ -165,6 +170,7 @@ def test_a_replica_that_is_short_is_no_loss() -> None:
     "change",
     [
         repeated,
+        a_later_one,
         repeated_number,
         backwards,
         of_another_queue,
