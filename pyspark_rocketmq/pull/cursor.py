@@ -90,7 +90,7 @@ class Cursor:
 
     def _lowest_missing_from(self, offset: int) -> int:
         asked = [max(start, offset) for start, request in self._in_flight.items() if request.end > offset]
-        gaps = list(islice(self._gaps.irange(offset), 1))
+        gaps: list[int] = list(islice(self._gaps.irange(offset), 1))
         return min([*asked, *gaps, self._frontier])
 
     @property
