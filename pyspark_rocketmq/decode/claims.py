@@ -140,12 +140,16 @@ class _Placing:
     def _check_order(self, answers: _Rows, positions: Integers) -> frozenset[MessageQueue]:
         """Raise unless the offsets written in counted answers ascend; the queues in which they are not the positions.
 
-        They go back in one lawful case: a broker that was started anew goes on with the positions.
+        They go back in one lawful case: a broker that was started anew goes on with the positions. Places in the log
+        ascend even then, which tells it from a record that was put in the place of another.
         """
         ahead = np.where((answers & ~self._are_light)[self._of], self._stored - positions, 0)
         if not ahead.any():
             return frozenset()
-        disorder = np.flatnonzero((ahead < 0) | (self._goes_back & (ahead != 0)))
+        is_shifted = np.zeros(len(answers), np.bool_)
+        is_shifted[self._of[ahead != 0]] = True
+        moved_back = self._goes_back_in_log & is_shifted[self._of]
+        disorder = np.flatnonzero((ahead < 0) | (self._goes_back & (ahead != 0)) | moved_back)
         if len(disorder):
             answer, offset = int(self._of[disorder[0]]), self._stored[disorder[0]]
             what = f"holds messages out of order or twice (one says offset {offset})"
@@ -166,9 +170,17 @@ class _Placing:
     @cached_property
     def _goes_back(self) -> _Rows:
         """Records in which no higher offset is written than in the one before of the same answer."""
-        goes_back: _Rows = np.diff(self._stored, prepend=-1) <= 0
-        goes_back[self._begins[self._counts > 0]] = False
-        return goes_back
+        return self._falls(self._stored)
+
+    @property
+    def _goes_back_in_log(self) -> _Rows:
+        """The same by the places of records in the commit log."""
+        return self._falls(self._bulk.field("physical_offset"))
+
+    def _falls(self, values: npt.NDArray[np.int64]) -> _Rows:
+        falls: _Rows = np.diff(values, prepend=-1) <= 0
+        falls[self._begins[self._counts > 0]] = False
+        return falls
 
     @property
     def _are_light(self) -> _Rows:

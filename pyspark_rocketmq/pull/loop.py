@@ -89,10 +89,11 @@ def _blocks(
                 unfinished.pop(reader, None)
         window.fill()
         yield from blocks
-        if stall.expired and not any(heard.values()):
+        is_forward = bool(blocks) or any(heard.values())  # The consumer may have held what it was given for long.
+        if stall.expired and not is_forward:
             for reader in unfinished:
                 reader.give_up()
-        if stall.expired or any(heard.values()):
+        if stall.expired or is_forward:
             stall = Deadline.after(settings.stall_timeout_s, clock)
 
 

@@ -84,6 +84,8 @@ class Recheck:
     def place(self, block: Block) -> Iterator[Block]:
         """The wanted records of a filtered answer, one by one, each telling by `first` where it stands."""
         records = _Records(block)
+        if any(following <= each for each, following in pairwise(records.physical_offsets)):
+            raise mismatch(block.wanted.queue, block.first, "holds messages out of order or twice")
         positions = self._positions(block, frozenset(records.physical_offsets))
         last = -1
         for physical, data in zip(records.physical_offsets, records.each(), strict=True):

@@ -129,6 +129,8 @@ class Witness:
         """The lowest offset of a message that came in; kept for a range with an open front."""
         self._left = Tally()
         """What was answered by processes that are gone for good."""
+        self._forgiven: list[tuple[Place, Interval]] = []
+        """Holes that lay before the lowest message, and are judged again when a lower one comes in."""
 
     def __repr__(self) -> str:
         pending = {str(place.address): (each.asked, each.fresh) for place, each in self._accounts.items()}
@@ -265,7 +267,7 @@ class Witness:
             self._policy.was_reset(self._queue, interval.first, outcome.next_offset)
             account.reopen(interval)
             return _RESET_PAUSE_S
-        if is_readable(interval.first, outcome) or self._is_before_the_front(account, interval, outcome):
+        if is_readable(interval.first, outcome) or self._is_before_the_front(place, account, interval, outcome):
             return 0.0
         return self._doubt(place, account, interval, outcome)
 
@@ -283,7 +285,9 @@ class Witness:
         return 0.0
 
     def _lose(self, interval: Interval, outcome: Outcome, *, is_policy_known: bool) -> None:
-        end = min(max(lowest_readable(interval.first, outcome), interval.first + 1), interval.end)
+        end = interval.end
+        if found_further_on(interval.first, outcome):
+            end = min(lowest_readable(interval.first, outcome), end)
         try:
             self._policy.gap(self._queue, interval.first, end)
         except DataLossError as error:
@@ -296,17 +300,20 @@ class Witness:
 
     # --- the front of a range ----------------------------------------------------------------------------------------
 
-    def _is_before_the_front(self, account: _Account, interval: Interval, outcome: Outcome) -> bool:
+    def _is_before_the_front(self, place: Place, account: _Account, interval: Interval, outcome: Outcome) -> bool:
         """Whether what is missing lies before the first message that was found, in a range that begins with that."""
         if not self._wanted.is_front_open:
             return False
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         if found is not None and readable > found:
             return False
-        if found is not None and outcome.status is not PullStatus.FOUND:
-            interval.first = readable  # How far the hole goes is not known yet.
+        is_extent_known = found_further_on(interval.first, outcome)
+        if found is not None and not is_extent_known and readable < interval.end:
+            interval.first = readable
             account.reopen(interval)
             return True
+        end = min(readable, interval.end) if is_extent_known else interval.end
+        self._forgiven.append((place, Interval(interval.first, end, interval.since)))
         _log.info(
             "%s: the first message that can be read is at offset %d; the range was planned from %d (retention)",
             self._queue,
@@ -318,6 +325,14 @@ class Witness:
     def _note_found(self, offset: int) -> None:
         if self._lowest_found is None or offset < self._lowest_found:
             self._lowest_found = offset
+            self._judge_forgiven_again(offset)
+
+    def _judge_forgiven_again(self, found: int) -> None:
+        """Open the holes again that do not lie before the lowest message any more: answers come in any order."""
+        inside = [(place, hole) for place, hole in self._forgiven if hole.end > found]
+        self._forgiven = [(place, hole) for place, hole in self._forgiven if hole.end <= found]
+        for place, hole in inside:
+            self._open(self._account(place), max(hole.first, found), hole.end, hole.since)
 
     def _first_to_see(self, account: _Account, start: int) -> int:
         """The offset to look at: compaction may have left a hole at `start`, so rather a message before it."""
@@ -384,9 +399,17 @@ def _inner_count(body: memoryview) -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def found_further_on(offset: int, outcome: Outcome) -> bool:
+    """Whether a pull of one message from `offset`, whose message is gone, was answered with a later one.
+
+    An answer without a message only tells where the broker stopped searching.
+    """
+    return outcome.status is PullStatus.FOUND and outcome.next_offset > offset + 1
+
+
 def lowest_readable(offset: int, outcome: Outcome) -> int:
     """Return the lowest offset whose message may be there; known only where the pull found one."""
-    if outcome.status is PullStatus.FOUND and outcome.next_offset > offset + 1:
+    if found_further_on(offset, outcome):
         return outcome.next_offset - 1
     return max(outcome.next_offset, offset + 1)
 

@@ -56,8 +56,8 @@ def answer(records: list[Record], first: int, *, filtered: bool = False, end: in
 
 
 def at(*offsets: int) -> list[Record]:
-    """Plain records in which these offsets are written."""
-    return [replace(PLAIN, queue_offset=offset) for offset in offsets]
+    """Plain records in which these offsets are written, one behind the other in the commit log."""
+    return [replace(PLAIN, queue_offset=offset, physical_offset=100 * i) for i, offset in enumerate(offsets)]
 
 
 def pairs(blocks: list[Block], again: Again | None = None, size: BatchSize | None = None) -> Pairs:
@@ -77,7 +77,7 @@ def test_rows_stand_where_they_were_asked_from(answers: list[list[Record]], ahea
     for records in answers:
         records = [record for record in records if not record.is_inner_batch] or [PLAIN]
         written = [
-            replace(record, topic="orders", queue_id=3, queue_offset=begin + i + ahead)
+            replace(record, topic="orders", queue_id=3, queue_offset=begin + i + ahead, physical_offset=100 * i)
             for i, record in enumerate(records)
         ]
         expected += [(record.queue_offset - ahead, record.queue_offset) for record in written]
@@ -104,6 +104,15 @@ def test_a_broker_started_anew_goes_on_with_the_positions() -> None:
             AnswerMismatch, match=r"pull from 10 holds messages out of order or twice.*broker-a, queue 3"
         ):
             pairs([answer(wrong, 10)])
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_later_record_in_the_place_of_another_is_refused(index: int) -> None:
+    """It could be one of a shifted queue, but for its place in the commit log."""
+    records = at(10, 11, 12, 13)
+    records[index] = records[3]
+    with pytest.raises(AnswerMismatch, match="out of order or twice"):
+        pairs([answer(records, 10)])
 
 
 @pytest.mark.parametrize("size", [BatchSize(), BatchSize(byte_count=500)])

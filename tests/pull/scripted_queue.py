@@ -73,6 +73,8 @@ class ScriptedQueue:
     shift: int = 0
     """By how much the offsets that records hold differ from their places in the queue."""
     suggests: int = 0
+    tells_head: bool = False
+    """Whether a pull without a filter at offset 0, once its message is gone, is answered with the first one left."""
     reset_to: int | None = None
     """Where an admin has moved the group; told once."""
     pull_count: int = 0
@@ -87,6 +89,8 @@ class ScriptedQueue:
             return self._command(OFFSET_MOVED, reset_to, remark="OFFSET_RESET")
         if start < self.minimum:
             return self._command(OFFSET_MOVED, self.minimum)
+        if self.tells_head and start == 0 < self.gone < self.count and not is_filtered:
+            return self._command(FOUND, 1, [record_at(self.gone, physical_offset=2**20)])
         found: list[int] = []
         at = start
         while at < min(self.count, start + _SCANNED) and len(found) < most:

@@ -99,6 +99,11 @@ def repeated(records: Records) -> Records:
     return [*records[:3], records[2], *records[4:]]
 
 
+def a_later_one(records: Records) -> Records:
+    """The last record also in the place of an earlier one."""
+    return [*records[:3], records[-1], *records[4:]]
+
+
 def repeated_number(records: Records) -> Records:
     """One offset in two records."""
     return [*records[:3], replace(records[3], queue_offset=records[2].queue_offset), *records[4:]]
@@ -196,7 +201,15 @@ def test_a_filtered_range_is_read_from_a_replica(odd_one: int | None) -> None:
 
 COUNTED = ({}, {"ordering": "queue"}, {"failOnDataLoss": "false"})
 """Choices under which every message is counted; a filtered answer may hold any number."""
-LIES = (repeated, repeated_number, backwards, of_another_queue, of_another_topic, odd_one_of_another_topic)
+LIES = (
+    repeated,
+    a_later_one,
+    repeated_number,
+    backwards,
+    of_another_queue,
+    of_another_topic,
+    odd_one_of_another_topic,
+)
 
 
 @pytest.mark.parametrize(

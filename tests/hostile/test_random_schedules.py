@@ -1,0 +1,422 @@
+"""Read under random faults, two or more at a time, and compare rows with what was stored.
+
+A schedule is drawn from its seed: how the topic is read, what the network and the brokers do to answers, when brokers
+are away, and when retention takes messages. Threads make the order of events vary a little, so a seed that fails may
+have to run a few times. Every row must be a stored message, once. A message that is missing must have been told of:
+by an error, or by a warning whose offsets include it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker_stub import StubCluster
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.loss import Finding, LossWarning
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.header import Command, encode_command
+from pyspark_rocketmq.wire.record import decode_records, encode_record
+from tests.source.driving import (
+    GROUP,
+    TOPIC,
+    Checkpoint,
+    Row,
+    Run,
+    batch_options_for,
+    options_for,
+    queue_of,
+    read_batch,
+)
+
+from .behaviours import PULLS, ROUTE
+from .endings import ending_of
+from .server import Exchange, HangUp, HostileCluster, Manner
+
+SEEDS = (1, 5, 20, 39, 53, 61, 175, 184)
+"""A few quick ones; 39 and 175 found wrong rows. `run_schedule` takes any number."""
+BROKERS, QUEUES, COUNT = ("broker-a", "broker-b"), 2, 400
+DEADLINE_S = 60.0
+OPTIONS = {
+    "connectTimeoutMillis": "500",
+    "mqClientApiTimeout": "300",
+    "pullTimeoutMs": "200",
+    "pollTimeoutMs": "2500",
+    "pullMaxRetries": "12",
+    "fetchOffset.numRetries": "12",
+}
+FILTERS: dict[str, tuple[dict[str, str], Callable[[int], bool]]] = {
+    "unfiltered": ({}, lambda offset: True),
+    "tags": ({"tags": "a"}, lambda offset: offset % 5 == 0),
+    "SQL": ({"sqlFilter": "number > 6"}, lambda offset: offset % 10 > 6),
+}
+BUSY = (1, 2, 14, 215)
+"""Refusals that pass: the server failed or is overloaded, is not ready, or asks for fewer requests."""
+
+
+def queues() -> list[MessageQueue]:
+    """Return the topic's queues."""
+    return [queue_of(number, broker) for broker in BROKERS for number in range(QUEUES)]
+
+
+def body_of(queue: MessageQueue, offset: int) -> bytes:
+    """Return the body of a message, which no other has."""
+    return b"%s %d %d" % (queue.broker_name.encode(), queue.queue_id, offset)
+
+
+@dataclass
+class Schedule:
+    """What a seed draws; an instance is used for one read."""
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.random = random = Random(self.seed)
+        self.filter = random.choice(list(FILTERS))
+        self.is_tolerant = random.random() < 0.5
+        self.is_stream = random.random() < 0.4
+        self.is_open = not self.is_stream and random.random() < 0.4
+        self.options = {**OPTIONS, **FILTERS[self.filter][0], "failOnDataLoss": str(not self.is_tolerant).lower()}
+        self.options |= random.choice([{}, {"ordering": "queue"}, {"maxPartitions": "1"}, {"pullBatchSize": "7"}])
+        self.faults = {name: random.random() * 0.08 for name in random.sample(sorted(FAULTS), random.randrange(1, 4))}
+        self.retention = random.choice([0.0, 0.0, 0.02, 0.1])
+        self.outages = random.choice([0.0, 0.0, 0.01])
+        self.lock = threading.Lock()
+        self.held: dict[int, bytes] = {}
+        self.answers: dict[tuple[str, ...], Command] = {}
+
+    def __str__(self) -> str:
+        kind = "stream" if self.is_stream else "open batch" if self.is_open else "batch"
+        faults = ", ".join(f"{name} {share:.3f}" for name, share in self.faults.items())
+        return (
+            f"seed {self.seed}: {kind}, {self.filter}, {self.options}, faults {faults}, "
+            f"retention {self.retention}, outages {self.outages}"
+        )
+
+    def chance(self, share: float) -> bool:
+        """Return true in so large a share of calls."""
+        with self.lock:
+            return self.random.random() < share
+
+    def below(self, end: int) -> int:
+        """Return a number of [0, end)."""
+        with self.lock:
+            return self.random.randrange(end)
+
+
+# --- what happens to answers -----------------------------------------------------------------------------------------
+
+Fault = Callable[[Schedule, Exchange], Iterable[bytes]]
+
+
+def late(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Answer late, at times too late; what is behind on the connection waits, too."""
+    threading.Event().wait(schedule.below(300) / 1000 if schedule.chance(0.2) else 0.01)
+    return [exchange.honest()]
+
+
+def lost(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Never answer."""
+    return []
+
+
+def twice(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Answer twice."""
+    return [exchange.honest()] * 2
+
+
+def cut(schedule: Schedule, exchange: Exchange) -> Iterator[bytes]:
+    """End the connection within the answer."""
+    frame = exchange.honest()
+    yield frame[: schedule.below(len(frame))]
+    raise HangUp
+
+
+def behind(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Answer after the next answer on the connection."""
+    place, frame = threading.get_ident(), exchange.honest()
+    return [] if schedule.held.setdefault(place, frame) is frame else [frame, schedule.held.pop(place)]
+
+
+def busy(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Refuse for now."""
+    code = BUSY[schedule.below(len(BUSY))]
+    return [encode_command(replace(exchange.answer, code=code, remark="hostile", fields={}, body=b""))]
+
+
+def shorter(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Answer with the first of the messages that were found, as brokers may."""
+    answer = exchange.answer
+    if answer.code == 0 and len(records := decode_records(answer.body)) > 1:
+        kept = records[: 1 + schedule.below(len(records) - 1)]
+        said = {**(answer.fields or {}), "nextBeginOffset": str(kept[-1].queue_offset + 1)}
+        answer = replace(answer, fields=said, body=b"".join(map(encode_record, kept)))
+    return [encode_command(answer)]
+
+
+def holed(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Leave messages out and claim that they were there; only who counts can see it."""
+    answer = exchange.answer
+    if schedule.filter == "unfiltered" and answer.code == 0 and answer.body:
+        kept = [each for each in decode_records(answer.body) if schedule.chance(0.8)]
+        answer = replace(answer, body=b"".join(map(encode_record, kept)))
+    return [encode_command(answer)]
+
+
+def foreign(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Say another queue in one record."""
+    answer = exchange.answer
+    if answer.code == 0 and answer.body:
+        records = decode_records(answer.body)
+        index = schedule.below(len(records))
+        records[index] = replace(records[index], queue_id=records[index].queue_id ^ 1)
+        answer = replace(answer, body=b"".join(map(encode_record, records)))
+    return [encode_command(answer)]
+
+
+def repeated(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Send one record in the place of another."""
+    answer = exchange.answer
+    if answer.code == 0 and answer.body:
+        records = decode_records(answer.body)
+        records[schedule.below(len(records))] = records[schedule.below(len(records))]
+        answer = replace(answer, body=b"".join(map(encode_record, records)))
+    return [encode_command(answer)]
+
+
+def old(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Answer as the queue was answered before; a filtered answer of another place cannot be told from a hole."""
+    said = exchange.request.fields or {}
+    names = ("bname", "queueId", "subscription", *(("queueOffset",) if schedule.filter != "unfiltered" else ()))
+    answer = schedule.answers.setdefault(tuple(said[name] for name in names), exchange.answer)
+    return [encode_command(replace(answer, opaque=exchange.request.opaque))]
+
+
+def misdirected(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
+    """Suggest a replica, which may be away or not there at all."""
+    fields = {**(exchange.answer.fields or {}), "suggestWhichBrokerId": str(schedule.below(3))}
+    return [encode_command(replace(exchange.answer, fields=fields))]
+
+
+FAULTS: dict[str, Fault] = {
+    each.__name__: each
+    for each in (late, lost, twice, cut, behind, busy, shorter, holed, foreign, repeated, old, misdirected)
+}
+
+
+def unrouted(exchange: Exchange) -> Iterable[bytes]:
+    """Leave a broker out of a route."""
+    answer = exchange.answer
+    if answer.code == 0:
+        route = json.loads(bytes(answer.body))
+        for name in ("brokerDatas", "queueDatas"):
+            route[name] = [each for each in route[name] if each["brokerName"] != BROKERS[1]]
+        answer = replace(answer, body=json.dumps(route).encode())
+    return [encode_command(answer)]
+
+
+# --- the world -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """A stub that holds messages, and what is done to it and between it and the reader."""
+
+    stub: StubCluster
+    schedule: Schedule
+    finished: dict[MessageQueue, int] = field(default_factory=dict)
+    """Where the batches end that are done."""
+    ahead: list[str] = field(default_factory=list)
+    """Commits beyond them."""
+    gone: dict[MessageQueue, int] = field(default_factory=dict)
+    """From where on the log still has messages."""
+    away: set[str] = field(default_factory=set)
+
+    def fill(self) -> None:
+        """Store the messages."""
+        for offset in range(COUNT):
+            for queue in queues():
+                properties = {"number": str(offset % 10)}
+                body, tag = body_of(queue, offset), "abcde"[offset % 5]
+                given = {"tags": tag, "properties": properties, "queue_id": queue.queue_id, "broker": queue.broker_name}
+                self.stub.put(TOPIC, body, **given)  # type: ignore[arg-type]
+
+    def behave(self, exchange: Exchange) -> Iterable[bytes]:
+        """Treat one answer as the schedule says."""
+        schedule, code = self.schedule, exchange.request.code
+        if code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            self._check_commit(exchange.request.fields or {})
+        if code == ROUTE:
+            return unrouted(exchange) if schedule.chance(schedule.outages * 10) else [exchange.honest()]
+        if code not in PULLS:
+            return [exchange.honest()]
+        if schedule.chance(schedule.retention):
+            self.take_front()
+        if schedule.chance(schedule.outages):
+            self.toggle_broker()
+        for name, share in schedule.faults.items():
+            if schedule.chance(share):
+                return FAULTS[name](schedule, exchange)
+        return [exchange.honest(), *self._held()]
+
+    def take_front(self) -> None:
+        """Let retention take more of a queue's log, or raise the minimum to what it has taken."""
+        queue = queues()[self.schedule.below(len(queues()))]
+        places = [each for each in self.stub.state.brokers if each.name == queue.broker_name and each.broker_id == 0]
+        store = places[0].store
+        if self.schedule.chance(0.5):
+            self.stub.expire(TOPIC, queue.queue_id, self.gone.get(queue, 0), broker=queue.broker_name)
+            return
+        at = min(COUNT - 1, self.gone.get(queue, 0) + self.schedule.below(60))
+
+        def take() -> None:
+            store.log.min_offset = max(store.log.min_offset, store.queue(TOPIC, queue.queue_id).physical[at])
+
+        self.stub.run(take)
+        for each in queues():  # The queues of a broker share its log, in which their messages alternate.
+            if each.broker_name == queue.broker_name:
+                self.gone[each] = max(self.gone.get(each, 0), at)
+
+    def toggle_broker(self) -> None:
+        """Take the second broker away, or bring it back."""
+        if self.away:
+            self.stub.faults.broker_up(self.away.pop())
+        else:
+            self.away.add(BROKERS[1])
+            self.stub.faults.broker_down(BROKERS[1])
+            threading.Timer(0.3, self._bring_back).start()
+
+    def _bring_back(self) -> None:
+        if self.away:
+            with suppress(RocketMQError):  # The read may be over, and the stub closed.
+                self.stub.faults.broker_up(self.away.pop())
+
+    def _held(self) -> list[bytes]:
+        held = self.schedule.held.pop(threading.get_ident(), None)
+        return [held] if held else []
+
+    def _check_commit(self, said: dict[str, str]) -> None:
+        offset, queue_id = int(said["commitOffset"]), int(said["queueId"])
+        most = max(self.finished.get(queue_of(queue_id, broker), 0) for broker in BROKERS)
+        if offset > most:
+            self.ahead.append(f"queue {queue_id} at {offset}, finished {most}")
+
+
+class _Named:
+    def __init__(self, name_server: str) -> None:
+        self.name_server = name_server
+
+
+def read(world: World, name_server: str) -> list[Row]:
+    """Read the topic once, as the schedule says."""
+    schedule = world.schedule
+    limits = {"startingOffsets": {b: dict.fromkeys(map(str, range(QUEUES)), 0) for b in BROKERS}}
+    if not schedule.is_stream:
+        limits["endingOffsets"] = {b: dict.fromkeys(map(str, range(QUEUES)), COUNT) for b in BROKERS}
+    bounds = {name: json.dumps({TOPIC: tree}) for name, tree in limits.items()}
+    if schedule.is_open:
+        bounds["startingOffsets"] = "earliest"
+    if schedule.is_stream:
+        return read_stream(world, name_server, {**schedule.options, **bounds})
+    return read_batch(batch_options_for(_Named(name_server), **schedule.options, **bounds))
+
+
+def read_stream(world: World, name_server: str, given: dict[str, str]) -> list[Row]:
+    """Read micro-batches; a query that fails is started again with its checkpoint, some times."""
+    options = options_for(_Named(name_server), **given, consumerGroup=GROUP, maxOffsetsPerQueue="90")
+    checkpoint, rows, failures = Checkpoint(), list[Row](), 0
+    while True:
+        try:
+            with Run(options, checkpoint) as run:
+                while any(world.finished.get(queue, 0) < COUNT for queue in queues()):
+                    if (batch := run.trigger()) is None:
+                        continue
+                    rows += batch
+                    world.finished |= ends_of(checkpoint)
+                return rows
+        except RocketMQError:
+            failures += 1
+            if failures > 6:
+                raise
+
+
+def ends_of(checkpoint: Checkpoint) -> dict[MessageQueue, int]:
+    """Return where the last batch ends."""
+    tree = checkpoint.last["next"][TOPIC]
+    return {queue_of(int(key), broker): end for broker, ids in tree.items() for key, end in ids.items()}
+
+
+@contextmanager
+def warnings() -> Iterator[list[LossWarning]]:
+    """Collect the losses that are warned about."""
+    found: list[LossWarning] = []
+    handler, logger = logging.Handler(), logging.getLogger("pyspark_rocketmq.source.losses")
+
+    def emit(record: logging.LogRecord) -> None:
+        args: Any = record.args
+        found.extend(each for each in args or () if isinstance(each, LossWarning))
+
+    handler.emit = emit  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+
+
+def run_schedule(seed: int) -> str:
+    """Run a schedule, raise unless it ended as it may, and return how."""
+    schedule = Schedule(seed)
+    with StubCluster(len(BROKERS), topics={TOPIC: QUEUES}) as stub, warnings() as told:
+        world = World(stub, schedule)
+        world.fill()
+        with HostileCluster(stub, Manner(world.behave)) as cluster:
+            ending = ending_of(lambda: read(world, cluster.name_server), DEADLINE_S)
+        assert not ending.foreign, f"{schedule}: {ending.foreign}"
+        assert not world.ahead, f"{schedule}: committed ahead: {world.ahead}"
+        if ending.error is not None:
+            return (
+                f"{ending.error.code} {ending.error}" if ending.error.code.startswith("OPTION") else ending.error.code
+            )
+        check_rows(schedule, ending.value, told)
+    return "rows" if not told else "rows and warnings"
+
+
+def check_rows(schedule: Schedule, rows: list[Row], told: list[LossWarning]) -> None:
+    """Raise unless the rows are stored messages, once each, and each that is missing was told of."""
+    places = Counter((row.queue, row.offset) for row in rows)
+    wrong = [row for row in rows if row.body != body_of(row.queue, row.offset)]
+    assert not wrong, f"{schedule}: {len(wrong)} wrong bodies: {wrong[:3]}"
+    assert not (again := places - Counter(set(places))), f"{schedule}: twice: {sorted(again)[:5]}"
+    is_wanted = FILTERS[schedule.filter][1]
+    for queue in queues():
+        offsets = [row.offset for row in rows if row.queue == queue]
+        assert all(map(is_wanted, offsets)), f"{schedule}: {queue} has rows that the filter leaves out"
+        assert schedule.options.get("ordering") != "queue" or offsets == sorted(offsets), f"{schedule}: {queue}"
+        begin = min(offsets, default=COUNT) if schedule.is_open else 0
+        missing = set(filter(is_wanted, range(begin, COUNT))) - set(offsets)
+        lost = {at for each in told if each.queue == queue for at in _span(each)}
+        assert not missing - lost, f"{schedule}: {queue} lost in silence: {sorted(missing - lost)[:9]}, told {told}"
+    assert schedule.is_tolerant or not any(_span(each) for each in told), f"{schedule}: {told}"
+
+
+def _span(warning: LossWarning) -> range:
+    if warning.finding in (Finding.NOT_IN_ROUTE, Finding.RESET_BY_ADMIN):
+        return range(0)
+    return range(*sorted((warning.planned, warning.found)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_message_is_lost_in_silence(seed: int) -> None:
+    """Rows are right, and what is missing was told of."""
+    run_schedule(seed)

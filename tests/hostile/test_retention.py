@@ -1,0 +1,66 @@
+"""Retention takes messages while the answer to the first pull is lost and later answers wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.errors import OffsetBeforeEarliest
+from pyspark_rocketmq.model import QueueRange
+from pyspark_rocketmq.source.partition import RangePartition, read_partition
+from tests.source.driving import TOPIC, options_for, queue_of, rows_of
+
+from .behaviours import at_pulls
+from .server import Exchange, HostileCluster, Manner
+
+COUNT, MINIMUM = 4_000, 3_000
+
+
+@pytest.fixture
+def servers() -> Iterator[HostileCluster]:
+    """A queue whose minimum rises after the first answer of a read was lost."""
+    with StubBroker({TOPIC: 1}) as stub:
+        stub.fill(TOPIC, COUNT, size=100)
+        with HostileCluster(stub, Manner(at_pulls(lose_the_first(stub)))) as cluster:
+            yield cluster
+
+
+def lose_the_first(stub: StubBroker) -> Callable[[Exchange], Iterable[bytes]]:
+    """Return a behaviour that does not answer the first pull, and lets retention go on a little later."""
+    lost: list[Exchange] = []
+
+    def behave(exchange: Exchange) -> Iterable[bytes]:
+        if lost:
+            return [exchange.honest()]
+        lost.append(exchange)
+        threading.Timer(0.2, stub.expire, (TOPIC, 0, MINIMUM)).start()
+        return []
+
+    return behave
+
+
+def read(servers: HostileCluster, *, is_front_open: bool, held_s: float = 0.0, **given: str) -> list[int]:
+    """Return the offsets of the rows; the first record batch is held for some time."""
+    options = options_for(servers, pullTimeoutMs="500", **given)
+    offsets: list[int] = []
+    for batch in read_partition(RangePartition((QueueRange(queue_of(0), 0, COUNT, is_front_open),)), options):
+        time.sleep(0.0 if offsets else held_s)
+        offsets += [row.offset for row in rows_of(batch)]
+    return offsets
+
+
+def test_messages_behind_those_that_came_are_no_front(servers: HostileCluster) -> None:
+    """A range from the first readable message fails where messages are gone behind some that were received."""
+    with pytest.raises(OffsetBeforeEarliest, match=f"offset 1024 is gone, the queue starts at {MINIMUM}"):
+        read(servers, is_front_open=True)
+
+
+def test_a_consumer_that_holds_what_waited_is_no_stall(servers: HostileCluster) -> None:
+    """Rows that are handed out because the minimum has passed them may be held for longer than a task may stand."""
+    given = {"failOnDataLoss": "false", "pollTimeoutMs": "1000", "arrowBatchSize": "100"}
+    offsets = read(servers, is_front_open=False, held_s=1.5, **given)
+    assert offsets == [*range(32, 1024), *range(MINIMUM, COUNT)]
