@@ -199,7 +199,7 @@ def test_a_filtered_range_is_read_from_a_replica(odd_one: int | None) -> None:
         assert offsets(options_for(stub, tags="even"), end=51) == list(range(0, 51, 2))
 
 
-COUNTED = ({}, {"ordering": "queue"}, {"failOnDataLoss": "false"})
+COUNTED: tuple[dict[str, str], ...] = ({}, {"ordering": "queue"}, {"failOnDataLoss": "false"})
 """Choices under which every message is counted; a filtered answer may hold any number."""
 LIES = (
     repeated,
