@@ -12,13 +12,13 @@ from pyspark_rocketmq.source import commit
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.flows.world import World, until
-from tests.real.fixtures import ClusterKeeper
+from tests.real.fixtures import ClusterKeeper, both_profiles
 from tests.real.servers import EXPIRE_SECONDS, Broker, RealCluster, wait_until
 from tests.real.test_failover import has_written
 from tests.real.worlds import real_world
 from tests.source.driving import Checkpoint, Run, options_for
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, both_profiles]
 
 SMALL_FILES = {"mappedFileSizeCommitLog": "1048576", "cleanResourceInterval": "10000"}
 """Files of a megabyte, looked at as often as brokers do by themselves."""
@@ -112,7 +112,6 @@ def lose_first_file(broker: Broker) -> None:
     wait_until(lambda: not first.exists(), "the first file is gone", EXPIRE_SECONDS)
 
 
-@pytest.mark.slow
 def test_earliest_is_what_can_be_read(real_clusters: ClusterKeeper) -> None:
     """Also while the queue's minimum lags behind what retention took: no row of the plan is missing."""
     cluster = real_clusters.cluster(options=SMALL_FILES)

@@ -11,12 +11,12 @@ from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.loss import LossWarning
 from tests.flows.world import World, sending, until
-from tests.real.fixtures import ClusterKeeper
+from tests.real.fixtures import ClusterKeeper, both_profiles
 from tests.real.servers import Broker, RealCluster, wait_until
 from tests.real.worlds import real_world
 from tests.source.driving import Row, batch_options_for, read_batch
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, both_profiles]
 
 OVERTAKEN = {"mappedFileSizeCommitLog": "1048576", "fileReservedTime": "0", "cleanResourceInterval": "10000"}
 """Small files, and RocketMQ's own interval of cleaning: messages go up to ten seconds before the minimum moves."""
