@@ -18,7 +18,7 @@ from itertools import count, pairwise
 
 from ..cluster.broker import Brokers
 from ..errors import NoBrokerAvailable, located
-from ..model import Block, MessageQueue, QueueRange
+from ..model import Block, MessageQueue, QueueRange, is_light
 from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
 from ..wire.scan import mismatch, record_starts
@@ -214,7 +214,9 @@ class _Records:
         return zip(self.physical_offsets, count(self._block.first) if is_counted else self.offsets, strict=False)
 
     def tell_where_they_stand(self) -> bool:
-        """Whether their offsets ascend within what the answer covers."""
+        """Whether their offsets are of this queue, and ascend within what the answer covers."""
+        if is_light(self._block.wanted.queue):
+            return not self._starts
         low, high = self._block.first, self._block.next_offset
         ends = [offset + more for offset, more in zip(self.offsets, self.message_counts, strict=True)]
         ascend = all(end <= following for end, following in zip(ends, self.offsets[1:], strict=False))
