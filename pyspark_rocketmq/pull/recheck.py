@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count, pairwise
@@ -82,11 +82,16 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """The wanted records of a filtered answer, one by one, each telling by `first` where it stands."""
+        """The wanted records of a filtered answer, one by one, each telling by `first` where it stands.
+
+        The policy is told of an answer with records that are not found when it is read again.
+        """
         records = _Records(block)
         if any(following <= each for each, following in pairwise(records.physical_offsets)):
             raise mismatch(block.wanted.queue, block.first, "holds messages out of order or twice")
         positions = self._positions(block, frozenset(records.physical_offsets))
+        if _lacks_some(block, [physical in positions for physical in records.physical_offsets]):
+            self._policy.gap(*block.wanted[:3])
         last = -1
         for physical, data in zip(records.physical_offsets, records.each(), strict=True):
             if (position := positions.get(physical)) is None:
@@ -162,6 +167,16 @@ class Recheck:
                 _log.info("%s: messages from %d to %d are gone at the front of the range", *gone[:3])
             else:
                 self._policy.gap(*gone[:3], sum(hole.offset_count for hole in holes))
+
+
+def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
+    """Return whether a record without a position may lie within what is wanted of an answer."""
+    first, end = 0, len(are_placed)
+    while block.first < block.wanted.start and first < end and not are_placed[first]:
+        first += 1
+    while block.next_offset > block.wanted.end and end > first and not are_placed[end - 1]:
+        end -= 1
+    return not all(are_placed[first:end])
 
 
 class _Records:
