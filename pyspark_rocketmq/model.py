@@ -31,6 +31,11 @@ class MessageQueue(NamedTuple):
         return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
 
+def is_light(queue: MessageQueue) -> bool:
+    """Whether the queue's records say where they stand in another queue."""
+    return queue.topic.startswith(LIGHT_TOPIC_PREFIX)
+
+
 class QueueRange(NamedTuple):
     """Offsets `[start, end)` of one queue."""
 

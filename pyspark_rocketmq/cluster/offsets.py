@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
-from ..errors import BrokerError, MalformedFrame
+from ..errors import BrokerError, MalformedFrame, NoBrokerAvailable
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.bodies import TopicStatsTable
@@ -139,7 +139,9 @@ class Offsets:
             )
             for queue in inexact
         }
-        return nearest | run_searches(self._brokers, searches, deadline)
+        found = run_searches(self._brokers, searches, deadline)
+        self._check_ends({queue: at for queue, at in found.items() if at == bounds[queue].max_offset}, deadline)
+        return nearest | found
 
     def fetch_earliest_times(
         self, queues: Collection[MessageQueue], deadline: Deadline | None = None
@@ -238,6 +240,18 @@ class Offsets:
             smallest_offset = _offset(low, _NONE) if low else smallest[queue]
             bounds[queue] = _bounds(smallest_offset, _offset(high, _NONE), high)
         return bounds
+
+    def _check_ends(self, ends: Mapping[MessageQueue, int], deadline: Deadline | None) -> None:
+        """Raise if a queue ends earlier now: a replica took over, and what it lacks was taken for gone and too old."""
+        for queue, (_, now, _) in self.fetch_bounds(ends, deadline).items():
+            if now < ends[queue]:
+                raise NoBrokerAvailable(
+                    f"the search by time failed: the queue ends at {now} now, at {ends[queue]} when it began",
+                    advice="bring the master back, and try again",
+                    topic=queue.topic,
+                    broker=queue.broker_name,
+                    queue_id=queue.queue_id,
+                )
 
     def _search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str, deadline: Deadline | None

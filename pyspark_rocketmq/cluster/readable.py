@@ -32,11 +32,8 @@ Search = Generator[int, int | None, int]
 
 def search_first_readable(min_offset: int, max_offset: int) -> Search:
     """Look for the first readable offset of `[min_offset, max_offset)`; the end if there is none."""
-    low, high, first = (
-        min_offset,
-        max_offset,
-        max_offset,
-    )  # Nothing below `low` is readable; at `high` `first` is found.
+    # Nothing below `low` is readable; at `high` `first` is found.
+    low, high, first = min_offset, max_offset, max_offset
     probe = low
     while low < high:
         found = yield probe

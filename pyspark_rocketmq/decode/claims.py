@@ -3,7 +3,7 @@
 An answer to a pull without a filter holds one message for each offset that it covers. So record i of an answer of the
 right count stands at `first + i`, whatever offset is written in it: after a message whose sysFlag its broker could not
 store, the offsets written in a queue's records run ahead of their positions for good. Records of inner batches and of
-filtered answers stand where they say.
+filtered answers stand where they say, but for those of light topics, which say where they stand elsewhere.
 
 Whether all answers are as they must be is one array step. Only what is not is looked at closely: an answer that does
 not hold what it claims is a *suspect*, to be read again.
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DecodeError
-from ..model import LIGHT_TOPIC_PREFIX, MessageQueue
+from ..model import MessageQueue, is_light
 from ..wire.record import message_count_of
 from ..wire.scan import mismatch
 from .bulk import Bulk
@@ -51,7 +51,7 @@ def place(bulk: Bulk, answers: Answers) -> Placed:
     if not len(inner):
         if answers.covered == tuple(bulk.counts.tolist()) and _follow_each_other(bulk, answers):
             return Placed(bulk.stored_offsets, are_all_wanted=answers.are_whole)
-        if not any(answers.covered) and all(answers.nexts) and _ascend_within(bulk, answers):
+        if not any(answers.covered) and all(answers.nexts) and _say_where_they_stand(bulk, answers):
             return Placed(bulk.stored_offsets, is_filtered=True, are_all_wanted=answers.are_whole)
     return _Placing(bulk, answers, inner).place()
 
@@ -62,6 +62,11 @@ def _follow_each_other(bulk: Bulk, answers: Answers) -> bool:
     steps = stored[1:] - stored[:-1]
     steps[begins[1:] - 1] = 1
     return np.count_nonzero(steps == 1) == len(steps) and tuple(stored[begins].tolist()) == answers.firsts
+
+
+def _say_where_they_stand(bulk: Bulk, answers: Answers) -> bool:
+    """Whether the offsets written in records can be believed."""
+    return not any(map(is_light, set(answers.queues))) and _ascend_within(bulk, answers)
 
 
 def _ascend_within(bulk: Bulk, answers: Answers) -> bool:
@@ -157,7 +162,7 @@ class _Placing:
         return frozenset(map(self._answers.queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
     def _are_misfits(self, answers: _Rows) -> _Rows:
-        """Filtered answers in which the written offsets do not ascend within what the answer covers."""
+        """Filtered answers in which the written offsets do not ascend within what the answer covers, and light ones."""
         if not answers.any():
             return answers
         beyond = self._stored >= self._nexts[self._of]
@@ -165,7 +170,7 @@ class _Placing:
         before[self._inner] = False  # A batch may begin before the offset that was asked for.
         found = np.zeros(len(answers), np.bool_)
         found[self._of[beyond | before | self._goes_back]] = True
-        return answers & found
+        return answers & (found | self._are_light)
 
     @cached_property
     def _goes_back(self) -> _Rows:
@@ -182,7 +187,7 @@ class _Placing:
         falls[self._begins[self._counts > 0]] = False
         return falls
 
-    @property
+    @cached_property
     def _are_light(self) -> _Rows:
         """Answers whose records say where they stand in another queue."""
-        return np.array([queue.topic.startswith(LIGHT_TOPIC_PREFIX) for queue in self._answers.queues], np.bool_)
+        return np.array(list(map(is_light, self._answers.queues)), np.bool_)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..model import Block, MessageQueue
+from ..model import Block, MessageQueue, is_light
 from ..wire.scan import mismatch
 from .bulk import Bulk
 from .claims import Placed
@@ -82,7 +82,8 @@ class Mender:
     def _note(self, shifted: Collection[MessageQueue]) -> None:
         for queue in set(shifted) - self._shifted:
             self._shifted.add(queue)
-            _log.warning(_SHIFTED, queue)
+            if not is_light(queue):
+                _log.warning(_SHIFTED, queue)
 
 
 def _doubtful_cuts(bulk: Bulk, answers: Answers) -> dict[MessageQueue, int]:

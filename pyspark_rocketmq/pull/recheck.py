@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count, pairwise
 
 from ..cluster.broker import Brokers
 from ..errors import NoBrokerAvailable, located
-from ..model import Block, MessageQueue, QueueRange
+from ..model import Block, MessageQueue, QueueRange, is_light
 from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
 from ..wire.scan import mismatch, record_starts
@@ -82,11 +82,16 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """The wanted records of a filtered answer, one by one, each telling by `first` where it stands."""
+        """The wanted records of a filtered answer, one by one, each telling by `first` where it stands.
+
+        The policy is told of an answer with records that are not found when it is read again.
+        """
         records = _Records(block)
         if any(following <= each for each, following in pairwise(records.physical_offsets)):
             raise mismatch(block.wanted.queue, block.first, "holds messages out of order or twice")
         positions = self._positions(block, frozenset(records.physical_offsets))
+        if _lacks_some(block, [physical in positions for physical in records.physical_offsets]):
+            self._policy.gap(*block.wanted[:3])
         last = -1
         for physical, data in zip(records.physical_offsets, records.each(), strict=True):
             if (position := positions.get(physical)) is None:
@@ -164,6 +169,16 @@ class Recheck:
                 self._policy.gap(*gone[:3], sum(hole.offset_count for hole in holes))
 
 
+def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
+    """Return whether a record without a position may lie within what is wanted of an answer."""
+    first, end = 0, len(are_placed)
+    while block.first < block.wanted.start and first < end and not are_placed[first]:
+        first += 1
+    while block.next_offset > block.wanted.end and end > first and not are_placed[end - 1]:
+        end -= 1
+    return not all(are_placed[first:end])
+
+
 class _Records:
     """The records of one block, looked at one by one."""
 
@@ -214,7 +229,9 @@ class _Records:
         return zip(self.physical_offsets, count(self._block.first) if is_counted else self.offsets, strict=False)
 
     def tell_where_they_stand(self) -> bool:
-        """Whether their offsets ascend within what the answer covers."""
+        """Whether their offsets are of this queue, and ascend within what the answer covers."""
+        if is_light(self._block.wanted.queue):
+            return not self._starts
         low, high = self._block.first, self._block.next_offset
         ends = [offset + more for offset, more in zip(self.offsets, self.message_counts, strict=True)]
         ascend = all(end <= following for end, following in zip(ends, self.offsets[1:], strict=False))

@@ -3,7 +3,8 @@
 Each process deletes on its own, so no other can vouch for its answers. But another can say how many messages match: the
 same ranges are read again there, with the same filter, and vouched for there as always. If as many are found as were
 handed out, they are the same, and nothing was missing. If not, the policy judges: rows that were handed out cannot be
-taken back, but a task that fails is tried again.
+taken back, but a task that fails is tried again. Messages of light topics say offsets of another queue, by which they
+cannot be counted: their ranges count as missing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from ..model import Block, MessageQueue, QueueRange
+from ..model import Block, MessageQueue, QueueRange, is_light
 from ..wire.scan import first_queue_offset, record_starts
 from .reader import LossPolicy
 from .settings import Subscription
@@ -38,7 +39,7 @@ def recount(unvouched: Sequence[Unvouched], read: Read, subscription: Subscripti
         if found[wanted] != count:
             _log.warning(_DIFFERENT, queue, "?" if count is None else count, start, end, found[wanted])
             policy.gap(queue, start, end)
-        elif (queue, end) not in placed:
+        elif (queue, end) not in placed or is_light(queue):
             policy.gap(queue, start, end)
 
 

@@ -29,7 +29,7 @@ from ..errors import DataLossError, DecodeError
 from ..model import MessageQueue, QueueRange
 from ..net.deadline import Deadline
 from ..wire.commands import GetMinOffsetRequestHeader, OffsetResponseHeader
-from ..wire.record import decode_record
+from ..wire.record import decode_record, message_count_of
 from ..wire.scan import first_queue_offset, record_starts
 from ..wire.sys_flag import SysFlag
 from .cursor import Request
@@ -380,7 +380,7 @@ def is_readable(offset: int, outcome: Outcome) -> bool:
         return False
     queue_offset, physical_offset, sys_flag = _PLACES.unpack_from(outcome.body)
     if sys_flag & SysFlag.INNER_BATCH:
-        return outcome.next_offset - _inner_count(outcome.body) <= offset < outcome.next_offset
+        return _maybe_first_of_batch(outcome, queue_offset) <= offset < outcome.next_offset
     # Asked for the message at place 0 of its log, once that is deleted, 5.5.0 answers with the head of its first file.
     is_file_head = queue_offset != offset and physical_offset > 0 and physical_offset % _FILE_STEP == 0
     return outcome.next_offset == offset + 1 and not is_file_head
@@ -393,10 +393,12 @@ def _is_one_record(body: memoryview) -> bool:
         return False
 
 
-def _inner_count(body: memoryview) -> int:
-    """How many offsets a record takes that holds an inner batch."""
-    text = decode_record(body)[0].properties.get("INNER_NUM", "1")
-    return int(text) if text.isdecimal() else 1
+def _maybe_first_of_batch(outcome: Outcome, stated: int) -> int:
+    """Where an inner batch begins, by where it ends and how many it holds; what it states if it cannot be unpacked."""
+    try:
+        return outcome.next_offset - message_count_of(decode_record(outcome.body)[0])
+    except DecodeError:
+        return stated
 
 
 def found_further_on(offset: int, outcome: Outcome) -> bool:

@@ -34,6 +34,7 @@ FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, Bounds]
 """Asks brokers now."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
+_MOST_DIGITS = 19
 _PATIENCE_S = 5.0
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class Beginnings:
             _log.info("member %s of group %s does not say since when it runs: %s", client_id, self._group, error)
             return None
         started = info.properties.get(_STARTED, "")
-        return int(started) if started.isascii() and started.isdigit() else None
+        return int(started) if started.isascii() and started.isdigit() and len(started) <= _MOST_DIGITS else None
 
 
 class Gained:

@@ -1,8 +1,8 @@
 """What does one Spark task do?
 
 It reads its ranges over this worker process's pooled connections and yields record batches. Reading the same
-partition again gives the same rows: ranges are explicit, and nothing is remembered between tasks but connections and
-routes.
+partition again gives the same rows: ranges are explicit, and nothing is remembered between tasks but connections,
+routes, and which topics are compacted.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_partition(
     from ..decode.columns import BatchSize, ColumnDecoder
 
     losses = LossJournal(options.fail_on_data_loss)
-    decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(partition, options, losses))
+    decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(options, losses))
     rows = handed_over = dropped = 0
     blocks = _advised(_read_blocks(partition, options, losses), options)
     try:
@@ -86,20 +86,14 @@ def read_partition(
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
 
 
-def _recheck(partition: RangePartition, options: ReaderOptions, losses: LossJournal) -> Recheck:
+def _recheck(options: ReaderOptions, losses: LossJournal) -> Recheck:
     brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)
-    return Recheck(brokers, pool, losses, options.pull.for_queues(len(partition.ranges)))
+    return Recheck(brokers, pool, losses, options.pull)
 
 
 def _read_blocks(partition: RangePartition, options: ReaderOptions, losses: LossJournal) -> Iterator[Block]:
     cluster = worker_cluster(options.cluster)
-    return read_ranges(
-        partition.ranges,
-        cluster.brokers,
-        pool_for(options.cluster.net),
-        losses,
-        options.pull.for_queues(len(partition.ranges)),
-    )
+    return read_ranges(partition.ranges, cluster.brokers, pool_for(options.cluster.net), losses, options.pull)
 
 
 def _advised(blocks: Iterator[Block], options: ReaderOptions) -> Iterator[Block]:

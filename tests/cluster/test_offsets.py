@@ -182,6 +182,28 @@ def test_an_old_brokers_nearest_message_is_put_right(nearest: int, first: int) -
     assert cluster.offsets.fetch_first_since({A: 450}) == {A: first}
 
 
+def test_a_replica_that_is_behind_does_not_move_a_time_to_the_end() -> None:
+    """The master names message 5 of 10 and dies; the replica, which has 3, cannot tell that 5 is too old."""
+    links = ScriptedLinks()
+    routes = [route_of(a={0: "a:1", 1: "replica:1"})]
+
+    def die(call: Call) -> Command:
+        routes[:] = [route_of(a={1: "replica:1"})]
+        raise ConnectionLost("gone")
+
+    def pull(call: Call) -> Command:
+        return stored_at(call) if int(call.fields["queueOffset"]) < 3 else answer(ResponseCode.PULL_OFFSET_MOVED)
+
+    bounds = bytes(statistics("a", 0).body).replace(b"10", b"3")
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=lambda call: routes[0])
+    links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 0), PULL_MESSAGE=die)
+    links.serve("a:1", SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=4, version=VERSION_4_9_7))
+    links.serve("replica:1", GET_TOPIC_STATS_INFO=answer(body=bounds), PULL_MESSAGE=pull)
+    with pytest.raises(NoBrokerAvailable, match="ends at 3 now, at 10 when it began") as raised:
+        cluster_of(links).offsets.fetch_first_since({A: 450})
+    assert raised.value.where["topic"] == "T"
+
+
 def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
     """No message is looked at."""
     cluster, links = two_brokers(SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=5))

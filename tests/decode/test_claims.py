@@ -175,6 +175,16 @@ def test_light_topics_hold_messages_of_others() -> None:
     assert pairs([block_of_light]) == [(0, 50), (1, 7), (2, 90)]
 
 
+@pytest.mark.parametrize("size", [BatchSize(), BatchSize(byte_count=500)])
+def test_filtered_messages_of_light_topics_are_placed(size: BatchSize, caplog: pytest.LogCaptureFixture) -> None:
+    """The offsets of another queue may look as if they were of this one; that is no shift."""
+    light = MessageQueue("%LMQ%orders-1", "broker-a", 0)
+    filtered = answer(at(4, 6), 0, filtered=True, end=20)._replace(wanted=QueueRange(light, 0, 20))
+    again = Again(answer(at(4, 6), 2)._replace(wanted=QueueRange(light, 0, 20)))
+    assert pairs([filtered], again, size) == [(2, 4), (3, 6)]
+    assert again.asked == [("filtered", 0)] and not caplog.records
+
+
 def test_each_topic_and_queue_of_a_batch_is_compared_with_its_own() -> None:
     """Names of different lengths and beginnings, some too short to fill a word."""
     queues = [

@@ -16,7 +16,9 @@ from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.pull.witness import is_readable
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.record import decode_record, encode_record
 from tests.cluster.scripted import answer, unsupported
+from tests.decode.samples import inner_batch
 
 from .scripted_queue import (
     MASTER,
@@ -355,6 +357,9 @@ def test_a_loss_names_the_permission_that_compaction_could_not_be_asked_for(conf
     assert ("grant" in raised.value.advice) == is_named
 
 
+BATCH = replace(inner_batch(decode_record(record_at(7, 700))[0], [b"a", b"b", b"c"]), properties_text=b"")
+
+
 def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.FOUND) -> Outcome:
     """What a look may come to."""
     return Outcome(status, next_offset, 0, 100, 0, memoryview(b"".join(records)))
@@ -372,6 +377,11 @@ def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.F
         (outcome(19, status=PullStatus.NO_MATCH), False),
         (outcome(50, status=PullStatus.OFFSET_MOVED), False),
         (outcome(7, status=PullStatus.NO_NEW), False),
+        (outcome(10, encode_record(BATCH)), True),
+        (outcome(9, encode_record(replace(BATCH, queue_offset=6))), True),
+        (outcome(11, encode_record(replace(BATCH, queue_offset=8))), False),
+        (outcome(10, encode_record(replace(BATCH, properties_text=b"INNER_NUM\x013\x02"))), True),
+        (outcome(10, encode_record(replace(BATCH, properties_text=b"INNER_NUM\x01" + b"9" * 5000))), True),
     ],
 )
 def test_a_message_is_there_if_its_place_was_read(answer: Outcome, is_there: bool) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from broker_stub import StubBroker, StubCluster
 from pyspark_rocketmq.errors import NoBrokerAvailable
 from pyspark_rocketmq.model import MessageQueue, QueueRange, retry_topic
+from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source import group_positions, membership, view
 from pyspark_rocketmq.source.batch import BatchReader
+from pyspark_rocketmq.source.beginnings import Beginnings
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import (
@@ -249,6 +253,14 @@ def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker
         stub.put(TOPIC, b"now", queue_id=0)
         [owner] = [each for each in runs if queue_of(0) in mine(each)]
         assert [row.body for row in owner.read_until(1)] == [b"now"]
+
+
+def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
+    """A number of thousands of digits is none."""
+    told = SimpleNamespace(properties={"PROP_CONSUMER_START_TIMESTAMP": "9" * 5000})
+    cluster = SimpleNamespace(admin=SimpleNamespace(fetch_running_info=lambda *_, **__: told))
+    beginnings = Beginnings(cast(Any, cluster), cast(Any, None), cast(Any, None), GROUP, "me")
+    assert beginnings._start_ms("other", Deadline.after(1.0)) is None
 
 
 def share_out(*runs: Run) -> bool:
