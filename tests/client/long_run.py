@@ -43,6 +43,7 @@ def kill(consumer: PushConsumer) -> None:
     for assigned in member.table.all():
         assigned.process_queue.dropped = True
     member.cluster.close()
+    member.sink.finish()
     consumer.close()
 
 
