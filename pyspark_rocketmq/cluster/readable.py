@@ -17,14 +17,13 @@ from ..broker_errors import PullRetryImmediately
 from ..errors import RocketMQError, located
 from ..model import MessageQueue
 from ..net.deadline import Deadline
-from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader, RequestHeader
+from ..wire.commands import PullMessageResponseHeader
 from ..wire.record import decode_record
 from .broker import Brokers, Errand
 from .requests import Answer
+from .times import pull_one
 
 __all__ = ["fetch_first_readable", "search_first_readable"]
-
-_SUBSCRIPTION_IN_REQUEST = 4
 
 Search = Generator[int, int | None, int]
 """Yields an offset, is sent that of the first message a pull there brings, if any, and returns the offset sought."""
@@ -73,7 +72,7 @@ def _pull_each(
 ) -> dict[MessageQueue, int | None]:
     """Return for each queue the offset of the first message from there on; None where its master has none."""
     errands = {
-        queue: Errand(queue.topic, queue.broker_name, _pull_one(group, queue, offset))
+        queue: Errand(queue.topic, queue.broker_name, pull_one(queue, offset, group))
         for queue, offset in offsets.items()
     }
     results = brokers.try_all(errands, deadline=deadline)
@@ -84,22 +83,6 @@ def _maybe_found(offset: int, result: Answer | RocketMQError) -> int | None:
     if isinstance(result, PullRetryImmediately):
         return None
     return offset if isinstance(result, RocketMQError) else _first_offset(result)
-
-
-def _pull_one(group: str, queue: MessageQueue, offset: int) -> RequestHeader:
-    return PullMessageRequestHeader(
-        consumer_group=group,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=offset,
-        max_msg_nums=1,
-        sys_flag=_SUBSCRIPTION_IN_REQUEST,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription="*",
-        sub_version=0,
-        expression_type="TAG",
-    )
 
 
 def _first_offset(answer: Answer) -> int:

@@ -71,15 +71,16 @@ def fetch_store_times(
 ) -> dict[MessageQueue, int]:
     """Store time of the message at an offset of each queue; of one that is gone meanwhile, a time long ago."""
     errands = {
-        queue: Errand(queue.topic, queue.broker_name, _pull_one(queue, offset)) for queue, offset in offsets.items()
+        queue: Errand(queue.topic, queue.broker_name, pull_one(queue, offset)) for queue, offset in offsets.items()
     }
     answers = brokers.ask_all(errands, absent=_GONE, any_copy=True, deadline=deadline)
     return {queue: _store_time(answers[queue]) if queue in answers else _LONG_AGO for queue in offsets}
 
 
-def _pull_one(queue: MessageQueue, offset: int) -> RequestHeader:
+def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> RequestHeader:
+    """Return the request for one message, whatever its tag, at an offset."""
     return PullMessageRequestHeader(
-        consumer_group=READER_GROUP,
+        consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         queue_offset=offset,
