@@ -23,6 +23,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 __all__ = ["Ending"]
 
@@ -40,7 +41,9 @@ class Ending:
     """The end of a process in which Spark calls a reader. Acts in the main thread of a process that knows SIGTERM."""
 
     def __init__(self) -> None:
-        self._is_busy = self._is_asked = False
+        self._is_busy = self._is_asked = self._was_signalled = False
+        self._before: Any = signal.SIG_DFL
+        """What SIGTERM did before it was awaited."""
         self._is_over = threading.Event()
         self._look_count = 0
 
@@ -50,7 +53,7 @@ class Ending:
     def await_signal(self) -> None:
         """End the process with the next SIGTERM, or with its parent."""
         if _has_signals():
-            signal.signal(signal.SIGTERM, self._leave)
+            self._before = signal.signal(signal.SIGTERM, self._leave)
             threading.Thread(target=self._watch, args=(os.getppid(),), name="rocketmq-driver", daemon=True).start()
 
     @contextmanager
@@ -66,7 +69,7 @@ class Ending:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Let no SIGTERM break off what is done at the end."""
+        """Let no SIGTERM break off what is done at the end. A process that goes on has its own answer to it again."""
         self._is_over.set()
         if _has_signals():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -75,6 +78,8 @@ class Ending:
         finally:
             if _has_signals():
                 signal.setitimer(signal.ITIMER_REAL, 0)
+                if not self._was_signalled:
+                    signal.signal(signal.SIGTERM, self._before)
 
     def _watch(self, parent: int) -> None:
         while not self._is_over.wait(WATCH_S):
@@ -86,6 +91,7 @@ class Ending:
 
     def _leave(self, _number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._was_signalled = True
         if not self._is_busy:
             self._exit()
         self._is_asked = True

@@ -132,3 +132,10 @@ def test_a_process_whose_driver_is_killed_leaves() -> None:
     """It would publish, and claim its queues, for as long as it waits for brokers."""
     orphan = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=120)
     assert orphan.stdout == "left\n"
+
+
+def test_a_process_that_goes_on_has_its_own_answer_to_sigterm(awaited: Ending) -> None:
+    """Where no signal came, SIGTERM does again what it did before; processes started later do not inherit deafness."""
+    with awaited.stopping():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
