@@ -112,6 +112,7 @@ def lose_first_file(broker: Broker) -> None:
     wait_until(lambda: not first.exists(), "the first file is gone", EXPIRE_SECONDS)
 
 
+@pytest.mark.slow
 def test_earliest_is_what_can_be_read(real_clusters: ClusterKeeper) -> None:
     """Also while the queue's minimum lags behind what retention took: no row of the plan is missing."""
     cluster = real_clusters.cluster(options=SMALL_FILES)
