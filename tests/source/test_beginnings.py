@@ -14,7 +14,6 @@ from pyspark_rocketmq.errors import NoBrokerAvailable
 from pyspark_rocketmq.model import MessageQueue, QueueRange, retry_topic
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import group_positions, membership, view
 from pyspark_rocketmq.source.batch import BatchReader
 from pyspark_rocketmq.source.beginnings import Beginnings
 from pyspark_rocketmq.wire.bodies import TopicConfig
@@ -33,6 +32,8 @@ from tests.source.driving import (
     wait_for,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_members")
+
 COUNT = 40
 RETRY = retry_topic(GROUP)
 
@@ -43,15 +44,6 @@ def stub() -> Iterator[StubBroker]:
     with StubBroker({TOPIC: 2}) as broker:
         broker.fill(TOPIC, 2 * COUNT, 4)
         yield broker
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes its time takes little."""
-    monkeypatch.setattr(membership, "SETTLE_S", 0.1)
-    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
-    monkeypatch.setattr(group_positions, "SECONDS_PER_QUEUE", 0.0)
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:

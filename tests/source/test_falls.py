@@ -14,10 +14,12 @@ from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.stores import LocalStore, offset_file
 from pyspark_rocketmq.errors import OffsetBeyondEnd
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import group_positions, membership, view
 from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, options_for, queue_of, store_offsets, wait_for
 
 Options = Callable[[StubCluster], ReaderOptions]
+
+
+pytestmark = pytest.mark.usefixtures("quick_members")
 
 
 @pytest.fixture
@@ -26,15 +28,6 @@ def stub() -> Iterator[StubBroker]:
     with StubBroker({TOPIC: 1}) as broker:
         broker.fill(TOPIC, 40, 4)
         yield broker
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes its time takes little."""
-    monkeypatch.setattr(membership, "SETTLE_S", 0.1)
-    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
-    monkeypatch.setattr(group_positions, "SECONDS_PER_QUEUE", 0.0)
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
 
 
 def dedicated(stub: StubCluster, **given: str) -> ReaderOptions:

@@ -50,13 +50,9 @@ def stub() -> Iterator[StubBroker]:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch, quick_members: None) -> None:
     """What takes its time takes little."""
-    monkeypatch.setattr(membership, "SETTLE_S", 0.1)
-    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 0.0)
-    monkeypatch.setattr(group_positions, "SECONDS_PER_QUEUE", 0.0)
     monkeypatch.setattr(queue_locks, "ASK_AGAIN_S", 0.05)
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
 
 
 def fill(stub: StubBroker, count: int = 1) -> None:
