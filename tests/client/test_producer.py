@@ -10,7 +10,7 @@ import pytest
 
 from broker_stub import Settings
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.errors import LocalProtocolError, SendError
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -142,17 +142,21 @@ def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Mess
 # --- transactions ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fate", "visible"), [(Fate.COMMIT, [b"x"]), (Fate.ROLLBACK, [])])
-def test_a_transaction_ends_as_its_sender_says(group: Group, fate: Fate, visible: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("resolution", "visible"), [(TransactionResolution.COMMIT, [b"x"]), (TransactionResolution.ROLLBACK, [])]
+)
+def test_a_transaction_ends_as_its_sender_says(
+    group: Group, resolution: TransactionResolution, visible: list[bytes]
+) -> None:
     """The message shows after a commit only."""
     seen: list[list[bytes]] = []
 
-    def our_part(_: Message) -> Fate:
+    def our_part(_: Message) -> TransactionResolution:
         seen.append(_bodies(group))
-        return fate
+        return resolution
 
     sent = group.producer().send_in_transaction(Message(TOPIC, b"x"), our_part)
-    assert (sent.fate, seen) == (fate, [[]])
+    assert (sent.resolution, seen) == (resolution, [[]])
 
     until(lambda: len(group.stub.messages("RMQ_SYS_TRANS_OP_HALF_TOPIC")) == 1)
     assert _bodies(group) == visible
@@ -163,12 +167,12 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
     group = make_group(frozen_clock=True)
     asked: list[tuple[str, bytes]] = []
 
-    def check(message: ReceivedMessage) -> Fate:
+    def check(message: ReceivedMessage) -> TransactionResolution:
         asked.append((message.topic, message.body))
-        return Fate.COMMIT
+        return TransactionResolution.COMMIT
 
     sent = group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
-    assert (sent.fate, asked, _bodies(group)) == (Fate.UNKNOWN, [], [])
+    assert (sent.resolution, asked, _bodies(group)) == (TransactionResolution.UNKNOWN, [], [])
 
     # Asked a second time before our answer, as a broker in a hurry may, it would store the message twice.
     group.stub.clock.advance(Settings().transaction_check_interval_ms)
@@ -181,11 +185,11 @@ def test_a_check_that_would_exit_leaves_the_fate_open(make_group: Callable[..., 
     group = make_group(frozen_clock=True)
     asked: list[bytes] = []
 
-    def check(message: ReceivedMessage) -> Fate:
+    def check(message: ReceivedMessage) -> TransactionResolution:
         asked.append(message.body)
-        return sys.exit() if len(asked) == 1 else Fate.COMMIT
+        return sys.exit() if len(asked) == 1 else TransactionResolution.COMMIT
 
-    group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: Fate.UNKNOWN)
+    group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: TransactionResolution.UNKNOWN)
     for count in (1, 2):
         group.stub.clock.advance(Settings().transaction_check_interval_ms)
         until(lambda count=count: len(asked) == count)  # type: ignore[misc]
