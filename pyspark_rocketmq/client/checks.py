@@ -21,6 +21,7 @@ from ..pull.settings import Subscription
 __all__ = [
     "Subscriptions",
     "check_callable",
+    "check_flag",
     "check_group",
     "check_instance",
     "check_message",
@@ -68,7 +69,7 @@ def check_range(name: str, value: float | None, least: float, most: float, *, wh
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         advice = "give a whole number" if whole else "give a number"
-        raise OptionError(name, shorten(value), f"of type {type(value).__name__}", advice=advice)
+        raise OptionError(name, _show(value), f"of type {type(value).__name__}", advice=advice)
     if not least <= value <= most:
         raise OptionError(name, str(value), "out of range", advice=f"give {least} to {most}")
 
@@ -76,13 +77,18 @@ def check_range(name: str, value: float | None, least: float, most: float, *, wh
 def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], wanted: str) -> None:
     """Raise `OptionError` for a value of another type; `wanted` says what to give."""
     if not isinstance(value, kinds):
-        raise OptionError(name, shorten(value), f"of type {type(value).__name__}", advice=f"give {wanted}")
+        raise OptionError(name, _show(value), f"of type {type(value).__name__}", advice=f"give {wanted}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise `OptionError` for anything but True and False."""
+    check_instance(name, value, bool, "True or False")
 
 
 def check_callable(name: str, value: object, signature: str) -> None:
     """Raise `OptionError` for a value that cannot be called; `signature` shows what is called."""
     if not callable(value):
-        raise OptionError(name, shorten(value), "cannot be called", advice=f"give a function {signature}")
+        raise OptionError(name, _show(value), "cannot be called", advice=f"give a function {signature}")
 
 
 def check_message(message: Message) -> None:
@@ -98,6 +104,11 @@ def check_message(message: Message) -> None:
         check_instance(f"message.properties[{name!r}]", value, str, "text")
 
 
+def _show(value: object) -> str:
+    """Return a value as errors show it, shortened; they put it between quotes."""
+    return shorten(value).strip("'\"") if isinstance(value, str) else shorten(value)
+
+
 # --- conversions -----------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +120,7 @@ def to_member_of(kind: type[E], name: str, value: object) -> E:
     for member in kind:
         if text in (member.name.casefold(), str(member.value).casefold()):
             return member
-    raise OptionError(name, shorten(value), "unknown", advice=f"give one of {', '.join(kind.__members__)}")
+    raise OptionError(name, _show(value), "unknown", advice=f"give one of {', '.join(kind.__members__)}")
 
 
 def to_cluster_settings(cluster: ClusterSettings | str) -> ClusterSettings:
@@ -132,7 +143,7 @@ def to_subscription(name: str, given: Subscription | str) -> Subscription:
     check_instance(name, given, Subscription, "a tag expression as text, or a Subscription")
     check_instance(name, given.expression, str, "Subscription(expression) with text")
     if given.expression_type not in _EXPRESSION_TYPES:
-        raise OptionError(name, shorten(given.expression_type), "no type of expression", advice="give TAG or SQL92")
+        raise OptionError(name, _show(given.expression_type), "no type of expression", advice="give TAG or SQL92")
     return given
 
 

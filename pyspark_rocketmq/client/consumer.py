@@ -63,7 +63,7 @@ class Consumer(Running):
         """Stop consuming a topic while running; its queues are given up within a second or two."""
         check_topic(topic)
         if topic == retry_topic(self._member.settings.group) or not self._member.membership.subscription(topic):
-            raise OptionError("topic", topic, "not subscribed to", advice="look at the settings' subscriptions")
+            raise OptionError("topic", topic, "not subscribed to", advice="subscribe to it first")
         self._member.unsubscribe(topic)
 
     def _close(self) -> None:

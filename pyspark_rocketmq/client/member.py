@@ -222,8 +222,9 @@ class Member:
     def _require_joined(self, what: str) -> None:
         if not (self._is_joined and self.state.is_running):
             raise LocalProtocolError(
-                f"{what} works only while a consumer with subscriptions runs, not for {self!r}",
-                advice="give subscriptions to the settings, and call this between start and close",
+                f"{what} needs a running consumer that has subscriptions",
+                advice="give the settings a first subscription, and call this between start and close",
+                group=self.settings.group,
             )
 
     def take(self, queue: MessageQueue, offset: int) -> None:

@@ -51,7 +51,7 @@ from ..wire.java import java_hash
 from ..wire.message_id import decode_offset_message_id
 from ..wire.record import decode_record
 from ..wire.sys_flag import TransactionState
-from .checks import check_callable, check_instance, to_cluster_settings
+from .checks import check_callable, check_instance, check_message, to_cluster_settings
 from .clock import Clock, SystemClock
 from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
@@ -150,12 +150,13 @@ class Producer(Running):
 
     def send(self, message: Message, queue: MessageQueue | None = None) -> Receipt:
         """Store a message in the given queue, or in the next one that takes it. Raise `SendError` if none does."""
-        return self._send(message.topic, self._packing.pack(message), queue)
+        payload = self._packing.pack(message)
+        return self._send(message.topic, payload, queue)
 
     def send_ordered(self, message: Message, key: str) -> Receipt:
         """Store a message in the queue of its key, which Java's selector by hash chooses, too."""
         check_instance("key", key, str, "the key as text")
-        check_instance("message", message, Message, "a Message(topic, body)")
+        check_message(message)
         queues = self._queues(message.topic)
         return self.send(message, queues[abs(java_hash(key)) % len(queues)])
 
@@ -259,7 +260,7 @@ class Producer(Running):
     def _execute(self, message: Message, execute: Callable[[Message], TransactionResolution]) -> TransactionResolution:
         """Return how the caller's part ends the transaction; UNKNOWN if it fails: the broker asks later."""
         try:
-            return execute(message)
+            return _check_resolution("execute", execute(message))
         except Exception:
             _log.exception("execute of a transaction failed; the broker will ask for the resolution")
             return TransactionResolution.UNKNOWN
@@ -318,7 +319,7 @@ class Producer(Running):
             _log.warning("a broker asks for the end of the transaction of %s; give the producer a check", message)
             return TransactionResolution.UNKNOWN
         try:
-            return self._check(message)
+            return _check_resolution("check", self._check(message))
         except BaseException:  # `sys.exit()`, too: the broker would not be told.
             _log.exception("the check of %s failed; its broker will ask again", message)
             return TransactionResolution.UNKNOWN
@@ -340,6 +341,15 @@ class Producer(Running):
         self._queues(topic)
         if not known or set(self._cluster.routes.known_brokers()) - known:
             self._beat()
+
+
+def _check_resolution(name: str, resolution: object) -> TransactionResolution:
+    """Return what a function of the user returned; UNKNOWN, which is logged, if it is no resolution."""
+    if isinstance(resolution, TransactionResolution):
+        return resolution
+    text = "%s returned %r, which leaves the transaction open; return TransactionResolution.COMMIT, ROLLBACK or UNKNOWN"
+    _log.warning(text, name, resolution)
+    return TransactionResolution.UNKNOWN
 
 
 def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:

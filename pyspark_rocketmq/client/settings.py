@@ -16,7 +16,15 @@ from ..allocation.choice import AllocationSettings, parse_strategy
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import Subscription
 from ..wire.compression import Compression
-from .checks import Subscriptions, check_group, check_instance, check_range, to_member_of, to_subscriptions
+from .checks import (
+    Subscriptions,
+    check_flag,
+    check_group,
+    check_instance,
+    check_range,
+    to_member_of,
+    to_subscriptions,
+)
 
 __all__ = [
     "ConsumeFrom",
@@ -120,6 +128,9 @@ class MemberSettings:
         check_instance("limits", self.limits, FlowLimits, "FlowLimits")
         check_instance("rhythm", self.rhythm, Rhythm, "a Rhythm")
         check_instance("local_offset_dir", self.local_offset_dir, (str, Path, type(None)), "a directory")
+        check_instance("instance_name", self.instance_name, (str, type(None)), "text")
+        check_instance("unit_name", self.unit_name, str, "text")
+        check_flag("post_subscription_when_pull", self.post_subscription_when_pull)
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -166,6 +177,7 @@ class ConsumerSettings(MemberSettings):
 
     def __post_init__(self) -> None:
         super(ConsumerSettings, self).__post_init__()
+        check_flag("auto_commit", self.auto_commit)
         check_range("thread_count", self.thread_count, 1, 1000)
         check_range("batch_size", self.batch_size, 1, 1024)
         check_range("max_reconsume_times", self.max_reconsume_times, -1, _FOR_EVER)
@@ -187,6 +199,10 @@ class PullConsumerSettings(MemberSettings):
     auto_commit: bool = True
     """Whether messages that `poll` returned are done with the next `poll`, or only with `commit`."""
 
+    def __post_init__(self) -> None:
+        super(PullConsumerSettings, self).__post_init__()
+        check_flag("auto_commit", self.auto_commit)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
@@ -207,6 +223,8 @@ class ProducerSettings:
     def __post_init__(self) -> None:
         check_group(self.group)
         object.__setattr__(self, "compression", to_member_of(Compression, "compression", self.compression))
+        check_instance("instance_name", self.instance_name, (str, type(None)), "text")
+        check_instance("unit_name", self.unit_name, str, "text")
         check_range("send_timeout_s", self.send_timeout_s, 0.001, 86400, whole=False)
         check_range("retries", self.retries, 0, 1000)
         check_range("max_message_bytes", self.max_message_bytes, 1, 2**31 - 1)
