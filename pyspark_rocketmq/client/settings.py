@@ -7,7 +7,7 @@ Names follow RocketMQ's settings, and units stand in the names. Defaults and ran
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any, cast
@@ -84,6 +84,10 @@ class Rhythm:
     """The time after which a queue consumed in order gives its worker to another queue."""
     reset_pause_s: float = 10.0
     """The time that running listeners get to finish before an administrator's reset takes effect."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_range(f"rhythm.{each.name}", getattr(self, each.name), 0, 86400 * 365, whole=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def sections() -> dict[str, list[Program]]:
 
 
 def run_section(title: str, directory: Path, name_server: str, *, topic: str = _TOPIC, group_prefix: str = "") -> None:
-    """Run a section's programs as a reader would, and end those that wait by Ctrl-C; raise if one prints other lines."""
+    """Run a section's programs, and end those that wait by Ctrl-C; raise if one prints other lines than the page."""
     for program in sections()[title]:
         code = program.code.replace(_ADDRESS, name_server).replace(f'"{_TOPIC}"', f'"{topic}"')
         code = _GROUP.sub(rf'\1"{group_prefix}\2"', code)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rocketmq.client import Message, Producer, ProducerSettings
+from pyspark_rocketmq.client import Message
 from tests.client.guide import run_section, sections
-from tests.real.java_clients import JavaClients
+from tests.real.java_clients import JavaClients, message
 from tests.real.java_fixtures import ScenarioServer
+from tests.real.our_clients import Ours
 
 pytest_plugins = ["tests.real.client_fixtures"]
 pytestmark = pytest.mark.real
@@ -29,3 +30,16 @@ def test_programs_of_the_guide_run(
     run_section(title, tmp_path, java_server.name_server, topic=topic, group_prefix=f"{unique}_")
 
 
+def test_a_first_message_creates_its_topic_as_javas_does(mixed_clients: JavaClients, ours: Ours, unique: str) -> None:
+    """Brokers that create topics give ours and Java's the same queues; messages and batches of both are stored."""
+    by_java, by_us, by_batch = (f"{unique}_{name}" for name in ("java", "ours", "batch"))
+    sent = mixed_clients.producer(unique).call("send", message(by_java, "first"))
+    producer = ours.producer(f"{unique}_ours")
+    receipts = [producer.send(Message(by_us, b"%d" % number)) for number in range(8)]
+    producer.send_batch([Message(by_batch, b"first"), Message(by_batch, b"second")])
+
+    admin = ours.cluster().admin
+    configs = [admin.fetch_topic_config(topic)["broker-a"] for topic in (by_java, by_us, by_batch)]
+    assert sent["sendStatus"] == "SEND_OK"
+    assert len({(each.read_queue_nums, each.write_queue_nums, each.perm) for each in configs}) == 1
+    assert {receipt.queue.queue_id for receipt in receipts} == set(range(configs[0].write_queue_nums))
