@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker_stub import Settings
+from pyspark_rocketmq.client import producer
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
@@ -155,14 +156,12 @@ def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
     assert len(group.cluster().routes.route("new").writable) == 4
 
 
-def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
-    """Where no broker has the template topic the producer raises what the name server said."""
-    stub, answer = group.stub, ResponseCode.TOPIC_NOT_EXIST
-    stub.faults.answer(answer, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=None)
+def test_a_topic_that_no_broker_creates_is_an_error(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no broker has the template topic, the producer raises what the name server said of the message's topic."""
+    monkeypatch.setattr(producer, "TEMPLATE_TOPIC", "of_no_broker")
     with pytest.raises(TopicNotFound) as refused:
         group.producer().send(Message("new", b"x"))
     assert refused.value.where["topic"] == "new"
-    stub.faults.clear()
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
