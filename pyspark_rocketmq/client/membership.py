@@ -115,7 +115,7 @@ class Membership:
 
     @property
     def subscriptions(self) -> Mapping[str, SubscriptionData]:
-        """What is wanted, by topic; the group's retry topic is included unless all members get all messages."""
+        """The subscriptions by topic; the group's retry topic is included unless all members get all messages."""
         with self._lock:
             return dict(self._subscriptions)
 
@@ -194,7 +194,7 @@ class Membership:
             return None
         return sorted(found, key=java_order) or None
 
-    # --- what brokers are told ---------------------------------------------------------------------------------------
+    # --- data of heartbeats ------------------------------------------------------------------------------------------
 
     def _first_subscriptions(self) -> Iterator[SubscriptionData]:
         version = self._clock.wall_ms()

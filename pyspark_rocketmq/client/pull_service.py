@@ -1,13 +1,13 @@
 """Keep every held queue pulled, with at most one pull in flight for each.
 
-A queue's loop is: check for obstacles, pull, cache the messages of the answer, hand them to the sink, and check again.
-An obstacle postpones the check; the loop ends only when the queue is dropped.
+A queue's loop is: check for obstacles, pull, cache the messages of the response, hand them to the sink, and check
+again. An obstacle postpones the check; the loop ends only when the queue is dropped.
 
-The thread that receives an answer also sends the next pull, so no broker waits for another thread's turn. That thread
+The thread that receives a response also sends the next pull, so no broker waits for another thread's turn. That thread
 must not wait for anything, so what is due later runs in the pull loop, and so does finding the first offset. No thread
 waits for a connection (`PullConnections`): a queue without one comes back when there is one.
 
-A broker answers an offset outside a queue's bounds, and an administrator's reset, with the offset to go on from.
+After an offset outside a queue's bounds, or an administrator's reset, a broker responds with the offset to go on from.
 Listeners may still work on earlier messages, so the queue is dropped, its position is corrected and frozen, and the
 queue is taken anew (`Corrections`, on the timer loop).
 """
@@ -228,7 +228,7 @@ class PullService:
         future.add_done_callback(partial(self._take_in_turn, take))
 
     def _take_in_turn(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
-        """Take an answer; one that arrived while the pull loop was still sending waits for its turn there."""
+        """Take a response; one that arrived while the pull loop was still sending waits for its turn there."""
         if threading.current_thread() is self._loop.thread:
             self._loop.call_soon(partial(take, done))
         else:
@@ -248,7 +248,7 @@ class PullService:
             raise NoBrokerAvailable("no route names the broker now", topic=queue.topic, broker=queue.broker_name)
         return broker.to_read(assigned.suggested_broker_id)
 
-    # --- the answer --------------------------------------------------------------------------------------------------
+    # --- the response ------------------------------------------------------------------------------------------------
 
     def _take(
         self,
@@ -270,11 +270,11 @@ class PullService:
         except RocketMQError as error:
             self._retry_refused(assigned, place, error.locate(**self._where(assigned, place, offset)))
         except Exception:
-            _log.exception("an answer for %s was not understood", assigned.queue)
+            _log.exception("a response for %s was not understood", assigned.queue)
             self._call_later(assigned, self._failure_pause_s)
 
     def _apply(self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: Outcome) -> int:
-        """Do what an answer calls for, and return how many messages it brought."""
+        """Do what a response calls for, and return how many messages it brought."""
         if outcome.status is PullStatus.OFFSET_MOVED:
             _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, offset)
             self._corrections.correct(assigned, outcome.next_offset)
@@ -300,7 +300,7 @@ class PullService:
     def _read(
         self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: Outcome
     ) -> MessageBatch | None:
-        """Return the messages of an answer, with their tags compared: "Aa" and "BB" have one hash at brokers."""
+        """Return the messages of a response, with their tags compared: "Aa" and "BB" have one hash at brokers."""
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
         batch = read_batch(pulled, offset)
         if batch is None or not subscription.tags_set:

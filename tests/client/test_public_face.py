@@ -38,7 +38,7 @@ NOWHERE = "localhost:1"
 
 
 def done(_: object) -> Any:
-    """A listener that always succeeds."""
+    """Return success."""
     return SUCCESS
 
 
