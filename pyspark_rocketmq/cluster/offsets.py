@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
 from ..errors import BrokerError, MalformedFrame, NoBrokerAvailable
-from ..model import Address, MessageQueue
+from ..model import Address, MessageQueue, QueueBounds
 from ..net.deadline import Deadline
 from ..wire.bodies import TopicStatsTable
 from ..wire.commands import (
@@ -36,16 +36,7 @@ from .times import SEARCHES_EXACTLY, run_searches, search_first_since
 LOWER, UPPER = "LOWER", "UPPER"
 """Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
 
-
 _NONE = -1
-
-
-class QueueBounds(NamedTuple):
-    """Offsets a broker holds of a queue, `[min_offset, max_offset)`."""
-
-    min_offset: int
-    max_offset: int
-    from_replica: bool = False
 
 
 class Standing(NamedTuple):

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ..errors import NoBrokerAvailable, OptionError
-from ..model import MessageQueue, QueueRange
-from .loss import Bounds, LossWarning, settle_ranges, settle_starts
+from ..model import MessageQueue, QueueBounds, QueueRange
+from .loss import LossWarning, settle_ranges, settle_starts
 from .position import Positions
 from .wish import AtTime, Keyword, Target, Wish
 
@@ -21,7 +21,6 @@ __all__ = [
     "BatchPlan",
     "Cluster",
     "Resolved",
-    "has_unknown_front",
     "opened_if_late",
     "resolve_batch",
     "resolve_wish",
@@ -31,7 +30,7 @@ __all__ = [
 class Cluster(Protocol):
     """What brokers (or, for committed positions, a local file) are asked. What cannot be answered raises."""
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """Smallest and next offset of each queue."""
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
@@ -40,7 +39,7 @@ class Cluster(Protocol):
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         """The group's position in each queue that has one."""
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
         """The first offset within the bounds of each queue whose message can be read; the end if there is none."""
 
 
@@ -54,7 +53,7 @@ class Resolved(NamedTuple):
 
 
 def resolve_wish(
-    wish: Wish, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+    wish: Wish, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds], cluster: Cluster
 ) -> Resolved:
     """Walk down the layers until every queue has an offset; explicit and committed ones may lie outside the bounds.
 
@@ -75,7 +74,7 @@ def resolve_wish(
     return Resolved({queue: opened.get(queue, settled[queue]) for queue in queues}, tuple(outranked), opened)
 
 
-def opened_if_late(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def opened_if_late(bounds: Mapping[MessageQueue, QueueBounds]) -> dict[MessageQueue, int]:
     """The minima of new queues that lost messages before they were found, so that more may be gone there.
 
     A new queue that still has its first message is judged strictly: nobody asked for less than all of it.
@@ -83,25 +82,17 @@ def opened_if_late(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, 
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
 
-def has_unknown_front(bounds: Bounds) -> bool:
-    """Whether the queue's first message may lie before these bounds.
-
-    A replica that came late copies the end of its master's log only, so its minimum may be above the master's.
-    """
-    return bounds.from_replica and bounds.min_offset > 0
-
-
 _Place = int | Keyword
 """An offset, or EARLIEST: the first message that can be read."""
 
 
 def _open(
-    positions: Mapping[MessageQueue, _Place], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+    positions: Mapping[MessageQueue, _Place], bounds: Mapping[MessageQueue, QueueBounds], cluster: Cluster
 ) -> dict[MessageQueue, int]:
     """The first readable messages of queues that begin there, as far as they hold any; only masters tell them."""
     at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
     for queue, each in at_first.items():
-        if has_unknown_front(each):
+        if each.has_unknown_front:
             raise NoBrokerAvailable(
                 f"the queue's first message is not known: a replica has it at {each.min_offset}, its master, which may "
                 "hold earlier ones, is away",
@@ -115,7 +106,7 @@ def _open(
 
 
 def _fall_back(
-    wish: Wish, queues: Sequence[MessageQueue], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+    wish: Wish, queues: Sequence[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds], cluster: Cluster
 ) -> dict[MessageQueue, _Place]:
     """For queues that are left out, or that the group never committed."""
     retries = [queue for queue in queues if queue.topic == wish.retry_topic]
@@ -138,7 +129,7 @@ class _Asked:
     wish: Wish
     option: str
     wanted: Mapping[MessageQueue, Target]
-    bounds: Mapping[MessageQueue, Bounds]
+    bounds: Mapping[MessageQueue, QueueBounds]
     cluster: Cluster
 
     def answers(self) -> dict[MessageQueue, _Place]:
@@ -180,7 +171,7 @@ class _AskedBefore:
     cluster: Cluster
     committed: Mapping[MessageQueue, int]
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         return self.cluster.fetch_bounds(queues)
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
@@ -189,7 +180,7 @@ class _AskedBefore:
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
         return self.cluster.fetch_first_readable(bounds)
 
 

@@ -20,9 +20,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from ..cluster.cluster import Cluster
 from ..errors import RocketMQError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
-from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions
 from ..offsets.resolve import Resolved, opened_if_late, resolve_wish
 from ..offsets.wish import Keyword, Wish
@@ -30,7 +29,7 @@ from .view import BrokerView
 
 __all__ = ["Beginnings", "Gained"]
 
-FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, Bounds]]
+FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
 """Asks brokers now."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
@@ -59,7 +58,7 @@ class Beginnings:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
             self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
 
-    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> Resolved:
+    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
         """Where these queues begin, whose group has no position."""
         ends = self._ends_at_joining or {}
         old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
@@ -73,7 +72,7 @@ class Beginnings:
             {**resolved.opened, **opened_if_late(new)},
         )
 
-    def gained(self, bounds: Mapping[MessageQueue, Bounds], fetch_fresh: FetchBounds) -> Gained:
+    def gained(self, bounds: Mapping[MessageQueue, QueueBounds], fetch_fresh: FetchBounds) -> Gained:
         """What one planning knows of queues that are gained now."""
         return Gained(self, bounds, fetch_fresh)
 
@@ -115,7 +114,7 @@ class Gained:
     def __init__(
         self,
         beginnings: Beginnings,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         fetch_fresh: FetchBounds,
     ) -> None:
         self._beginnings = beginnings

@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.cluster.offsets import QueueBounds, Standing
+from pyspark_rocketmq.cluster.offsets import Standing
 from pyspark_rocketmq.errors import ConnectionLost, MalformedFrame, NoBrokerAvailable
-from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.model import Address, MessageQueue, QueueBounds
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import Record, encode_record

@@ -11,10 +11,10 @@ from broker_stub import PullLimits, Settings, StubBroker, StubCluster
 from broker_stub.scanning import Got
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
-from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.model import Finding, MessageQueue, QueueRange
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import pool_for
-from pyspark_rocketmq.offsets.loss import Finding, judge
+from pyspark_rocketmq.offsets.loss import judge
 from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription

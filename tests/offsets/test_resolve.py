@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, OptionError
-from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.offsets.loss import Bounds, Finding, settle_starts
+from pyspark_rocketmq.model import Finding, MessageQueue, QueueBounds, QueueRange
+from pyspark_rocketmq.offsets.loss import settle_starts
 from pyspark_rocketmq.offsets.resolve import Resolved, resolve_batch, resolve_wish
 from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, QueueTree, StartSettings, parse_offsets, parse_times
 from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownCluster
@@ -57,7 +57,7 @@ def test_earliest_is_the_first_readable_message() -> None:
 
 def test_an_empty_queue_has_no_first_message() -> None:
     """Nothing can be missing at its front."""
-    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, Bounds(7, 7)))
+    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, QueueBounds(7, 7)))
 
     assert resolved(StartSettings(EARLIEST), cluster) == (dict.fromkeys(QUEUES, 7), (), {})
     assert cluster.asked == ["bounds"]
@@ -97,7 +97,7 @@ def test_left_out_without_default() -> None:
 
 def test_group_then_time_then_default() -> None:
     """A committed position wins, 0 included; other queues go by time, as CONSUME_FROM_TIMESTAMP does."""
-    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, Bounds(0, 100)), committed={A0: 0, A1: 77})
+    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, QueueBounds(0, 100)), committed={A0: 0, A1: 77})
 
     assert start(StartSettings(GROUP, time_ms=205), cluster) == {A0: 0, A1: 77, B0: 21, U0: 21}
     assert cluster.asked == ["bounds", "committed", "times"]
@@ -124,8 +124,8 @@ def test_time_before_the_first_message_means_the_first() -> None:
     assert start(StartSettings(time_ms=0), KnownCluster()) == dict.fromkeys(QUEUES, 10)
 
 
-@pytest.mark.parametrize("bounds", [Bounds(10, 100), Bounds(100, 100), Bounds(0, 0)])
-def test_no_message_that_young(bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [QueueBounds(10, 100), QueueBounds(100, 100), QueueBounds(0, 0)])
+def test_no_message_that_young(bounds: QueueBounds) -> None:
     """Past the last message, and in an empty queue, the strategy says latest or fails."""
     cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, bounds))
 
