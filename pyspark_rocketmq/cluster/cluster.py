@@ -10,6 +10,8 @@ cluster.admin.create_topic(TopicConfig(topic_name="orders"))
 
 from __future__ import annotations
 
+from functools import cache
+
 from ..net.pool import SharedPool, pool_for
 from ..net.threaded import Handler
 from .admin import Admin
@@ -50,6 +52,12 @@ class Cluster:
 def open_cluster(settings: ClusterSettings) -> Cluster:
     """A cluster for one thread at a time, over this process's pool."""
     return Cluster(settings, InlineLinks(pool_for(settings.net)))
+
+
+@cache
+def worker_cluster(settings: ClusterSettings) -> Cluster:
+    """Return this process's one cluster for these settings; its connections and routes outlive a task."""
+    return open_cluster(settings)
 
 
 def open_shared_cluster(settings: ClusterSettings, handler: Handler | None = None) -> Cluster:
