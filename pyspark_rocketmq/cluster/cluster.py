@@ -21,8 +21,8 @@ from .links import InlineLinks, Links, SharedLinks
 from .messages import Messages
 from .nameserver import NameServers
 from .offsets import Offsets
-from .requests import Requests
 from .route_table import RouteTable
+from .servers import Servers
 from .settings import ClusterSettings
 
 
@@ -32,10 +32,10 @@ class Cluster:
     def __init__(self, settings: ClusterSettings, links: Links) -> None:
         self.settings = settings
         self._links = links
-        requests = Requests(settings, links)
-        self.name_servers = NameServers(requests)
+        servers = Servers(settings, links)
+        self.name_servers = NameServers(servers)
         self.routes = RouteTable(self.name_servers.fetch_route, settings.route_max_age_s)
-        self.brokers = Brokers(requests, self.routes)
+        self.brokers = Brokers(servers, self.routes)
         self.offsets = Offsets(self.brokers)
         self.groups = Groups(self.brokers)
         self.messages = Messages(self.brokers)

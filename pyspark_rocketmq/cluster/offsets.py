@@ -27,10 +27,10 @@ from ..wire.commands import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from .broker import Brokers, Errand, Errors
+from .broker import Brokers, Errors, RoutedRequest, to_queue
 from .readable import fetch_first_readable
-from .requests import Answer
 from .routes import MASTER_ID
+from .servers import Reply
 from .times import SEARCHES_EXACTLY, run_searches, search_first_since
 
 LOWER, UPPER = "LOWER", "UPPER"
@@ -113,16 +113,16 @@ class Offsets:
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
         """Offset that belongs to each queue's store time, as the broker sees it."""
-        answers = self._search(times_ms, boundary, deadline)
-        return {queue: _offset(answer, _NONE) for queue, answer in answers.items()}
+        replies = self._search(times_ms, boundary, deadline)
+        return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
     def fetch_first_since(
         self, times_ms: Mapping[MessageQueue, int], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
         """Offset of the first message stored at or after each queue's time, its next offset if there is none."""
-        answers = self._search(times_ms, LOWER, deadline)
-        nearest = {queue: _offset(answer, _NONE) for queue, answer in answers.items()}
-        inexact = [queue for queue, answer in answers.items() if answer.command.version < SEARCHES_EXACTLY]
+        replies = self._search(times_ms, LOWER, deadline)
+        nearest = {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
+        inexact = [queue for queue, reply in replies.items() if reply.command.version < SEARCHES_EXACTLY]
         bounds = self.fetch_bounds(inexact, deadline)
         searches = {
             queue: search_first_since(
@@ -138,9 +138,9 @@ class Offsets:
         self, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
         """Store time of each queue's first message, in milliseconds; queues without messages are left out."""
-        answers = self._ask_queues(queues, _earliest_header, deadline)
+        replies = self._ask_queues(queues, _earliest_header, deadline)
         times = {
-            queue: answer.header(GetEarliestMsgStoretimeResponseHeader).timestamp for queue, answer in answers.items()
+            queue: reply.header(GetEarliestMsgStoretimeResponseHeader).timestamp for queue, reply in replies.items()
         }
         return {queue: time for queue, time in times.items() if time >= 0}
 
@@ -161,22 +161,22 @@ class Offsets:
         """
 
         make = _committed_header(group, None if zero_if_young else False)
-        answers = self._ask_queues(queues, make, deadline, absent=(QueryNotFound,))
-        self._need_masters(queues, answers, deadline)
-        return {queue: _offset(answer) for queue, answer in answers.items()}
+        replies = self._ask_queues(queues, make, deadline, absent=(QueryNotFound,))
+        self._need_masters(queues, replies, deadline)
+        return {queue: _offset(reply) for queue, reply in replies.items()}
 
     def fetch_standings(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, Standing]:
         """The same with whose word it is, for who must tell a position that was moved from one that was forgotten."""
         make = _committed_header(group, False)
-        results = self._brokers.try_all(_errands(queues, make), any_copy=True, deadline=deadline)
-        failed = [queue for queue, result in results.items() if not isinstance(result, (Answer, QueryNotFound))]
+        results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
+        failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]
         silent = {queue for queue in failed if not isinstance(results[queue], BrokerError)}
-        answers = {queue: result for queue, result in results.items() if isinstance(result, Answer)}
-        answers |= self._ask_queues(failed, make, deadline, absent=(QueryNotFound,))
-        self._need_masters(queues, answers, deadline)
-        return {queue: _standing(answer, after_silence=queue in silent) for queue, answer in answers.items()}
+        replies = {queue: result for queue, result in results.items() if isinstance(result, Reply)}
+        replies |= self._ask_queues(failed, make, deadline, absent=(QueryNotFound,))
+        self._need_masters(queues, replies, deadline)
+        return {queue: _standing(reply, after_silence=queue in silent) for queue, reply in replies.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
         """Store where the group stands: for each queue, the next offset to read. Replicas are not told.
@@ -187,14 +187,14 @@ class Offsets:
         first = {queues[0] for queues in _by_part(offsets).values()}
         for goes_now in (first, offsets.keys() - first):
             chosen = [queue for queue in offsets if queue in goes_now]
-            errands = _errands(chosen, lambda queue: _commit_header(group, queue, offsets[queue]))
-            self._brokers.ask_all(errands, deadline=deadline)
+            requests = _requests(chosen, lambda queue: _commit_header(group, queue, offsets[queue]))
+            self._brokers.ask_all(requests, deadline=deadline)
 
     def commit_oneway(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
         """The same without asking whether it was stored."""
         for queue, offset in offsets.items():
-            errand = Errand(queue.topic, queue.broker_name, _commit_header(group, queue, offset))
-            self._brokers.tell(errand, deadline=deadline)
+            request = to_queue(queue, _commit_header(group, queue, offset))
+            self._brokers.tell(request, deadline=deadline)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -203,31 +203,31 @@ class Offsets:
     ) -> dict[MessageQueue, QueueBounds]:
         """Bounds from the statistics of whole topics; queues without any are left out."""
         wanted = _by_part(queues)
-        errands = {
-            part: Errand(*part, GetTopicStatsInfoRequestHeader(topic=part.topic))
+        requests = {
+            part: RoutedRequest(*part, GetTopicStatsInfoRequestHeader(topic=part.topic))
             for part in wanted
             if part not in self._without_statistics
         }
         refusals = (RequestCodeNotSupported, NoPermission)
-        answers = self._brokers.ask_all(errands, absent=refusals, any_copy=True, deadline=deadline)
-        self._without_statistics.update(errands.keys() - answers.keys())
+        replies = self._brokers.ask_all(requests, absent=refusals, any_copy=True, deadline=deadline)
+        self._without_statistics.update(requests.keys() - replies.keys())
         bounds: dict[MessageQueue, QueueBounds] = {}
-        for part, answer in answers.items():
-            bounds |= _read_statistics(wanted[part], answer)
+        for part, reply in replies.items():
+            bounds |= _read_statistics(wanted[part], reply)
         return bounds
 
     def _fetch_bounds_singly(
         self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int], deadline: Deadline | None
     ) -> dict[MessageQueue, QueueBounds]:
-        errands = {
-            (queue, make): Errand(queue.topic, queue.broker_name, make(queue))
+        requests = {
+            (queue, make): to_queue(queue, make(queue))
             for queue in queues
             for make in ((_max_header,) if queue in smallest else (_min_header, _max_header))
         }
-        answers = self._brokers.ask_all(errands, any_copy=True, deadline=deadline)
+        replies = self._brokers.ask_all(requests, any_copy=True, deadline=deadline)
         bounds = {}
         for queue in queues:
-            low, high = answers.get((queue, _min_header)), answers[queue, _max_header]
+            low, high = replies.get((queue, _min_header)), replies[queue, _max_header]
             smallest_offset = _offset(low, _NONE) if low else smallest[queue]
             bounds[queue] = _bounds(smallest_offset, _offset(high, _NONE), high)
         return bounds
@@ -246,7 +246,7 @@ class Offsets:
 
     def _search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str, deadline: Deadline | None
-    ) -> dict[MessageQueue, Answer]:
+    ) -> dict[MessageQueue, Reply]:
         def header(queue: MessageQueue) -> RequestHeader:
             return SearchOffsetRequestHeader(
                 topic=queue.topic, queue_id=queue.queue_id, timestamp=times_ms[queue], boundary_type=boundary
@@ -260,8 +260,8 @@ class Offsets:
         header: Callable[[MessageQueue], RequestHeader],
         deadline: Deadline | None,
     ) -> dict[MessageQueue, int]:
-        answers = self._ask_queues(queues, header, deadline)
-        return {queue: _offset(answer, _NONE) for queue, answer in answers.items()}
+        replies = self._ask_queues(queues, header, deadline)
+        return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
     def _need_masters(
         self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
@@ -277,15 +277,15 @@ class Offsets:
         header: Callable[[MessageQueue], RequestHeader],
         deadline: Deadline | None,
         absent: Errors = (),
-    ) -> dict[MessageQueue, Answer]:
-        errands = _errands(queues, header)
-        return self._brokers.ask_all(errands, absent=absent, any_copy=True, deadline=deadline)
+    ) -> dict[MessageQueue, Reply]:
+        requests = _requests(queues, header)
+        return self._brokers.ask_all(requests, absent=absent, any_copy=True, deadline=deadline)
 
 
-def _errands(
+def _requests(
     queues: Iterable[MessageQueue], header: Callable[[MessageQueue], RequestHeader]
-) -> dict[MessageQueue, Errand]:
-    return {queue: Errand(queue.topic, queue.broker_name, header(queue)) for queue in queues}
+) -> dict[MessageQueue, RoutedRequest]:
+    return {queue: RoutedRequest(queue.topic, queue.broker_name, header(queue)) for queue in queues}
 
 
 def _by_part(queues: Iterable[MessageQueue]) -> dict[_Part, list[MessageQueue]]:
@@ -295,42 +295,42 @@ def _by_part(queues: Iterable[MessageQueue]) -> dict[_Part, list[MessageQueue]]:
     return parts
 
 
-def _read_statistics(queues: Collection[MessageQueue], answer: Answer) -> dict[MessageQueue, QueueBounds]:
-    table = answer.body(TopicStatsTable).offset_table
+def _read_statistics(queues: Collection[MessageQueue], reply: Reply) -> dict[MessageQueue, QueueBounds]:
+    table = reply.body(TopicStatsTable).offset_table
     by_id = {queue.queue_id: offsets for queue, offsets in table.items()}
     return {
-        queue: _bounds(by_id[queue.queue_id].min_offset, by_id[queue.queue_id].max_offset, answer)
+        queue: _bounds(by_id[queue.queue_id].min_offset, by_id[queue.queue_id].max_offset, reply)
         for queue in queues
         if queue.queue_id in by_id
     }
 
 
-def _bounds(min_offset: int, max_offset: int, answer: Answer) -> QueueBounds:
+def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
     """Brokers give -1 as the smallest offset of a queue that never held a message."""
     for name, offset in (("minOffset", min_offset), ("maxOffset", max_offset)):
-        _require_offset(name, offset, _NONE, answer)
-    return QueueBounds(max(0, min_offset), max(0, max_offset), _is_replicas(answer))
+        _require_offset(name, offset, _NONE, reply)
+    return QueueBounds(max(0, min_offset), max(0, max_offset), _is_replicas(reply))
 
 
-def _standing(answer: Answer, *, after_silence: bool) -> Standing:
-    return Standing(_offset(answer), answer.question.address, _is_replicas(answer), after_silence)
+def _standing(reply: Reply, *, after_silence: bool) -> Standing:
+    return Standing(_offset(reply), reply.request.address, _is_replicas(reply), after_silence)
 
 
-def _is_replicas(answer: Answer) -> bool:
-    return answer.question.broker_id != MASTER_ID
+def _is_replicas(reply: Reply) -> bool:
+    return reply.request.broker_id != MASTER_ID
 
 
-def _offset(answer: Answer, smallest: int = 0) -> int:
+def _offset(reply: Reply, smallest: int = 0) -> int:
     """The offset of an answer; -1 (`_NONE`) is a legal bound of a queue without messages, and nowhere else."""
-    offset = answer.header(OffsetResponseHeader).offset
-    _require_offset("offset", offset, smallest, answer)
+    offset = reply.header(OffsetResponseHeader).offset
+    _require_offset("offset", offset, smallest, reply)
     return offset
 
 
-def _require_offset(name: str, offset: int, smallest: int, answer: Answer) -> None:
+def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
     """Refuse what can be no offset; that numbers fit into 64 bits is seen to where headers and bodies are read."""
     if offset < smallest:
-        raise MalformedFrame(f"{name} is {offset}, which is no offset", **answer.question.where())
+        raise MalformedFrame(f"{name} is {offset}, which is no offset", **reply.request.where())
 
 
 def _max_header(queue: MessageQueue) -> RequestHeader:

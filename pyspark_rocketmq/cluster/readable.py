@@ -19,8 +19,8 @@ from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageResponseHeader
 from ..wire.record import decode_record
-from .broker import Brokers, Errand
-from .requests import Answer
+from .broker import Brokers, to_queue
+from .servers import Reply
 from .times import pull_one
 
 __all__ = ["fetch_first_readable", "search_first_readable"]
@@ -54,16 +54,16 @@ def fetch_first_readable(
 ) -> dict[MessageQueue, int]:
     """The first readable offset within each queue's bounds; nearly always by one small pull for each queue."""
     searches = {queue: search_first_readable(low, high) for queue, (low, high) in bounds.items()}
-    answers: dict[MessageQueue, int | None] = dict.fromkeys(searches)
+    replies: dict[MessageQueue, int | None] = dict.fromkeys(searches)
     found: dict[MessageQueue, int] = {}
-    while answers:
+    while replies:
         probes: dict[MessageQueue, int] = {}
-        for queue, offset in answers.items():
+        for queue, offset in replies.items():
             try:
                 probes[queue] = searches[queue].send(offset)
             except StopIteration as end:
                 found[queue] = end.value
-        answers = _pull_each(brokers, group, probes, deadline) if probes else {}
+        replies = _pull_each(brokers, group, probes, deadline) if probes else {}
     return found
 
 
@@ -71,27 +71,24 @@ def _pull_each(
     brokers: Brokers, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None
 ) -> dict[MessageQueue, int | None]:
     """Return for each queue the offset of the first message from there on; None where its master has none."""
-    errands = {
-        queue: Errand(queue.topic, queue.broker_name, pull_one(queue, offset, group))
-        for queue, offset in offsets.items()
-    }
-    results = brokers.try_all(errands, deadline=deadline)
+    requests = {queue: to_queue(queue, pull_one(queue, offset, group)) for queue, offset in offsets.items()}
+    results = brokers.try_all(requests, deadline=deadline)
     return {queue: _maybe_found(offset, results[queue]) for queue, offset in offsets.items()}
 
 
-def _maybe_found(offset: int, result: Answer | RocketMQError) -> int | None:
+def _maybe_found(offset: int, result: Reply | RocketMQError) -> int | None:
     if isinstance(result, PullRetryImmediately):
         return None
     return offset if isinstance(result, RocketMQError) else _first_offset(result)
 
 
-def _first_offset(answer: Answer) -> int:
+def _first_offset(reply: Reply) -> int:
     """Return where the message of an answer lies; the smaller offset, where the answer and its record differ.
 
     Some producers make brokers store a larger offset within a plain record.
     """
-    with located(answer.question.where()):
-        record = decode_record(answer.command.body)[0]
+    with located(reply.request.where()):
+        record = decode_record(reply.command.body)[0]
     if record.is_inner_batch:
         return record.queue_offset
-    return min(record.queue_offset, answer.header(PullMessageResponseHeader).next_begin_offset - 1)
+    return min(record.queue_offset, reply.header(PullMessageResponseHeader).next_begin_offset - 1)

@@ -15,9 +15,9 @@ from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, RequestHeader
 from ..wire.record import decode_record
-from .broker import Brokers, Errand
+from .broker import Brokers, to_queue
 from .names import READER_GROUP
-from .requests import Answer
+from .servers import Reply
 
 SEARCHES_EXACTLY = 435
 """The first version, 5.1.1, whose search by time is exact."""
@@ -70,11 +70,9 @@ def fetch_store_times(
     brokers: Brokers, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None
 ) -> dict[MessageQueue, int]:
     """Store time of the message at an offset of each queue; of one that is gone meanwhile, a time long ago."""
-    errands = {
-        queue: Errand(queue.topic, queue.broker_name, pull_one(queue, offset)) for queue, offset in offsets.items()
-    }
-    answers = brokers.ask_all(errands, absent=_GONE, any_copy=True, deadline=deadline)
-    return {queue: _store_time(answers[queue]) if queue in answers else _LONG_AGO for queue in offsets}
+    requests = {queue: to_queue(queue, pull_one(queue, offset)) for queue, offset in offsets.items()}
+    replies = brokers.ask_all(requests, absent=_GONE, any_copy=True, deadline=deadline)
+    return {queue: _store_time(replies[queue]) if queue in replies else _LONG_AGO for queue in offsets}
 
 
 def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> RequestHeader:
@@ -94,6 +92,6 @@ def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> Req
     )
 
 
-def _store_time(answer: Answer) -> int:
-    with located(answer.question.where()):
-        return decode_record(answer.command.body)[0].store_timestamp
+def _store_time(reply: Reply) -> int:
+    with located(reply.request.where()):
+        return decode_record(reply.command.body)[0].store_timestamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from ..cluster.requests import signed, unsigned_fields
+from ..cluster.servers import signed, unsigned_fields
 from ..cluster.settings import ClusterSettings
 from ..model import MessageQueue
 from ..wire.codes import RequestCode

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..cluster.broker import Brokers
-from ..cluster.requests import Question
 from ..cluster.routes import MASTER_ID, Place
+from ..cluster.servers import ServerRequest
 from ..errors import DataLossError, DecodeError
 from ..model import MessageQueue, QueueRange
 from ..net.deadline import Deadline
@@ -365,8 +365,8 @@ def vouch(
     while not (witness.is_settled or stall.expired):
         look = witness.look(place, now=0.0)
         header = pull_header(queue, unfiltered, look.start, 1)
-        question = Question(place.address, header, b"", queue.broker_name, place.broker_id)
-        outcome = read_outcome(brokers.requests.ask(question, welcome=PULL_CODES).command)
+        request = ServerRequest(place.address, header, b"", queue.broker_name, place.broker_id)
+        outcome = read_outcome(brokers.servers.ask(request, welcome=PULL_CODES).command)
         sleep(witness.answered(look, outcome))
     witness.give_up()
 
@@ -419,5 +419,5 @@ def lowest_readable(offset: int, outcome: Outcome) -> int:
 def fetch_minimum(queue: MessageQueue, place: Place, brokers: Brokers) -> int:
     """Ask one process for the minimum offset of a queue; pulls of a compacted topic name that of its survivors."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-    question = Question(place.address, header, b"", queue.broker_name, place.broker_id)
-    return brokers.requests.ask(question).header(OffsetResponseHeader).offset
+    request = ServerRequest(place.address, header, b"", queue.broker_name, place.broker_id)
+    return brokers.servers.ask(request).header(OffsetResponseHeader).offset

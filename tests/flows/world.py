@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from pyspark_rocketmq.broker_errors import SystemBusy
-from pyspark_rocketmq.cluster.broker import Errand
+from pyspark_rocketmq.cluster.broker import RoutedRequest
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.messages import Receipt, Sending
 from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -160,9 +160,9 @@ class World:
 
     def pull(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> Outcome:
         """One pull, whatever it comes to."""
-        question = self.cluster.brokers.question(pull_errand(queue, offset, **wish))
-        answer = self.cluster.brokers.requests.ask(question, welcome=PULL_CODES)
-        with located(question.where()):
+        request = self.cluster.brokers.locate(pull_errand(queue, offset, **wish))
+        answer = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)
+        with located(request.where()):
             return read_outcome(answer.command)
 
     def read(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> list[Record]:
@@ -197,7 +197,7 @@ def pull_errand(
     count: int = 32,
     wait_ms: int = 0,
     group: str = "TOOLS_CONSUMER",
-) -> Errand:
+) -> RoutedRequest:
     """A pull that carries its own subscription."""
     header = PullMessageRequestHeader(
         consumer_group=group,
@@ -212,7 +212,7 @@ def pull_errand(
         sub_version=0,
         expression_type=expression_type,
     )
-    return Errand(queue.topic, queue.broker_name, header)
+    return RoutedRequest(queue.topic, queue.broker_name, header)
 
 
 def patient_settings(name_server: str, **settings: Any) -> ClusterSettings:

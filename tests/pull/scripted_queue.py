@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.links import Call
 from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
@@ -99,7 +98,7 @@ class ScriptedQueue:
             at += 1
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
 
-    def tell_minimum(self, call: Call) -> Command:
+    def tell_minimum(self, request: Command) -> Command:
         """Answer the request for the minimum offset."""
         return answer(offset=self.minimum)
 
@@ -219,9 +218,9 @@ class Reading:
         end = self.queues[MASTER].count
         vouch(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
 
-    def _answer(self, call: Call) -> Command:
-        assert (call.fields or {})["subscription"] == "*"
-        start, most = (int((call.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
+    def _answer(self, request: Command) -> Command:
+        assert (request.fields or {})["subscription"] == "*"
+        start, most = (int((request.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
         return self.queues[MASTER].answer(start, most, is_filtered=False)
 
     def send(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.broker_errors import SubscriptionParseFailed, TopicNotExist
-from pyspark_rocketmq.cluster.requests import request_fields
+from pyspark_rocketmq.cluster.servers import request_fields
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
@@ -149,11 +149,11 @@ def _next_outcome(connection: Connection) -> Outcome:
 def topic_the_broker_lacks_is_named(world: World) -> None:
     """Its route is known from elsewhere: the error names topic, queue and broker."""
     queue = world.make_queue()
-    question = world.cluster.brokers.question(pull_errand(queue, 0))
+    question = world.cluster.brokers.locate(pull_errand(queue, 0))
     world.cluster.admin.delete_topic(queue.topic)
 
     with pytest.raises(TopicNotExist, match=rf"topic {queue.topic}, broker {queue.broker_name}"):
-        world.cluster.brokers.requests.ask(question)
+        world.cluster.brokers.servers.ask(question)
 
 
 def queues_are_apart(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_rocketmq.broker_errors import InvalidParameter
 from pyspark_rocketmq.cluster.names import Namespace
-from pyspark_rocketmq.cluster.requests import Question, Requests, request_fields
+from pyspark_rocketmq.cluster.servers import ServerRequest, Servers, request_fields
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials, signature
 from pyspark_rocketmq.errors import ConnectError, MalformedFrame, OptionError
@@ -61,8 +61,8 @@ def test_the_second_namespace_travels_beside_the_names() -> None:
 
 def ask(links: ScriptedLinks, header: GetMaxOffsetRequestHeader | QueryConsumerOffsetRequestHeader = MAX) -> int:
     """Ask a broker for an offset."""
-    question = Question(Address("b", 1), header, broker_name="broker-a")
-    return Requests(PLAIN, links).ask(question).header(OffsetResponseHeader).offset
+    request = ServerRequest(Address("b", 1), header, broker_name="broker-a")
+    return Servers(PLAIN, links).ask(request).header(OffsetResponseHeader).offset
 
 
 def test_a_refusal_names_all_places() -> None:
@@ -94,8 +94,9 @@ def test_many_errors_of_one_connection_name_each_its_own_queue() -> None:
     ended = ConnectError("refused", address="b:1")
     links = ScriptedLinks()
     links.serve("b:1", GET_MAX_OFFSET=raising(ended))
-    questions = [Question(Address("b", 1), GetMaxOffsetRequestHeader(topic="T", queue_id=number)) for number in (1, 2)]
-    errors = Requests(PLAIN, links).ask_all(questions)
+    headers = [GetMaxOffsetRequestHeader(topic="T", queue_id=number) for number in (1, 2)]
+    requests = [ServerRequest(Address("b", 1), header) for header in headers]
+    errors = Servers(PLAIN, links).ask_all(requests)
     assert ["queue 1" in str(errors[0]), "queue 2" in str(errors[1])] == [True, True]
     assert "queue" not in str(ended)
 
@@ -104,7 +105,7 @@ def test_a_body_of_another_shape_names_the_server() -> None:
     """As with header fields."""
     links = ScriptedLinks()
     links.serve("b:1", GET_MAX_OFFSET=answer(body={"topicList": 7}))
-    reply = Requests(PLAIN, links).ask(Question(Address("b", 1), MAX))
+    reply = Servers(PLAIN, links).ask(ServerRequest(Address("b", 1), MAX))
     with pytest.raises(MalformedFrame, match=r"TopicList.*address b:1"):
         reply.body(TopicList)
 
