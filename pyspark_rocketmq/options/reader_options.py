@@ -17,7 +17,7 @@ from ..decode.layout import Layout, default_columns
 from ..decode.rows import Content
 from ..errors import OptionError
 from ..model import MessageQueue
-from ..offsets.wish import EndSettings, StartSettings
+from ..offsets.requested import EndSettings, StartSettings
 from ..planning.admission import Limits
 from ..planning.assignment import Assignment
 from ..planning.ranges import PlanSettings

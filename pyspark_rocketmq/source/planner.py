@@ -23,7 +23,7 @@ from ..errors import OptionError, QueueMoved, TopicNotFound
 from ..model import Finding, MessageQueue, QueueBounds, sort_queues
 from ..offsets.loss import RULES, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
-from ..offsets.resolve import opened_if_late, resolve_wish
+from ..offsets.resolve import opened_if_late, resolve_offsets
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
@@ -223,7 +223,7 @@ class Planner:
         if self._pinned is None:
             queues = list(bounds)
             self._catalog.require_known(queues)
-            wished = resolve_wish(self._options.start.wish, queues, bounds, self._view)
+            wished = resolve_offsets(self._options.start.requested, queues, bounds, self._view)
             self._pinned = self._judge(wished.positions, bounds, wished.opened)
             bounds = self._pinned.bounds
             for option in wished.outranked:

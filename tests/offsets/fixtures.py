@@ -16,7 +16,7 @@ QUEUES = [A0, A1, B0, U0]
 
 
 @dataclass
-class KnownCluster:
+class KnownOffsets:
     """Message `o` of every queue is stored at `o * 10` ms; by default each queue holds offsets 10 to 99."""
 
     bounds: Mapping[MessageQueue, QueueBounds] = field(

@@ -25,9 +25,9 @@ __all__ = [
     "Keyword",
     "Layer",
     "QueueTree",
+    "RequestedOffsets",
     "StartSettings",
     "Target",
-    "Wish",
     "parse_offsets",
     "parse_times",
 ]
@@ -143,7 +143,7 @@ def _describe_unknown(place: _Place, known: set[_Place]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestedOffsets:
     """Layers by rank; then what queues get that no layer answers, or whose messages are all too old (nothing: fail)."""
 
     option: str
@@ -177,12 +177,12 @@ class StartSettings:
     retry_topic: str | None = None
 
     @property
-    def wish(self) -> Wish:
+    def requested(self) -> RequestedOffsets:
         """Committed positions, if the group is asked, outrank times; times outrank offsets; the default comes last."""
         offsets = _offset_layer("startingOffsets", self.offsets)
         times = _time_layers("startingTimestamp", self.time_ms, self.times)
         layers = [offsets, *times] if self.offsets is Keyword.GROUP else [*times, offsets]
-        return Wish("startingOffsets", tuple(layers), self.default, self.if_too_young, self.retry_topic)
+        return RequestedOffsets("startingOffsets", tuple(layers), self.default, self.if_too_young, self.retry_topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +194,13 @@ class EndSettings:
     times: QueueTree | None = None
 
     @property
-    def wish(self) -> Wish:
+    def requested(self) -> RequestedOffsets:
         """Times outrank offsets."""
         times = _time_layers("endingTimestamp", self.time_ms, self.times)
         offsets = _offset_layer("endingOffsets", self.offsets)
-        return Wish("endingOffsets", (*times, offsets), fallback=Keyword.LATEST, if_too_young=Keyword.LATEST)
+        return RequestedOffsets(
+            "endingOffsets", (*times, offsets), fallback=Keyword.LATEST, if_too_young=Keyword.LATEST
+        )
 
 
 def _offset_layer(option: str, offsets: Keyword | QueueTree) -> Layer:

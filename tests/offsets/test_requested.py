@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.offsets.wish import (
+from pyspark_rocketmq.offsets.requested import (
     AtTime,
     EndSettings,
     Keyword,
@@ -104,12 +104,12 @@ def test_an_end_is_latest_or_an_offset(text: str) -> None:
 def test_unknown_names(text: str, what: str) -> None:
     """A topic, broker or id that no queue bears is named."""
     with pytest.raises(OptionError, match=what):
-        StartSettings(tree(text)).wish.require_known(QUEUES)
+        StartSettings(tree(text)).requested.require_known(QUEUES)
 
 
 def test_known_names_with_stars() -> None:
     """A star covers whatever is there."""
-    StartSettings(tree('{"T":{"*":{"0":5,"1":6,"*":7},"b":{"*":8}}}')).wish.require_known(QUEUES)
+    StartSettings(tree('{"T":{"*":{"0":5,"1":6,"*":7},"b":{"*":8}}}')).requested.require_known(QUEUES)
 
 
 def test_times_by_topic_and_by_queue() -> None:
@@ -130,8 +130,8 @@ def test_rank_of_starting_options() -> None:
     """Times outrank offsets, one time for all outranks times by queue; only the keyword `group` comes before them."""
     times = parse_times('{"T":5}', "startingOffsetsByTimestamp", now_ms=0)
 
-    by_group = StartSettings(GROUP, time_ms=1, times=times).wish
-    by_latest = StartSettings(LATEST, EARLIEST, time_ms=1, times=times, if_too_young=LATEST).wish
+    by_group = StartSettings(GROUP, time_ms=1, times=times).requested
+    by_latest = StartSettings(LATEST, EARLIEST, time_ms=1, times=times, if_too_young=LATEST).requested
 
     names = ["startingTimestamp", "startingOffsetsByTimestamp"]
     assert [layer.option for layer in by_group.layers] == ["startingOffsets", *names]
@@ -141,7 +141,7 @@ def test_rank_of_starting_options() -> None:
 
 def test_rank_of_ending_options() -> None:
     """At the end, too, times outrank offsets; what is left over is read to its latest offset."""
-    wish = EndSettings(tree('{"T":{"a":{"0":5}}}'), time_ms=1).wish
+    requested = EndSettings(tree('{"T":{"a":{"0":5}}}'), time_ms=1).requested
 
-    assert [layer.option for layer in wish.layers] == ["endingTimestamp", "startingOffsets"]
-    assert (wish.fallback, wish.if_too_young) == (LATEST, LATEST)
+    assert [layer.option for layer in requested.layers] == ["endingTimestamp", "startingOffsets"]
+    assert (requested.fallback, requested.if_too_young) == (LATEST, LATEST)
