@@ -20,7 +20,6 @@ from pyspark_rocketmq.wire.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicList,
-    body,
     decode_body,
     encode_body,
 )
@@ -35,6 +34,7 @@ from pyspark_rocketmq.wire.commands import (
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
 )
+from pyspark_rocketmq.wire.members import members
 
 from ..codes import AdminCode
 from ..groups import Member
@@ -42,7 +42,7 @@ from ..registry import Answer, Call, Refusal, answer, handles
 from ..state import Broker
 
 
-@body
+@members
 class SubscriptionGroupList(Body):
     """Several groups at once."""
 

@@ -25,8 +25,8 @@ from pyspark_rocketmq.wire.commands import (
     PutKVConfigRequestHeader,
     RequestHeader,
     from_fields,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 
 from ..codes import AdminCode
 from ..registry import Answer, Call, Refusal, answer, handles_as_name_server
@@ -152,7 +152,7 @@ def update_config(cluster: Cluster, call: Call) -> Answer:
     return answer()
 
 
-@header
+@members
 class WritePermOfBrokerRequestHeader(RequestHeader):
     """May a broker's topics be written to?"""
 

@@ -9,8 +9,9 @@ from pyspark_rocketmq.model import RETRY_PREFIX, MessageQueue
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import SetMessageRequestModeRequestBody, decode_body, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.commands import QueueRequestHeader, RequestHeader, TopicRequestHeader, header
+from pyspark_rocketmq.wire.commands import QueueRequestHeader, RequestHeader, TopicRequestHeader
 from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.members import members
 
 from ..codes import AdminCode
 from ..registry import HELD, Answer, Call, Refusal, answer, handles
@@ -32,7 +33,7 @@ def clean_up(broker: Broker, call: Call) -> Answer:
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class CloneGroupOffsetRequestHeader(TopicRequestHeader):
     """Give one group the offsets of another."""
 
@@ -54,7 +55,7 @@ def clone_offsets(broker: Broker, call: Call) -> Answer:
     return answer()
 
 
-@header
+@members
 class QuerySubscriptionRequestHeader(TopicRequestHeader):
     """What does a group want of a topic?"""
 
@@ -74,7 +75,7 @@ def query_subscription(broker: Broker, call: Call) -> Answer:
     return answer(body=fastjson.write(told))
 
 
-@header
+@members
 class GetConsumeStatsInBrokerHeader(RequestHeader):
     """How far is every group, in all topics or in ordered ones?"""
 
@@ -122,7 +123,7 @@ def _progress(broker: Broker, group: str, topic: str) -> dict[MessageQueue, dict
     }
 
 
-@header
+@members
 class GetConsumerStatusRequestHeader(RequestHeader):
     """How far are the members of a group with a topic?"""
 
@@ -205,7 +206,7 @@ def get_request_modes(broker: Broker, call: Call) -> Answer:
 # --- queues and figures ----------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class QueryConsumeQueueRequestHeader(QueueRequestHeader):
     """What does a consume queue hold?"""
 
@@ -248,7 +249,7 @@ def _subscription(broker: Broker, wish: QueryConsumeQueueRequestHeader) -> dict[
     return {"filterData": "null", "subscriptionData": fastjson.parse(encode_body(subscription))}
 
 
-@header
+@members
 class ViewBrokerStatsDataRequestHeader(RequestHeader):
     """How busy is a topic or a group?"""
 

@@ -38,8 +38,8 @@ from ..net.deadline import Deadline
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
 from ..wire.header import Command
-from ..wire.java import java_hash
 from ..wire.message_id import decode_offset_message_id
+from ..wire.properties import java_hash
 from ..wire.record import decode_record
 from ..wire.sys_flag import TransactionState
 from .clock import Clock, SystemClock

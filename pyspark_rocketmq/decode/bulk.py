@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import Address, MessageQueue
+from ..wire.codes import SysFlag
 from ..wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record
-from ..wire.sys_flag import SysFlag
 from .entries import Entries, PropertyTexts, split_entries
 from .rows import LEAST_MS, MOST_MS, Content, json_string
 from .shaped import ShapedEntries, ShapeFinder

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..broker_errors import error_for
 from ..errors import MalformedFrame
 from ..wire.codes import ResponseCode
-from ..wire.header import Command, PullAnswer
+from ..wire.header import Command, PullResponse
 
 __all__ = ["PULL_CODES", "Outcome", "PullStatus", "read_outcome"]
 
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 def read_outcome(answer: Command) -> Outcome:
     """Read an answer; raises the broker's error for codes that are no outcome. Places are for the caller to name."""
-    if isinstance(answer, PullAnswer):
+    if isinstance(answer, PullResponse):
         return tuple.__new__(Outcome, (_FOUND, *answer.numbers, answer.body, False))  # half the cost of `Outcome(…)`
     status = _STATUSES.get(answer.code)
     if status is None:

@@ -10,8 +10,7 @@ from ..cluster.settings import ClusterSettings
 from ..model import MessageQueue
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
-from ..wire.header import Command, HeaderType, encode_command
-from ..wire.prepared import PreparedRequest
+from ..wire.header import Command, HeaderType, PreparedRequest, encode_command
 from .cursor import Request
 from .settings import PullSettings
 

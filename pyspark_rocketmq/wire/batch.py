@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..errors import DecodeError, LocalProtocolError
-from .sized import read_sized, write_sized
+from .frame import read_sized, write_sized
 
 __all__ = ["BatchEntry", "decode_batch", "encode_batch"]
 

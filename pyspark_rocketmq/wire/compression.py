@@ -14,8 +14,8 @@ import zlib
 from enum import IntEnum
 
 from ..errors import DecodeError
+from .codes import SysFlag
 from .frame import MAX_FRAME_BYTES
-from .sys_flag import SysFlag
 
 __all__ = ["MAX_UNPACKED_BYTES", "Compression", "compress", "compression_of", "decompress"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError
 
@@ -52,33 +51,51 @@ def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
     return mark >> 24, frame[MIN_FRAME_BYTES:header_end], frame[header_end:]
 
 
+def read_sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
+    """The bytes behind a length field of `width` bytes at `at`, and where they end; ValueError if not all are there."""
+    start = at + width
+    size = int.from_bytes(data[at:start], "big", signed=True)
+    end = start + size
+    if size < 0 or end > len(data):
+        raise ValueError(f"a field of {size} bytes at {at} in {len(data)}")
+    return data[start:end], end
+
+
+def write_sized(data: bytes, width: int, what: str) -> bytes:
+    """A length field of `width` bytes and the bytes it counts; `what` names them in the refusal."""
+    most = (1 << 8 * width - 1) - 1
+    if len(data) > most:
+        raise LocalProtocolError(f"{what} of {len(data)} bytes, the limit is {most}", advice="send less")
+    return len(data).to_bytes(width, "big") + data
+
+
 class FrameBuffer:
     """The received bytes that do not make a whole frame yet.
 
-    Invariant: `_chunk[_start:_end]` is received and not handed out; bytes before `_start` belong to frames
+    Invariant: `chunk[start:end]` is received and not handed out; bytes before `start` belong to frames
     that somebody may still hold, so they are never written again.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, chunk_bytes: int = _CHUNK_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._chunk_bytes = chunk_bytes
-        self._chunk = memoryview(bytearray(chunk_bytes))
+        self.chunk = memoryview(bytearray(chunk_bytes))
         self._spare: deque[bytearray] = deque(maxlen=_MOST_SPARE)
         """Chunks of the largest size that were filled; frames of them may still be held. The newest first."""
-        self._start = self._end = 0
+        self.start = self.end = 0
 
     def __len__(self) -> int:
-        return self._end - self._start
+        return self.end - self.start
 
     def space(self) -> memoryview:
         """Room to receive into; never empty."""
-        if self._end == len(self._chunk):
+        if self.end == len(self.chunk):
             self._move_on()
-        return self._chunk[self._end :]
+        return self.chunk[self.end :]
 
     def filled(self, count: int) -> None:
         """Say that the first `count` bytes of `space` have been received."""
-        self._end += count
+        self.end += count
 
     def feed(self, data: bytes | memoryview) -> None:
         """Copy bytes in, for callers that received them elsewhere."""
@@ -90,17 +107,18 @@ class FrameBuffer:
             self.filled(count)
             rest = rest[count:]
 
-    def frames(self) -> Iterator[memoryview]:
-        """Whole frames, in order of arrival."""
-        while self._end - self._start >= PREFIX_BYTES:
-            start = self._start
-            end = start + PREFIX_BYTES + _LENGTH.unpack_from(self._chunk, start)[0]
-            if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
-                raise self._wrong(end - start)
-            if end > self._end:
-                return
-            self._start = end
-            yield self._chunk[start:end]
+    def next_frame(self) -> memoryview | None:
+        """Hand out the next whole frame; None if a part of it is missing."""
+        start = self.start
+        if self.end - start < PREFIX_BYTES:
+            return None
+        end = start + PREFIX_BYTES + _LENGTH.unpack_from(self.chunk, start)[0]
+        if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
+            raise self._wrong(end - start)
+        if end > self.end:
+            return None
+        self.start = end
+        return self.chunk[start:end]
 
     def _wrong(self, size: int) -> RemoteProtocolError:
         if size < MIN_FRAME_BYTES:
@@ -112,15 +130,15 @@ class FrameBuffer:
 
     def _announced_bytes(self) -> int:
         """What the next frame's length field claims, true or not; 0 if it is not there yet."""
-        if self._end - self._start < PREFIX_BYTES:
+        if self.end - self.start < PREFIX_BYTES:
             return 0
-        length: int = _LENGTH.unpack_from(self._chunk, self._start)[0]
+        length: int = _LENGTH.unpack_from(self.chunk, self.start)[0]
         return PREFIX_BYTES + length
 
     def _move_on(self) -> None:
         """Carry what is not handed out into a new chunk of twice its size, or as much as one unfinished frame needs."""
-        start, end = self._start, self._end
-        rest = self._chunk[start:end]
+        start, end = self.start, self.end
+        rest = self.chunk[start:end]
         wanted, announced = 2 * len(rest), self._announced_bytes()
         if announced > len(rest):
             wanted = min(wanted, announced)
@@ -129,7 +147,7 @@ class FrameBuffer:
         chunk[: len(rest)] = rest
         rest.release()
         self._retire()
-        self._chunk, self._start, self._end = chunk, 0, end - start
+        self.chunk, self.start, self.end = chunk, 0, end - start
 
     def _chunk_of(self, size: int) -> memoryview:
         for number, chunk in enumerate(self._spare):
@@ -139,8 +157,8 @@ class FrameBuffer:
         return memoryview(bytearray(size))
 
     def _retire(self) -> None:
-        owner = self._chunk.obj
-        self._chunk.release()
+        owner = self.chunk.obj
+        self.chunk.release()
         if isinstance(owner, bytearray) and len(owner) == LARGEST_CHUNK_BYTES:
             self._spare.appendleft(owner)
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from reprlib import repr as shorten
 from typing import Any
 
 from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from .codes import LanguageCode
-from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, split_frame
-from .sized import read_sized, write_sized
+from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, read_sized, split_frame, write_sized
 
 CLIENT_VERSION = 409
 """The release we say we are, 4.9.8: standard JSON routes, and no GO_AWAY on graceful shutdown."""
@@ -79,13 +80,11 @@ def encode_command(command: Command) -> bytes:
 
 def decode_command(frame: memoryview) -> Command:
     """Read one whole frame; the body stays a view of it."""
-    answer = _PULL_ANSWER.match(frame)
-    if answer is None or _mark_of(frame)[0] != answer.end() - MIN_FRAME_BYTES:
-        return _decode_any(frame)
-    return PullAnswer(frame, answer)
+    responses, _ = cut_pull_responses(frame, 0, len(frame), len(frame))
+    return responses[0] if responses else decode_any_command(frame)
 
 
-def _decode_any(frame: memoryview) -> Command:
+def decode_any_command(frame: memoryview) -> Command:
     header_type, header, body = split_frame(frame)
     if len(header) > MOST_HEADER_BYTES:
         raise LimitExceeded(
@@ -156,11 +155,11 @@ def _text(value: object) -> str:
 
 # --- JSON as brokers write it ----------------------------------------------------------------------------------------
 
-_mark_of = struct.Struct(f">{PREFIX_BYTES}xI").unpack_from
-"""Header type and header length as one number. JSON is type 0, so there it is the length of the header alone."""
+_PREFIX = struct.Struct(">II")
+"""Length; header type and header length as one number. JSON is type 0, so there it is the length of the header."""
 _FLAGS, _OFFSET, _NUMBER = rb'"\d{1,18}"', rb'"(\d{1,18})"', rb"(?:0|[1-9]\d{0,8})"
 _BOUND = rb'"(-1|\d{1,18})"'
-_PULL_ANSWER = re.compile(
+_PULL_RESPONSE = re.compile(
     rb'(?s:.{%d})\{"code":0,"extFields":\{"suggestWhichBrokerId":"(\d{1,18})",(?:"groupSysFlag":%b,)?'
     rb'"nextBeginOffset":%b,"maxOffset":%b,"minOffset":%b(?:,"topicSysFlag":%b)?\},"flag":1,"language":"JAVA",'
     rb'"opaque":(%b),"remark":"\w+","serializeTypeCurrentRPC":"JSON","version":%b\}'
@@ -169,7 +168,27 @@ _PULL_ANSWER = re.compile(
 """A frame up to the end of its header. Numbers that can be no offsets are left to those who say what is wrong."""
 
 
-class PullAnswer(Command):
+def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
+    """Cut the frames that begin at `start` and are responses to pulls; also return where the last of them ends.
+
+    Stops at the first frame of another kind, too large, or not whole before `end`. Everything that is read of a
+    usual response is read here, for as many as there are: compiled code can take this function's place.
+    """
+    responses: list[PullResponse] = []
+    while end - start >= MIN_FRAME_BYTES:
+        length, header_bytes = _PREFIX.unpack_from(data, start)
+        frame_end = start + PREFIX_BYTES + length
+        if frame_end > end or frame_end - start > max_frame_bytes:
+            break
+        header = _PULL_RESPONSE.match(data, start, frame_end)
+        if header is None or header.end() - start != header_bytes + MIN_FRAME_BYTES:
+            break
+        responses.append(PullResponse(data[start:frame_end], data[header.end() : frame_end], header.groups()))
+        start = frame_end
+    return responses, start
+
+
+class PullResponse(Command):
     """The answer to a pull that found messages, as brokers 4.9 to 5.5 write it.
 
     Thousands come each second, of which four numbers are wanted; so the rest is read when somebody asks.
@@ -181,9 +200,9 @@ class PullAnswer(Command):
     language = LanguageCode.JAVA
     header_type = HeaderType.JSON
 
-    def __init__(self, frame: memoryview, header: re.Match[bytes]) -> None:
-        broker_id, following, maximum, minimum, opaque = header.groups()
-        self._frame, self.body, self.opaque = frame, frame[header.end() :], int(opaque)
+    def __init__(self, frame: memoryview, body: memoryview, numbers: Sequence[bytes]) -> None:
+        broker_id, following, maximum, minimum, opaque = numbers
+        self._frame, self.body, self.opaque = frame, body, int(opaque)
         self.numbers = int(following), int(minimum), int(maximum), int(broker_id)
         """Next, minimum and maximum offset, and the broker to ask next."""
 
@@ -207,7 +226,46 @@ class PullAnswer(Command):
 
     def plain(self) -> Command:
         """The same, read as any other command."""
-        return _decode_any(self._frame)
+        return decode_any_command(self._frame)
+
+
+# --- requests that differ in numbers only -----------------------------------------------------------------------------
+
+
+@lru_cache  # Digits alone make a difference, so there are few lengths.
+def _prefix(header_bytes: int) -> bytes:
+    return _PREFIX.pack(header_bytes + 4, header_bytes)
+
+
+class PreparedRequest:
+    """A request with a JSON header and no body, of which the opaque and the `changing` fields are left open."""
+
+    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:
+        kept = {name: value for name, value in fields.items() if name not in changing}
+        header = encode_command(Command(code, 0, kept | dict.fromkeys(changing, "0")))[MIN_FRAME_BYTES:]
+        # Behind the fields stands nothing that a caller chose, so both ends are found from the right.
+        fields_end = header.rindex(b'},"flag":')
+        opaque_at = header.rindex(b'"opaque":0,') + len(b'"opaque":')
+        names = [json.dumps(name, ensure_ascii=False).encode() for name in changing]
+        zeros = b",".join(name + b':"0"' for name in names)
+        self._text = b"".join(
+            (
+                _literal(header[:fields_end].removesuffix(zeros)),
+                b",".join(_literal(name) + b':"%d"' for name in names),
+                _literal(header[fields_end:opaque_at]),
+                b"%d",
+                _literal(header[opaque_at + 1 :]),
+            )
+        )
+
+    def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
+        """Whole frames, one for each row of numbers: the changing fields in their order, then the opaque."""
+        headers = [self._text % row for row in numbers]
+        return [_prefix(len(header)) + header for header in headers]
+
+
+def _literal(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
 
 
 # --- the binary form -------------------------------------------------------------------------------------------------

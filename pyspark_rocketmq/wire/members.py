@@ -8,11 +8,11 @@ classes are used in any one process. All are dataclasses in what `fields` and `r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, dataclass, field, fields, make_dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
-__all__ = ["Members", "members"]
+__all__ = ["Members", "members", "wire_name"]
 
 M = TypeVar("M", bound="Members")
 
@@ -21,6 +21,8 @@ class Members:
     """Base of the classes that `members` completes."""
 
     __slots__ = ()
+    wire_names: ClassVar[Mapping[str, str]] = {}
+    """Wire names that are not the attribute's name in camelCase."""
     _names: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
@@ -42,13 +44,23 @@ class Members:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def members(cls: type[M]) -> type[M]:
     """Complete a class: a slot for each annotated member."""
     made = cast(Any, dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls))
     made._names = tuple(member.name for member in fields(made))
     made.__init__ = _init_first
     return cast(type[M], made)
+
+
+def wire_name(cls: type[Members], attribute: str) -> str:
+    """The name that the class's `wire_names` gives, else the attribute in camelCase."""
+    return cls.wire_names.get(attribute) or _camel_case(attribute)
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 def _init_first(self: Any, **given: Any) -> None:

@@ -10,6 +10,7 @@ properties on.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 
 from ..errors import DecodeError, LocalProtocolError
@@ -21,6 +22,7 @@ __all__ = [
     "decode_properties",
     "encode_properties",
     "is_reserved",
+    "java_hash",
     "join_properties",
     "parse_properties",
 ]
@@ -107,3 +109,11 @@ def _check_part(part: str, name: str, text: str) -> None:
             f"the {part} of property {name!r:.80} holds control character 1 or 2",
             advice="RocketMQ separates properties by them; encode the text, for example as base64",
         )
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode`, by which brokers store and filter tags: signed, 32 bits, over UTF-16 code units."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (value >> 31 << 32)

@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 from ..errors import DecodeError, LocalProtocolError, located
 from ..model import Address
 from .batch import decode_batch
+from .codes import SysFlag, TransactionState, transaction_state
 from .compression import MAX_UNPACKED_BYTES, compression_of, decompress
+from .frame import read_sized, write_sized
 from .host import decode_host, encode_host, is_ipv6
 from .message_id import encode_offset_message_id
 from .properties import decode_properties
-from .sized import read_sized, write_sized
-from .sys_flag import SysFlag, TransactionState, transaction_state
 
 __all__ = [
     "MAGIC_V1",

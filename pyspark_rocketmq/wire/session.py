@@ -18,7 +18,15 @@ from typing import NamedTuple
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedReply
 from .frame import MAX_FRAME_BYTES, FrameBuffer
-from .header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, decode_command, encode_command
+from .header import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    Command,
+    HeaderType,
+    cut_pull_responses,
+    decode_any_command,
+    encode_command,
+)
 
 _LAST_OPAQUE = 2**31 - 1
 _new = tuple.__new__
@@ -135,12 +143,24 @@ class Session:
     def _events(self) -> Iterator[Event]:
         if self.broken:
             raise self.broken
+        buffer, pending = self._buffer, self.pending
         try:
-            for frame in self._buffer.frames():
-                command = decode_command(frame)
+            while True:
+                responses, buffer.start = cut_pull_responses(
+                    buffer.chunk, buffer.start, buffer.end, self.max_frame_bytes
+                )
+                for response in responses:
+                    if pending.pop(response.opaque, None) is not None:
+                        yield _new(Reply, (response.opaque, response))
+                    else:
+                        self._drop(response)
+                # What comes next is a frame of another kind, a wrong one, or a part of one.
+                if (frame := buffer.next_frame()) is None:
+                    return
+                command = decode_any_command(frame)
                 if not command.flag & RESPONSE_FLAG:
                     yield Request(command)
-                elif self.pending.pop(command.opaque, None) is not None:
+                elif pending.pop(command.opaque, None) is not None:
                     yield _new(Reply, (command.opaque, command))
                 else:
                     self._drop(command)

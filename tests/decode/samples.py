@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder, Decoded
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.record import Record, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 V4, V6 = Address("10.0.0.9", 50000), Address("2001:db8::1", 10911)

@@ -17,10 +17,10 @@ from pyspark_rocketmq.decode.layout import COLUMNS
 from pyspark_rocketmq.decode.rows import Content, Mode, read_rows, row_value
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from pyspark_rocketmq.wire.scan import record_starts
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .samples import (
     QUEUE,

@@ -9,7 +9,7 @@ from broker_stub.filling import fill
 from broker_stub.filters import TagFilter
 from broker_stub.store import SEGMENT_BYTES, InnerMessage, Store
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record
 
 UNIQUE_ID = "7F0000010001000000000000000000FF"

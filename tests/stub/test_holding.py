@@ -6,7 +6,7 @@ from broker_stub.clock import Clock
 from broker_stub.filters import TagFilter
 from broker_stub.holding import HeldPull, HeldPulls
 from broker_stub.store import MessageFilter
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 
 from .channels import RecordingChannel
 

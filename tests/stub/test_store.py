@@ -24,7 +24,7 @@ from broker_stub.store import (
     Store,
 )
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record, decode_records
 
 HOST = Address("127.0.0.1", 10911)

@@ -1,10 +1,10 @@
-"""Tests of `wire.sys_flag`."""
+"""Tests of `wire.codes`."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.wire.sys_flag import TransactionState, transaction_state
+from pyspark_rocketmq.wire.codes import TransactionState, transaction_state
 
 
 @pytest.mark.parametrize(
