@@ -89,10 +89,11 @@ bench-versus: $(VENV)/.has-test ## this commit beside OLD=<commit>, in alternati
 	@rm -rf build/versus/$(OLD) && mkdir -p build/versus/$(OLD) && git archive $(OLD) | tar -x -C build/versus/$(OLD)
 	@$(SPARK_ENV) $(BIN)/python -m tests.bench.versus build/versus/$(OLD) $(VERSUS)
 
-lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated files are up to date
+lint: $(VENV)/.has-dev ## check style, types, import contracts, language, and that generated files are up to date
 	@echo "==> ruff";           $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "==> mypy";           $(BIN)/mypy $(TYPED)
 	@echo "==> lint-imports";   $(BIN)/lint-imports --no-logo
+	@echo "==> check_language"; $(BIN)/python tools/check_language.py
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator --check || exit 1; done
 
 docs: $(VENV)/.has-test ## write the generated files anew
