@@ -20,7 +20,7 @@ from .groups import Groups
 from .links import InlineLinks, Links, SharedLinks
 from .messages import Messages
 from .nameserver import NameServers
-from .offsets import Offsets
+from .queue_offsets import Offsets
 from .route_table import RouteTable
 from .servers import Servers
 from .settings import ClusterSettings

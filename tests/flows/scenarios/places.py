@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.broker_errors import SubscriptionGroupNotExist
-from pyspark_rocketmq.cluster.offsets import UPPER
+from pyspark_rocketmq.cluster.queue_offsets import UPPER
 from pyspark_rocketmq.model import MessageQueue, QueueBounds
 from tests.flows.world import World, fresh, now_ms, until
 

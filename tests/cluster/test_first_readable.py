@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_stub import StubBroker
-from pyspark_rocketmq.cluster.readable import search_first_readable
+from pyspark_rocketmq.cluster.searches import search_first_readable
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import TOPIC, admin_of, queue_of
 

@@ -1,7 +1,7 @@
-"""What do brokers say about places in their queues?
+"""Ask brokers for the offsets of queues, and for the positions of groups; commit positions.
 
-All questions are about many queues at once and leave in one burst per broker. Where the master is gone a replica
-answers, which may lie behind; `QueueBounds` says so.
+Every request is made for many queues at once and leaves in one burst per broker. Where the master is gone a replica
+replies, which may lag behind; `QueueBounds` and `Standing` say so.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from ..wire.commands import (
     UpdateConsumerOffsetRequestHeader,
 )
 from .broker import Brokers, Errors, RoutedRequest, to_queue
-from .readable import fetch_first_readable
 from .routes import MASTER_ID
+from .searches import SEARCHES_EXACTLY, fetch_first_readable, find_first_since, search_first_since
 from .servers import Reply
-from .times import SEARCHES_EXACTLY, run_searches, search_first_since
 
 LOWER, UPPER = "LOWER", "UPPER"
 """Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
 
 _NONE = -1
+_MakeHeader = Callable[[MessageQueue], RequestHeader]
 
 
 class Standing(NamedTuple):
-    """Where a group stands in a queue, and whose word that is."""
+    """A group's position in a queue, and the broker process that reports it."""
 
     offset: int
     place: Address
-    """The process that says so."""
+    """Address of that process."""
     from_replica: bool = False
     after_silence: bool = False
-    """Whether it was asked before and nobody answered, as while a broker starts again."""
+    """Whether an earlier request got no response, as while a broker restarts."""
 
 
-class _Part(NamedTuple):
+class _TopicAtBroker(NamedTuple):
     """The queues of one topic at one broker."""
 
     topic: str
@@ -58,12 +58,12 @@ class _Part(NamedTuple):
 
 
 class Offsets:
-    """Offsets of queues, and of groups in queues."""
+    """Offsets of queues, and positions of groups in queues."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._without_statistics: set[_Part] = set()
-        """Where the bounds of all queues at once were refused."""
+        self._without_statistics: set[_TopicAtBroker] = set()
+        """Where the broker refused the bounds of all queues at once."""
 
     # --- bounds ------------------------------------------------------------------------------------------------------
 
@@ -74,9 +74,9 @@ class Offsets:
         *,
         smallest: Mapping[MessageQueue, int] | None = None,
     ) -> dict[MessageQueue, QueueBounds]:
-        """Bounds of each queue: one request per topic and broker where that is answered, else two per queue.
+        """Return each queue's bounds: by one request per topic and broker, or by two per queue where that is refused.
 
-        `smallest` are smallest offsets that the caller takes for granted where they would cost a request.
+        `smallest` holds minimum offsets that the caller takes for granted where they would cost a request.
         """
         bounds = self._fetch_statistics(queues, deadline)
         if missing := [queue for queue in queues if queue not in bounds]:
@@ -86,25 +86,25 @@ class Offsets:
     def count_requests(
         self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int] | None = None
     ) -> int:
-        """How many requests `fetch_bounds` sends to the broker that gets most, by what is known of refusals now."""
+        """Return how many requests `fetch_bounds` sends to the busiest broker, by the refusals known now."""
         counts: Counter[str] = Counter()
-        for part, held in _by_part(queues).items():
+        for part, held in _group_queues(queues).items():
             refused = part in self._without_statistics
             counts[part.broker_name] += sum(1 if queue in (smallest or {}) else 2 for queue in held) if refused else 1
         return max(counts.values(), default=0)
 
     def fetch_max(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
-        """Offset that each queue's next message will get."""
+        """Return the offset that each queue's next message gets."""
         return self._fetch_offsets(queues, _max_header, deadline)
 
     def fetch_min(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
-        """Smallest offset that each queue still holds."""
+        """Return the minimum offset that each queue still holds."""
         return self._fetch_offsets(queues, _min_header, deadline)
 
     def fetch_first_readable(
         self, group: str, bounds: Mapping[MessageQueue, tuple[int, int]], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """The first offset within each queue's bounds whose message can be read; the end if there is none."""
+        """Return the first readable offset within each queue's bounds; the end if there is none."""
         return fetch_first_readable(self._brokers, group, bounds, deadline)
 
     # --- times -------------------------------------------------------------------------------------------------------
@@ -112,14 +112,14 @@ class Offsets:
     def search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Offset that belongs to each queue's store time, as the broker sees it."""
+        """Return the offset that the broker reports for each queue's store time."""
         replies = self._search(times_ms, boundary, deadline)
         return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
     def fetch_first_since(
         self, times_ms: Mapping[MessageQueue, int], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Offset of the first message stored at or after each queue's time, its next offset if there is none."""
+        """Return the offset of the first message stored at or after each queue's time, else the queue's next offset."""
         replies = self._search(times_ms, LOWER, deadline)
         nearest = {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
         inexact = [queue for queue, reply in replies.items() if reply.command.version < SEARCHES_EXACTLY]
@@ -130,14 +130,14 @@ class Offsets:
             )
             for queue in inexact
         }
-        found = run_searches(self._brokers, searches, deadline)
+        found = find_first_since(self._brokers, searches, deadline)
         self._check_ends({queue: at for queue, at in found.items() if at == bounds[queue].max_offset}, deadline)
         return nearest | found
 
     def fetch_earliest_times(
         self, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Store time of each queue's first message, in milliseconds; queues without messages are left out."""
+        """Return the store time of each queue's first message in milliseconds; leave out queues without messages."""
         replies = self._ask_queues(queues, _earliest_header, deadline)
         times = {
             queue: reply.header(GetEarliestMsgStoretimeResponseHeader).timestamp for queue, reply in replies.items()
@@ -154,12 +154,11 @@ class Offsets:
         zero_if_young: bool = False,
         deadline: Deadline | None = None,
     ) -> dict[MessageQueue, int]:
-        """Where the group stands in each queue that it has committed.
+        """Return the group's position in each queue that it has committed.
 
-        Of queues whose first message is still there, brokers say 0 for no commit; since 5.0 they can be asked not to.
-        Java's consumers do not ask so (`zero_if_young`).
+        Where a queue still holds its first message, brokers report 0 for no commit; since 5.0 a request can forbid
+        that. Java's consumers do not forbid it (`zero_if_young`).
         """
-
         make = _committed_header(group, None if zero_if_young else False)
         replies = self._ask_queues(queues, make, deadline, absent=(QueryNotFound,))
         self._need_masters(queues, replies, deadline)
@@ -168,7 +167,7 @@ class Offsets:
     def fetch_standings(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, Standing]:
-        """The same with whose word it is, for who must tell a position that was moved from one that was forgotten."""
+        """Return the group's positions with their reporters, which tell a moved position from a forgotten one."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]
@@ -179,30 +178,29 @@ class Offsets:
         return {queue: _standing(reply, after_silence=queue in silent) for queue, reply in replies.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
-        """Store where the group stands: for each queue, the next offset to read. Replicas are not told.
+        """Commit the group's positions at the masters: for each queue, the next offset to read.
 
-        One queue of each topic at each broker goes ahead. To a broker the first position of a group in a topic makes
-        their table, and of several that arrive at once some would end in a table that another one replaces.
+        One queue of each topic at each broker goes ahead. With a group's first position in a topic, brokers make a
+        table for the pair; of several first positions at once, some would end in a table that another one replaces.
         """
-        first = {queues[0] for queues in _by_part(offsets).values()}
+        first = {queues[0] for queues in _group_queues(offsets).values()}
         for goes_now in (first, offsets.keys() - first):
             chosen = [queue for queue in offsets if queue in goes_now]
             requests = _requests(chosen, lambda queue: _commit_header(group, queue, offsets[queue]))
             self._brokers.ask_all(requests, deadline=deadline)
 
     def commit_oneway(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
-        """The same without asking whether it was stored."""
+        """Commit the group's positions without waiting for a response."""
         for queue, offset in offsets.items():
-            request = to_queue(queue, _commit_header(group, queue, offset))
-            self._brokers.tell(request, deadline=deadline)
+            self._brokers.tell(to_queue(queue, _commit_header(group, queue, offset)), deadline=deadline)
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def _fetch_statistics(
         self, queues: Iterable[MessageQueue], deadline: Deadline | None
     ) -> dict[MessageQueue, QueueBounds]:
-        """Bounds from the statistics of whole topics; queues without any are left out."""
-        wanted = _by_part(queues)
+        """Return bounds from the statistics of whole topics; leave out queues without any."""
+        wanted = _group_queues(queues)
         requests = {
             part: RoutedRequest(*part, GetTopicStatsInfoRequestHeader(topic=part.topic))
             for part in wanted
@@ -233,11 +231,12 @@ class Offsets:
         return bounds
 
     def _check_ends(self, ends: Mapping[MessageQueue, int], deadline: Deadline | None) -> None:
-        """Raise if a queue ends earlier now: a replica took over, and what it lacks was taken for gone and too old."""
+        """Raise if a queue ends earlier now: a lagging replica took over, and what it lacks passed for too old."""
         for queue, (_, now, _) in self.fetch_bounds(ends, deadline).items():
             if now < ends[queue]:
                 raise NoBrokerAvailable(
-                    f"the search by time failed: the queue ends at {now} now, at {ends[queue]} when it began",
+                    f"the search by time failed: the queue ends at offset {now}, but ended at {ends[queue]} when the "
+                    "search began",
                     advice="bring the master back, and try again",
                     topic=queue.topic,
                     broker=queue.broker_name,
@@ -247,51 +246,40 @@ class Offsets:
     def _search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str, deadline: Deadline | None
     ) -> dict[MessageQueue, Reply]:
-        def header(queue: MessageQueue) -> RequestHeader:
+        def make(queue: MessageQueue) -> RequestHeader:
             return SearchOffsetRequestHeader(
                 topic=queue.topic, queue_id=queue.queue_id, timestamp=times_ms[queue], boundary_type=boundary
             )
 
-        return self._ask_queues(times_ms, header, deadline)
+        return self._ask_queues(times_ms, make, deadline)
 
     def _fetch_offsets(
-        self,
-        queues: Collection[MessageQueue],
-        header: Callable[[MessageQueue], RequestHeader],
-        deadline: Deadline | None,
+        self, queues: Collection[MessageQueue], make: _MakeHeader, deadline: Deadline | None
     ) -> dict[MessageQueue, int]:
-        replies = self._ask_queues(queues, header, deadline)
-        return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
+        return {queue: _offset(reply, _NONE) for queue, reply in self._ask_queues(queues, make, deadline).items()}
 
     def _need_masters(
         self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
     ) -> None:
-        """Only a master's word counts that there is no position: a replica may not have copied it yet."""
+        """Raise unless every queue that is not `known` has a master: a replica may not have copied a position yet."""
         for queue in queues:
             if queue not in known:
                 self._brokers.routes.route(queue.topic, deadline).broker(queue.broker_name).master()
 
     def _ask_queues(
-        self,
-        queues: Collection[MessageQueue],
-        header: Callable[[MessageQueue], RequestHeader],
-        deadline: Deadline | None,
-        absent: Errors = (),
+        self, queues: Collection[MessageQueue], make: _MakeHeader, deadline: Deadline | None, absent: Errors = ()
     ) -> dict[MessageQueue, Reply]:
-        requests = _requests(queues, header)
-        return self._brokers.ask_all(requests, absent=absent, any_copy=True, deadline=deadline)
+        return self._brokers.ask_all(_requests(queues, make), absent=absent, any_copy=True, deadline=deadline)
 
 
-def _requests(
-    queues: Iterable[MessageQueue], header: Callable[[MessageQueue], RequestHeader]
-) -> dict[MessageQueue, RoutedRequest]:
-    return {queue: RoutedRequest(queue.topic, queue.broker_name, header(queue)) for queue in queues}
+def _requests(queues: Iterable[MessageQueue], make: _MakeHeader) -> dict[MessageQueue, RoutedRequest]:
+    return {queue: to_queue(queue, make(queue)) for queue in queues}
 
 
-def _by_part(queues: Iterable[MessageQueue]) -> dict[_Part, list[MessageQueue]]:
-    parts: defaultdict[_Part, list[MessageQueue]] = defaultdict(list)
+def _group_queues(queues: Iterable[MessageQueue]) -> dict[_TopicAtBroker, list[MessageQueue]]:
+    parts: defaultdict[_TopicAtBroker, list[MessageQueue]] = defaultdict(list)
     for queue in queues:
-        parts[_Part(queue.topic, queue.broker_name)].append(queue)
+        parts[_TopicAtBroker(queue.topic, queue.broker_name)].append(queue)
     return parts
 
 
@@ -306,29 +294,29 @@ def _read_statistics(queues: Collection[MessageQueue], reply: Reply) -> dict[Mes
 
 
 def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
-    """Brokers give -1 as the smallest offset of a queue that never held a message."""
+    """Return checked bounds; brokers report -1 as the minimum of a queue that never held a message."""
     for name, offset in (("minOffset", min_offset), ("maxOffset", max_offset)):
         _require_offset(name, offset, _NONE, reply)
-    return QueueBounds(max(0, min_offset), max(0, max_offset), _is_replicas(reply))
+    return QueueBounds(max(0, min_offset), max(0, max_offset), _is_from_replica(reply))
 
 
 def _standing(reply: Reply, *, after_silence: bool) -> Standing:
-    return Standing(_offset(reply), reply.request.address, _is_replicas(reply), after_silence)
+    return Standing(_offset(reply), reply.request.address, _is_from_replica(reply), after_silence)
 
 
-def _is_replicas(reply: Reply) -> bool:
+def _is_from_replica(reply: Reply) -> bool:
     return reply.request.broker_id != MASTER_ID
 
 
 def _offset(reply: Reply, smallest: int = 0) -> int:
-    """The offset of an answer; -1 (`_NONE`) is a legal bound of a queue without messages, and nowhere else."""
+    """Return a reply's offset; -1 (`_NONE`) is legal only as a bound of a queue without messages."""
     offset = reply.header(OffsetResponseHeader).offset
     _require_offset("offset", offset, smallest, reply)
     return offset
 
 
 def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
-    """Refuse what can be no offset; that numbers fit into 64 bits is seen to where headers and bodies are read."""
+    """Refuse a number that cannot be an offset; headers and bodies are checked for 64 bits where they are read."""
     if offset < smallest:
         raise MalformedFrame(f"{name} is {offset}, which is no offset", **reply.request.where())
 
@@ -345,7 +333,7 @@ def _earliest_header(queue: MessageQueue) -> RequestHeader:
     return GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
 
 
-def _committed_header(group: str, zero_if_absent: bool | None) -> Callable[[MessageQueue], RequestHeader]:
+def _committed_header(group: str, zero_if_absent: bool | None) -> _MakeHeader:
     return lambda queue: QueryConsumerOffsetRequestHeader(
         consumer_group=group,
         topic=queue.topic,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.cluster.times import search_first_since
+from pyspark_rocketmq.cluster.searches import search_first_since
 
 
 def search(times: list[int], min_offset: int, sought: int, nearest: int) -> tuple[int, int]:
