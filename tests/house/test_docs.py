@@ -14,7 +14,8 @@ from pyspark_rocketmq import errors
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+GLOSSARY_LINES = 60
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -52,7 +53,7 @@ def test_help_lists_every_target() -> None:
     assert targets == set(re.findall(r"^  make (\S+)", listed, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link names a file that exists."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
@@ -60,14 +61,29 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_glossary_is_short_and_sorted() -> None:
+    """The glossary opens the page, has at most sixty lines, and explains each word once, in alphabetical order."""
+    glossary = section(ARCHITECTURE, "Glossary")
+    words = re.findall(r"^\| (.*?) \|", glossary, flags=re.MULTILINE)[1:]
+    single = [word for entry in words for word in entry.split(", ")]
+
+    assert ARCHITECTURE.read_text().index("## Glossary") == ARCHITECTURE.read_text().index("## ")
+    assert len(glossary.strip().splitlines()) < GLOSSARY_LINES
+    assert words == sorted(words, key=str.lower)
+    assert len(set(single)) == len(single)
+
+
 def test_the_map_shows_every_room() -> None:
-    """The rooms of the import contract and those of the map are the same, in the same order."""
+    """The map and the import contract name the same rooms, layer by layer from the top."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    placed = re.findall(r"\w+", config["importlinter:contract:rooms"]["layers"])
+    layers = config["importlinter:contract:rooms"]["layers"].strip().splitlines()
+    depth = {room: number for number, layer in enumerate(layers) for room in re.findall(r"\w+", layer)}
     rows = re.findall(r"^\| (`.*?) \|", section(ARCHITECTURE, "Map"), flags=re.MULTILINE)
+    shown = [room for row in rows for room in re.findall(r"`(\w+)`", row)]
 
-    assert {room for row in rows for room in re.findall(r"`(\w+)`", row)} == set(placed)
+    assert sorted(shown) == sorted(depth)
+    assert [depth[room] for room in shown] == sorted(depth.values())
 
 
 def test_rooms_to_come_are_not_there_yet() -> None:
