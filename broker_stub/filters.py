@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.wire.bodies import SubscriptionData
 
+from .scanning import MessageFilter
 from .sql92 import SqlFilter, SqlSyntaxError, compile_sql
-
-if TYPE_CHECKING:
-    from .store import MessageFilter
 
 ALL = "*"
 TAG = "TAG"

@@ -20,7 +20,8 @@ from pyspark_rocketmq.wire.commands import (
 
 from ..filters import is_tag_type, maybe_compile
 from ..groups import Member
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
 from ..sql92 import SqlSyntaxError, compile_sql
 from ..state import Broker
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark_rocketmq.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, decode_body, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode
 
-from ..registry import Answer, Call, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, answer
 from ..state import Broker
 
 

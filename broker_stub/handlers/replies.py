@@ -13,7 +13,8 @@ from pyspark_rocketmq.wire.commands import ReplyMessageRequestHeader, SendHeader
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.properties import join_properties
 
-from ..registry import HELD, Answer, Call, answer, handles
+from ..registry import handles
+from ..requests import HELD, Answer, Call, answer
 from ..state import Broker
 from ..store import ENTRY_END, InnerMessage
 from .send import checked_send, make_message, read_send_header, stored_header

@@ -11,6 +11,7 @@ from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import (
+    ConsumerSendMsgBackRequestHeader,
     SendHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
@@ -20,8 +21,9 @@ from pyspark_rocketmq.wire.properties import MAX_PROPERTIES_BYTES, join_properti
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from ..delays import DELAY, maybe_recall_handle
-from ..registry import Answer, Call, Refusal, answer, handles
-from ..retry import redirect
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
+from ..retry import redirect, send_back
 from ..state import MARKS, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
 from ..topics import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
@@ -58,6 +60,13 @@ def checked_send(broker: Broker, call: Call, header: SendHeader, accept: Accept)
         if not (refusal.answer.remark or "").startswith(_JAVA):
             refusal.answer.fields = MARKS.copy()
         raise
+
+
+@handles(RequestCode.CONSUMER_SEND_MSG_BACK)
+def send_message_back(broker: Broker, call: Call) -> Answer:
+    """Store the message for another try; success says no more."""
+    send_back(broker, call.header(ConsumerSendMsgBackRequestHeader), call.command.version)
+    return answer()
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
