@@ -67,8 +67,6 @@ class PropertyFilter:
 class Registered:
     """An expression as a group's heartbeats gave it."""
 
-    expression: str
-    expression_type: str
     client_version: int
     sql: SqlFilter
 
@@ -95,7 +93,7 @@ class FilterTable:
             return
         sql = maybe_compile(new.sub_string, new.expression_type)
         if sql:
-            self._filters[key] = Registered(new.sub_string, new.expression_type, new.sub_version, sql)
+            self._filters[key] = Registered(new.sub_version, sql)
         else:
             self._filters.pop(key, None)
 

@@ -162,43 +162,30 @@ def _earliest_time(broker: Broker) -> int:
 
 
 _QUEUES = ("ack", "litePull", "pull", "query", "send")
+_RATES = "getFoundTps getMissTps getTotalTps getTransferedTps getTransferredTps putTps"
+_ZEROS = """
+    EndTransactionQueueSize dispatchBehindBytes dispatchMaxBuffer getMessageEntireTimeMax
+    msgGetTotalTodayMorning msgGetTotalTodayNow msgGetTotalYesterdayMorning msgPutTotalTodayMorning
+    msgPutTotalYesterdayMorning pageCacheLockTimeMills putMessageEntireTimeMax putMessageFailedTimes
+    startAcceptSendRequestTimeStamp timerOffsetBehind timerReadBehind
+"""
 _IDLE_FIGURES = {
     **{f"{name}ThreadPoolQueueSize": "0" for name in _QUEUES},
     **{f"{name}ThreadPoolQueueCapacity": "100000" for name in _QUEUES},
     **{f"{name}ThreadPoolQueueHeadWaitTimeMills": "0" for name in _QUEUES},
-    "EndTransactionQueueSize": "0",
+    **dict.fromkeys(_ZEROS.split(), "0"),
+    **dict.fromkeys("commitLogDiskRatio consumeQueueDiskRatio timerDequeueTps timerEnqueueTps".split(), "0.0"),
+    **dict.fromkeys(
+        "getFoundTps getMissTps getTotalTps getTransferedTps getTransferredTps putTps".split(), "0.0 0.0 0.0"
+    ),
     "EndTransactionThreadPoolQueueCapacity": "100000",
     "commitLogDirCapacity": "Total : 0 B, Free : 0 B.",
-    "commitLogDiskRatio": "0.0",
-    "consumeQueueDiskRatio": "0.0",
-    "dispatchBehindBytes": "0",
-    "dispatchMaxBuffer": "0",
-    "getFoundTps": "0.0 0.0 0.0",
-    "getMessageEntireTimeMax": "0",
-    "getMissTps": "0.0 0.0 0.0",
-    "getTotalTps": "0.0 0.0 0.0",
-    "getTransferedTps": "0.0 0.0 0.0",
-    "getTransferredTps": "0.0 0.0 0.0",
-    "msgGetTotalTodayMorning": "0",
-    "msgGetTotalTodayNow": "0",
-    "msgGetTotalYesterdayMorning": "0",
-    "msgPutTotalTodayMorning": "0",
-    "msgPutTotalYesterdayMorning": "0",
-    "pageCacheLockTimeMills": "0",
     "putLatency99": "0.00",
     "putLatency999": "0.00",
     "putMessageDistributeTime": "null",
-    "putMessageEntireTimeMax": "0",
-    "putMessageFailedTimes": "0",
-    "putTps": "0.0 0.0 0.0",
     "remainHowManyDataToFlush": "0 B",
     "remainTransientStoreBufferNumbs": "2147483647",
     "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]",
-    "startAcceptSendRequestTimeStamp": "0",
-    "timerDequeueTps": "0.0",
-    "timerEnqueueTps": "0.0",
-    "timerOffsetBehind": "0",
-    "timerReadBehind": "0",
 }
 
 
