@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from pyspark_rocketmq.model import Address
 
-from ..doors import Behaviour, Run
 from ..state import Cluster
 from . import pulling, receiving, routes, sending, telemetry
-from .proxy import Proxy
-from .server import GrpcDoor
+from .proxy import Behaviour, Proxy
+from .server import GrpcDoor, Run
 
 __all__ = ["Behaviour", "GrpcDoor", "open_door"]
 

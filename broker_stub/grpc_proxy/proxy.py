@@ -7,9 +7,10 @@ messages that were lent, transactions that are open. All of it lives in the stub
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark_rocketmq.grpc_v2.enums import Code
 from pyspark_rocketmq.model import Address
@@ -19,14 +20,13 @@ from pyspark_rocketmq.wire.commands import RequestHeader, to_fields
 from pyspark_rocketmq.wire.header import Command
 
 from ..dispatch import Desk
-from ..doors import Behaviour
 from ..faults import Script
-from ..registry import Channel, load_handlers
+from ..handlers import BROKER_HANDLERS
+from ..requests import Channel
 from ..state import Broker, Cluster
 from .calls import Call, Denied
-from .clients import Clients
+from .clients import Clients, Line
 from .lending import Lendings
-from .lines import Line
 
 _CODES: dict[int, Code] = {
     ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
@@ -34,6 +34,22 @@ _CODES: dict[int, Code] = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Code.CONSUMER_GROUP_NOT_FOUND,
     ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a door answers."""
+
+    like_apache: bool = False
+    """As Apache's proxy: no pulling, settings before anything else, and topics without a type take NORMAL only."""
+    status_last: bool = False
+    """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By access key; with them, only calls signed by one of these users are served."""
+    tls: tuple[str, str] | None = None
+    """Paths of certificate and key; with them, only TLS clients are served."""
+    script: Script = field(default_factory=Script, repr=False)
+    """What goes wrong on command."""
 
 
 class HalfMessage(NamedTuple):
@@ -57,7 +73,6 @@ class Proxy:
         self.half_messages: dict[str, HalfMessage] = {}
         """Open transactions by their id."""
         self.send_turns = count()
-        self._handlers, _ = load_handlers()
         self._desks: dict[Broker, Desk[Broker]] = {}
 
     def __repr__(self) -> str:
@@ -85,7 +100,7 @@ class Proxy:
         """Have a broker answer a request on a line, now or later."""
         desk = self._desks.get(broker)
         if desk is None:
-            desk = self._desks[broker] = Desk(broker.name, broker, self._handlers, self.cluster.settings, Script())
+            desk = self._desks[broker] = Desk(broker.name, broker, BROKER_HANDLERS, self.cluster.settings, Script())
         command = Command(header.code, fields=to_fields(header), body=body, language=call.language)
         desk.serve(command, line)
 
@@ -102,3 +117,18 @@ class Proxy:
 def denial_of(answer: Command) -> Denied:
     """A broker's refusal, as clients of the proxy see it."""
     return Denied(_CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or str(answer.code))
+
+
+Handler = Callable[[Proxy, Call], Any]
+HANDLERS: dict[str, Handler] = {}
+"""The methods that are served, by name."""
+
+
+def answers(name: str) -> Callable[[Handler], Handler]:
+    """Register a function for a method."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS[name] = handler
+        return handler
+
+    return register

@@ -13,13 +13,12 @@ from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 
 from ..holding import HeldPull
 from ..state import Broker
-from .calls import OK, Call, Denied, Later, answers
+from .calls import OK, Call, Denied, Later, stored_message
 from .checks import check_group, check_topic, filter_of, read_subscription
+from .clients import Line
 from .lending import RENEWAL_MS, LentQueue, Loan, Wish, bury
-from .lines import Line
-from .proxy import Proxy
+from .proxy import Proxy, answers
 from .sending import common_status
-from .stored import stored_message
 
 _Received, _AckResponse, _AckEntry, _ChangeResponse, _ForwardResponse = map(
     message_class,

@@ -14,9 +14,9 @@ from pyspark_rocketmq.wire.bodies import TopicConfig
 
 from ..state import Broker
 from ..topics import READABLE, WRITABLE
-from .calls import OK, Call, Denied, answers
+from .calls import OK, Call, Denied
 from .checks import accepted_types, check_group, check_topic
-from .proxy import Proxy
+from .proxy import Proxy, answers
 
 _RouteResponse, _AssignmentResponse = map(message_class, ("QueryRouteResponse", "QueryAssignmentResponse"))
 _MessageQueue, _Assignment, _Broker = map(message_class, ("MessageQueue", "Assignment", "Broker"))

@@ -10,35 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark_rocketmq.grpc_v2.enums import Code
 from pyspark_rocketmq.grpc_v2.metadata import CLIENT_ID, LANGUAGE
 from pyspark_rocketmq.grpc_v2.methods import Method
 from pyspark_rocketmq.grpc_v2.schema import message_class
+from pyspark_rocketmq.grpc_v2.translation import StoredMessage
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import LanguageCode
-
-if TYPE_CHECKING:
-    from .proxy import Proxy
+from pyspark_rocketmq.wire.record import Record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 OK = message_class("Status")(code=Code.OK, message=Code.OK.name)
 _Status = message_class("Status")
 _LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
-
-Handler = Callable[["Proxy", "Call"], Any]
-HANDLERS: dict[str, Handler] = {}
-"""The methods that are served, by name."""
-
-
-def answers(name: str) -> Callable[[Handler], Handler]:
-    """Register a function for a method."""
-
-    def register(handler: Handler) -> Handler:
-        HANDLERS[name] = handler
-        return handler
-
-    return register
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +86,21 @@ def deny(method: Method, denied: Denied) -> Any:
     """The response that tells of a denial."""
     response = method.response(status=denied.status)
     return [response] if method.is_response_stream else response
+
+
+def stored_message(record: Record) -> StoredMessage:
+    """A record, as far as gRPC clients see of it."""
+    return StoredMessage(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        body=record.body,
+        is_packed=bool(record.sys_flag & SysFlag.COMPRESSED),
+        properties=record.properties,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host.host,
+        store_timestamp=record.store_timestamp,
+        store_host=str(record.store_host),
+        reconsume_times=record.reconsume_times,
+        message_id=record.offset_message_id,
+    )

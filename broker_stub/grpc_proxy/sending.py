@@ -23,9 +23,9 @@ from ..delays import decode_recall_handle
 from ..state import Broker
 from ..topics import TEMPLATE_TOPIC, WRITABLE
 from ..transactions import PREPARED
-from .calls import OK, Call, Denied, answers
+from .calls import OK, Call, Denied
 from .checks import accepted_types, check_message, check_topic
-from .proxy import HalfMessage, Proxy
+from .proxy import HalfMessage, Proxy, answers
 
 _SendResponse, _EndResponse, _RecallResponse = map(
     message_class, ("SendMessageResponse", "EndTransactionResponse", "RecallMessageResponse")

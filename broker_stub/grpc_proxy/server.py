@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,21 @@ from pyspark_rocketmq.grpc_v2.methods import METHODS, PULL_METHODS, SERVICE, Met
 from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.model import Address, parse_address
 
-from ..doors import Run
-from ..registry import Refusal
-from .calls import HANDLERS, Call, Denied, Later, deny
-from .hindering import LONGEST_WAIT_S, Hindrance
-from .proxy import Proxy, denial_of
+from ..faults import PROXY, Fault
+from ..requests import Manner, Refusal
+from .calls import Call, Denied, Later, deny
+from .proxy import HANDLERS, Proxy, denial_of
 from .telemetry import BadSettings, hear
 
 _log = logging.getLogger(__name__)
 _Command = message_class("TelemetryCommand")
 
+Run = Callable[[Callable[[], Any]], Any]
+"""Carries a call out in the stub's thread and returns its result."""
+
 MAX_CALLS = 512
 """How many calls may be open at a time, waiting ones and streams included."""
+LONGEST_WAIT_S = 60.0
 _TIME_TO_ANSWER_S = 0.5
 """So long before the caller's deadline a wait ends."""
 _STOP_TIMEOUT_S = 10.0
@@ -179,6 +183,39 @@ class GrpcDoor:
             self._run(lambda: self._proxy.clients.hang_up(call.client_id, put))
         except LocalProtocolError:  # the stub has ended meanwhile
             pass
+
+
+class Hindrance:
+    """What the script of faults has in mind for the calls of a door."""
+
+    def __init__(self, proxy: Proxy, run: Run) -> None:
+        self._script, self._clock, self._run = proxy.behaviour.script, proxy.clock, run
+
+    @contextmanager
+    def of(self, method: str, context: Any) -> Iterator[Denied | None]:
+        """Around a call: what it is denied with, if it is; leaving waits, or ends the call, as the fault wants."""
+        fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
+        yield _denial(fault) if fault else None
+        if fault and fault.manner:
+            self._hinder(fault.manner, context)
+
+    def _hinder(self, manner: Manner, context: Any) -> None:
+        if not manner.cut:
+            is_over = threading.Event()
+            if context.add_callback(is_over.set) and not manner.drop:
+                self._run(lambda: self._clock.call_later(manner.delay_ms, is_over.set))
+            is_over.wait(LONGEST_WAIT_S)
+        if manner.cut or manner.drop:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "as scripted")
+
+
+def _denial(fault: Fault) -> Denied | None:
+    """A code of the gRPC protocol as it is, one of a broker as a proxy translates it."""
+    if fault.make_answer is None:
+        return None
+    answer = fault.make_answer()
+    known = Code.__members__.values()
+    return Denied(Code(answer.code), answer.remark or "") if answer.code in known else denial_of(answer)
 
 
 def _handler(method: Method, behave: Callable[[Any, Any], Any]) -> Any:

@@ -24,12 +24,10 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.record import decode_record
 
 from ..state import Broker
-from .calls import OK, Call, Denied, answers
+from .calls import OK, Call, Denied, stored_message
 from .checks import check_group, check_topic, read_subscription
-from .clients import Client, Tell
-from .lines import Line
-from .proxy import HalfMessage, Proxy
-from .stored import stored_message
+from .clients import Client, Line, Tell
+from .proxy import HalfMessage, Proxy, answers
 
 _HeartbeatResponse, _TerminationResponse, _Command = map(
     message_class, ("HeartbeatResponse", "NotifyClientTerminationResponse", "TelemetryCommand")

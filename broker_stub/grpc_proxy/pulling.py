@@ -30,12 +30,11 @@ from pyspark_rocketmq.wire.record import decode_records
 
 from ..handlers.pull import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from ..state import Broker
-from .calls import OK, Call, Denied, Later, answers
+from .calls import OK, Call, Denied, Later, stored_message
 from .checks import check_group, check_topic, read_subscription
-from .lines import Line
-from .proxy import Proxy, denial_of
+from .clients import Line
+from .proxy import Proxy, answers, denial_of
 from .receiving import MAX_POLL_MS
-from .stored import stored_message
 
 _Pulled, _Updated, _Got, _Found = map(
     message_class, ("PullMessageResponse", "UpdateOffsetResponse", "GetOffsetResponse", "QueryOffsetResponse")

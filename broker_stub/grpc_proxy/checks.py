@@ -13,7 +13,7 @@ from pyspark_rocketmq.grpc_v2.translation import HIDDEN_NAMES, read_properties, 
 from pyspark_rocketmq.wire.bodies import SubscriptionData, TopicConfig, build_subscription
 
 from ..filters import SQL92, TAG, make_filter, maybe_compile
-from ..store import MessageFilter
+from ..scanning import MessageFilter
 from ..topics import SYSTEM_PREFIX, SYSTEM_TOPICS
 from .calls import Denied
 

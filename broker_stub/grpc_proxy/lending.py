@@ -22,8 +22,8 @@ from pyspark_rocketmq.wire.record import Record, decode_records
 
 from ..clock import Clock, Timer
 from ..retry import MAX_TIMES_SINCE_VERSION, send_back
+from ..scanning import MessageFilter
 from ..state import Broker
-from ..store import MessageFilter
 
 RENEWAL_MS = 60_000
 """For how long a message is lent at a time to a consumer whose loans are renewed by themselves."""
