@@ -26,7 +26,8 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
 from pyspark_rocketmq.net.threaded import Handler
-from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
+from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from pyspark_rocketmq.wire.commands import PullMessageRequestHeader
@@ -158,7 +159,7 @@ class World:
         """Wait until a queue goes as far; brokers answer a send before they enter it into its queue."""
         until(lambda: self.cluster.offsets.fetch_max([queue])[queue] >= offset, f"{queue} goes up to {offset}")
 
-    def pull(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> Outcome:
+    def pull(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> PullOutcome:
         """One pull, whatever it comes to."""
         request = self.cluster.brokers.locate(pull_errand(queue, offset, **wish))
         answer = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)

@@ -10,7 +10,8 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import pool_for
-from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
+from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader
 from pyspark_rocketmq.wire.record import decode_records
 from tests.flows.world import PATIENCE_S, World, now_ms, pull_errand
@@ -142,7 +143,7 @@ def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue
     connection.call(question.code, request_fields(world.settings, question))
 
 
-def _next_outcome(connection: Connection) -> Outcome:
+def _next_outcome(connection: Connection) -> PullOutcome:
     return read_outcome(connection.next_reply(Deadline.after(PATIENCE_S)).command)
 
 
