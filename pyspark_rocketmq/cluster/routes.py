@@ -6,7 +6,6 @@ written, and where the brokers that hold them listen. Nothing here asks anybody;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from reprlib import repr as shorten
@@ -43,21 +42,6 @@ class AddressMap:
     entries: tuple[tuple[Address, Address], ...] = ()
     other: Address | None = None
     """Where all brokers without an entry are reached, if not where they say."""
-
-    @classmethod
-    def parse(cls, text: str, option: str = "brokerAddressMap") -> AddressMap:
-        """Read a JSON object, advertised to reachable `host:port`; the key `*` stands for all others."""
-        try:
-            given = json.loads(text)
-            pairs = [(str(key), parse_address(value, option)) for key, value in given.items()]
-        except (ValueError, AttributeError) as cause:
-            if isinstance(cause, OptionError):
-                raise
-            raise OptionError(
-                option, text, "not a map of addresses", advice='give {"host:port": "host:port"}'
-            ) from cause
-        entries = tuple((parse_address(key, option), value) for key, value in pairs if key != "*")
-        return cls(entries, dict(pairs).get("*"))
 
     def reach(self, advertised: Address) -> Address:
         """Where to find the broker that advertises this address."""

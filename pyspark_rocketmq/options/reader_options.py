@@ -47,12 +47,6 @@ class Selection:
     assignment: Assignment | None = None
     retry_topic: str | None = None
 
-    def require_some(self) -> None:
-        """Refuse to read nothing in particular."""
-        if not self.topics and self.pattern is None and self.assignment is None:
-            advice = "give exactly one of subscribe, subscribePattern and assign"
-            raise OptionError("subscribe", None, "not given", advice=advice, code="OPTION_MISSING")
-
     def takes_topic(self, topic: str) -> bool:
         """Whether some queues of a topic may be read."""
         if topic == self.retry_topic:
