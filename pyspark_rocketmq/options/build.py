@@ -64,7 +64,7 @@ def build_reader(given: GivenOptions) -> ReaderOptions:
         locks=_build_locks(given),
         share=_build_share(given) if shares(given) else None,
         client=ClientName(given.maybe(addressing.INSTANCE_NAME), given.maybe(addressing.UNIT_NAME) or ""),
-        planning_patience_s=None if given.gave(start_and_stop.RETRIES) else given.get(pulling.POLL_TIMEOUT),
+        wait_for_brokers_s=None if given.gave(start_and_stop.RETRIES) else given.get(pulling.POLL_TIMEOUT),
     )
 
 

@@ -133,13 +133,13 @@ class ReaderOptions:
     locks: LockSettings | None = None
     share: ShareSettings | None = None
     client: ClientName = field(default_factory=ClientName)
-    planning_patience_s: float | None = 120.0
+    wait_for_brokers_s: float | None = 120.0
     """For how long planning asks brokers that do not answer; None: as often as the user said."""
 
     @property
     def planning_cluster(self) -> ClusterSettings:
         """The cluster for planning, which waits for brokers as long as tasks do."""
-        return replace(self.cluster, patience_s=self.planning_patience_s)
+        return replace(self.cluster, wait_for_brokers_s=self.wait_for_brokers_s)
 
     @property
     def allocation(self) -> AllocationSettings:

@@ -200,7 +200,7 @@ class QueueReader:
 
     def _is_routed(self, place: Place) -> bool:
         """Whether the route still names the process, be it by another number."""
-        places = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).places
+        places = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).endpoints
         return any(each.address == place.address for each in places)
 
     # --- answers -----------------------------------------------------------------------------------------------------
