@@ -87,7 +87,7 @@ class Presence:
 
     def _places(self) -> Iterator[tuple[str, Place]]:
         for broker_name, broker in sorted(self.cluster.routes.known_brokers().items()):
-            for place in broker.places:
+            for place in broker.endpoints:
                 yield broker_name, place
 
 

@@ -282,7 +282,7 @@ class Producer(Running):
 
     def _broker_name(self, address: Address) -> str:
         for name, broker in self._cluster.routes.known_brokers().items():
-            if any(place.address == address for place in broker.places):
+            if any(place.address == address for place in broker.endpoints):
                 return name
         raise NoBrokerAvailable("a broker that no route names asks about a transaction", address=str(address))
 

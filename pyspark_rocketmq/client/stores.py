@@ -23,7 +23,7 @@ from ..cluster.queue_offsets import Offsets
 from ..errors import MalformedFrame
 from ..model import MessageQueue
 from ..net.deadline import Deadline
-from ..offsets.times import LAST_OFFSET
+from ..offsets.strict_json import LAST_OFFSET
 from ..wire import fastjson
 from .reach import Reach
 

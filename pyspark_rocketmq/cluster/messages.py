@@ -74,7 +74,7 @@ class Receipt:
     recall_handle: str | None = None
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that was looked up, and the queue that holds it."""
 
     queue: MessageQueue
@@ -155,7 +155,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = LATEST_MS,
         deadline: Deadline | None = None,
-    ) -> list[Found]:
+    ) -> list[FoundMessage]:
         """Messages that bear a key, at most `max_count` from each broker, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
@@ -163,7 +163,7 @@ class Messages:
         )  # fmt: skip
         return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
 
-    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[Found]:
+    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
         """Messages that bear a unique id: the message itself, and copies such as retries, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
@@ -188,11 +188,11 @@ class Messages:
 
     def _query(
         self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
-    ) -> list[Found]:
+    ) -> list[FoundMessage]:
         """Brokers find by hash of the key, so what they find is looked at again."""
         replies = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
         found = [
-            Found(MessageQueue(record.topic, broker_name, record.queue_id), record)
+            FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
             for broker_name, reply in replies.items()
             for record in self._records(reply)
             if record.topic == topic and is_meant(record)

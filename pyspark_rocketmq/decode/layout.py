@@ -6,13 +6,10 @@ both made from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from ..errors import OptionError
-
-__all__ = ["COLUMNS", "Column", "ColumnType", "Layout", "default_columns", "parse_columns"]
+__all__ = ["COLUMNS", "Column", "ColumnType", "Layout", "default_columns"]
 
 
 class ColumnType(Enum):
@@ -94,24 +91,3 @@ def default_columns(layout: Layout, include_headers: bool = False) -> tuple[str,
     if layout is Layout.ROCKETMQ:
         return tuple(c.name for c in _ROCKETMQ_DEFAULT)
     return tuple(c.name for c in _KAFKA if include_headers or c.name != "headers")
-
-
-def parse_columns(text: str, defaults: tuple[str, ...]) -> tuple[str, ...]:
-    """Read the option `columns`: `*` or a list of names, matched without regard to case."""
-    if text.strip() == "*":
-        return defaults
-    names = [part.strip() for part in text.split(",")]
-    found = tuple(_by_lower_name.get(name.lower(), name) for name in names)
-    unknown = [name for name in found if name not in COLUMNS]
-    if unknown:
-        raise OptionError("columns", text, f"unknown column {unknown[0]!r}", advice=f"columns are {_listed(COLUMNS)}")
-    if len(set(found)) < len(found):
-        raise OptionError("columns", text, "a column is named twice", advice="name each column once")
-    return found
-
-
-_by_lower_name = {name.lower(): name for name in COLUMNS}
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

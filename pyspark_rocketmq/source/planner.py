@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError, QueueMoved, TopicNotFound
 from ..model import Finding, MessageQueue, QueueBounds, sort_queues
-from ..offsets.loss import RULES, LossWarning, Settled, settle_starts
+from ..offsets.loss import LOSS_RULES, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
 from ..offsets.resolve import opened_if_late, resolve_offsets
 from ..options.reader_options import ReaderOptions
@@ -273,7 +273,7 @@ class Planner:
         after brokers were asked. So whatever seems to be lost is looked at again by what brokers say now.
         """
         settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
-        if any(RULES[warning.finding].error for warning in settled.warnings):
+        if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
             bounds = self._fresh_bounds(bounds)
             fatal = self._options.fail_on_data_loss
             settled = settle_starts(known, bounds, fail_on_data_loss=fatal, opened=opened)

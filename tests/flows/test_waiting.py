@@ -110,7 +110,7 @@ def test_a_suggested_replica_that_fails_is_left_for_its_master(pair: StubCluster
 def test_a_refusing_replica_without_a_master_is_named(pair: StubCluster) -> None:
     """The error names the replica, its setting and the missing master, and gives no advice about load."""
     cluster = open_cluster(patient_settings(pair.name_server))
-    replica = cluster.routes.route("T").broker("broker-a").places[1].address
+    replica = cluster.routes.route("T").broker("broker-a").endpoints[1].address
     pair.faults.broker_down("broker-a", 0)
 
     with pytest.raises(NoBrokerAvailable, match=r"refuses reads.*no master.*offset 0.*slaveReadEnable=true") as told:

@@ -10,7 +10,7 @@ from pyspark_rocketmq.broker_errors import NoPermission
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.routes import AddressMap
 from pyspark_rocketmq.errors import ConnectError, QueueMoved, TopicNotFound
-from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.model import Address, MessageQueue, parse_address
 from pyspark_rocketmq.net.settings import TlsSettings
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.flows.world import World, fresh, now_ms, patient_settings, until
@@ -158,7 +158,7 @@ def addresses_are_mapped(world: World) -> None:
 def unreachable_broker_is_named(world: World) -> None:
     """Nobody listens where the route leads: the error names address, broker and topic."""
     queue, started = world.make_queue(), now_ms()
-    address_map = AddressMap.parse(f'{{"*": "{NOBODY}"}}')
+    address_map = AddressMap(other=parse_address(NOBODY))
     cluster = open_cluster(replace(world.settings, address_map=address_map, retries=1))
 
     with pytest.raises(ConnectError, match=rf"address {NOBODY}.*topic {queue.topic}, broker {queue.broker_name}"):

@@ -1,4 +1,4 @@
-"""As which group is read, and what is published about it?"""
+"""List the options of groups: membership, commits, local positions, locks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ _LARGEST_COUNT = 2**31 - 1
 CONSUMER_GROUP = Option(
     "consumerGroup",
     "SBH",
-    "T1",
     group_name({"DEFAULT_CONSUMER": "RocketMQ's own name for no group"}),
     otherwise="`TOOLS_CONSUMER`, read-only (exists on every broker)",
     aliases=("group", "groupId"),
@@ -21,7 +20,6 @@ CONSUMER_GROUP = Option(
 MESSAGE_MODEL = Option(
     "messageModel",
     "SB",
-    "T1; BROADCASTING T2",
     words(MessageModel),
     "CLUSTERING",
     native=True,
@@ -30,7 +28,6 @@ MESSAGE_MODEL = Option(
 GROUP_MEMBERSHIP = Option(
     "groupMembership",
     "S",
-    "T1; shared T2",
     choice({"none": False, "shared": True}),
     "none",
     meaning="`none`: Spark reads all queues and registers nothing. `shared`: the query is one member of its group and "
@@ -39,7 +36,6 @@ GROUP_MEMBERSHIP = Option(
 REBALANCE_INTERVAL = Option(
     "rebalanceInterval",
     "S",
-    "T2",
     duration(1000, 600_000),
     "20000",
     aliases=("rocketmq.client.rebalance.waitInterval",),
@@ -48,7 +44,6 @@ REBALANCE_INTERVAL = Option(
 COMMIT_OFFSETS = Option(
     "commitOffsets",
     "S",
-    "T1",
     choice({"none": False, "batch": True}),
     otherwise="`batch` if `consumerGroup` is set (BROADCASTING: if also `localOffsetStoreDir`), else `none`",
     meaning="Publish the positions of finished batches to the broker. The checkpoint alone decides where a query "
@@ -58,7 +53,6 @@ COMMIT_OFFSETS = Option(
 COMMIT_INTERVAL = Option(
     "persistConsumerOffsetInterval",
     "S",
-    "T1",
     duration(0, 600_000),
     "0",
     native=True,
@@ -67,7 +61,6 @@ COMMIT_INTERVAL = Option(
 LOCAL_STORE = Option(
     "localOffsetStoreDir",
     "SB",
-    "T2",
     DIRECTORY,
     aliases=("rocketmq.client.localOffsetStoreDir",),
     meaning="BROADCASTING: positions are kept in `<directory>/<client id>/<consumerGroup>/offsets.json`, as RocketMQ's "
@@ -76,7 +69,6 @@ LOCAL_STORE = Option(
 LOCK_QUEUES = Option(
     "lockQueues",
     "S",
-    "T2",
     BOOLEAN,
     otherwise="true with `shared` + `ordering=queue`, else false",
     meaning="Read a queue only while the broker lends it to this query, as it lends queues to orderly consumers. Keeps "
@@ -85,7 +77,6 @@ LOCK_QUEUES = Option(
 LOCK_INTERVAL = Option(
     "lockInterval",
     "S",
-    "T2",
     duration(1000, 30_000),
     "20000",
     aliases=("rocketmq.client.rebalance.lockInterval",),
@@ -94,7 +85,6 @@ LOCK_INTERVAL = Option(
 LOCK_LIFETIME = Option(
     "lockMaxLiveTime",
     "S",
-    "T2",
     duration(2000, 60_000),
     "30000",
     aliases=("rocketmq.client.rebalance.lockMaxLiveTime",),
@@ -103,7 +93,6 @@ LOCK_LIFETIME = Option(
 MAX_RECONSUME_TIMES = Option(
     "maxReconsumeTimes",
     "H",
-    "T2",
     optional(integer(0, _LARGEST_COUNT)),
     "-1",
     native=True,
@@ -112,7 +101,6 @@ MAX_RECONSUME_TIMES = Option(
 DELAY_LEVEL = Option(
     "delayLevelWhenNextConsume",
     "H",
-    "T2",
     integer(-1, 18),
     "0",
     meaning="Delay of rows sent back that have no `delayLevel` of their own: a level of the broker's, 0 to let the "

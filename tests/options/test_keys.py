@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.options.names import edit_distance
+from pyspark_rocketmq.options.keys import edit_distance
 from tests.options.samples import LEAST, error_of, read
 
 WORDS = st.text("abc", max_size=6)

@@ -1,22 +1,33 @@
-"""How is the cluster reached?"""
+"""List the options that say how the cluster is reached."""
 
 from __future__ import annotations
 
 from ...cluster.routes import AddressMap
 from ...errors import OptionError
-from ...model import parse_addresses
-from ...offsets.strict_json import shorten
+from ...model import parse_address
+from ...offsets.strict_json import parse_json, shorten
 from ..option import Option, section
-from ..values import Entry, Kind, checked_list, duration, read_json, size, to_come
+from ..values import Kind, OptionText, addresses, duration, size
 
 _LONGEST_NAME = 100
 
 
-def _read_client_name(entry: Entry) -> str:
-    if "@" in entry.text or len(entry.text) > _LONGEST_NAME:
+def _read_client_name(given: OptionText) -> str:
+    if "@" in given.text or len(given.text) > _LONGEST_NAME:
         advice = f"give {_CLIENT_NAME.accepts.replace('`', '')}"
-        raise OptionError(entry.option, shorten(entry.text), "no part of a client id", advice=advice)
-    return entry.text
+        raise OptionError(given.option, shorten(given.text), "no part of a client id", advice=advice)
+    return given.text
+
+
+def read_address_map(given: OptionText) -> AddressMap:
+    """Return a map from advertised to reachable addresses; the key `*` stands for all others."""
+    value = parse_json(given.text, given.option)
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        advice = 'give {"host:port": "host:port"}'
+        raise OptionError(given.option, shorten(given.text), "not a map of addresses", advice=advice)
+    reachable = {key: parse_address(text, given.option) for key, text in value.items()}
+    other = reachable.pop("*", None)
+    return AddressMap(tuple((parse_address(key, given.option), value) for key, value in reachable.items()), other)
 
 
 _CLIENT_NAME = Kind(f"1..{_LONGEST_NAME} characters without `@`", _read_client_name)
@@ -24,31 +35,20 @@ _CLIENT_NAME = Kind(f"1..{_LONGEST_NAME} characters without `@`", _read_client_n
 NAME_SERVER = Option(
     "nameServer",
     "SBWH",
-    "T1",
-    checked_list("list of `host:port`, `;` or `,` between them", parse_addresses),
+    addresses(),
     otherwise="env `NAMESRV_ADDR` of the driver, only if `endpoints` is absent",
     aliases=("namesrvAddr", "nameServerAddress", "name.srv.addr", "rocketmq.namesrvAddr"),
     meaning="Name servers, or the remoting port of a CLUSTER-mode proxy.",
 )
-ENDPOINTS = Option(
-    "endpoints",
-    "SBWH",
-    "T2",
-    to_come("list of `host:port`, `;` or `,` between them"),
-    planned=True,
-    meaning="Servers that speak RocketMQ 5's gRPC API.",
-)
 BROKER_ADDRESS_MAP = Option(
     "brokerAddressMap",
     "SBWH",
-    "T1",
-    read_json('JSON object of `host:port`: advertised → reachable; `"*"` stands for all others', AddressMap.parse),
+    Kind('JSON object of `host:port`: advertised → reachable; `"*"` stands for all others', read_address_map),
     meaning="For NAT, containers, or a proxy that advertises an inner address.",
 )
 CONNECT_TIMEOUT = Option(
     "connectTimeoutMillis",
     "SBWH",
-    "T1",
     duration(1, 600_000),
     "3000",
     aliases=("connectTimeoutMs",),
@@ -57,7 +57,6 @@ CONNECT_TIMEOUT = Option(
 API_TIMEOUT = Option(
     "mqClientApiTimeout",
     "SBWH",
-    "T1",
     duration(1, 600_000),
     "3000",
     native=True,
@@ -66,7 +65,6 @@ API_TIMEOUT = Option(
 ROUTE_INTERVAL = Option(
     "pollNameServerInterval",
     "SBW",
-    "T1",
     duration(1000, hint=": routes are always cached"),
     "30000",
     aliases=("partition.metadata.cache.ttl.ms",),
@@ -76,7 +74,6 @@ ROUTE_INTERVAL = Option(
 MAX_FRAME_SIZE = Option(
     "maxFrameSize",
     "SBWH",
-    "T1",
     size("64k", "1g"),
     "16m",
     aliases=("com.rocketmq.remoting.frameMaxLength",),
@@ -85,24 +82,17 @@ MAX_FRAME_SIZE = Option(
 INSTANCE_NAME = Option(
     "instanceName",
     "SBWH",
-    "T2",
     _CLIENT_NAME,
     otherwise="`pyspark#<pid>#<ns>`; `DEFAULT` with BROADCASTING",
     native=True,
     meaning="Part of the client id `<ip>@<instanceName>` that group members, locks and local offset files bear.",
 )
 UNIT_NAME = Option(
-    "unitName",
-    "SBWH",
-    "T3",
-    _CLIENT_NAME,
-    native=True,
-    meaning="Suffix of the client id: `<ip>@<instanceName>@<unitName>`.",
+    "unitName", "SBWH", _CLIENT_NAME, native=True, meaning="Suffix of the client id: `<ip>@<instanceName>@<unitName>`."
 )
 HEARTBEAT_INTERVAL = Option(
     "heartbeatBrokerInterval",
     "S",
-    "T2",
     duration(1000, 60_000),
     "30000",
     native=True,

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.offsets.times import LAST_OFFSET, parse_duration_ms, parse_time_ms
+from pyspark_rocketmq.offsets.strict_json import LAST_OFFSET
+from pyspark_rocketmq.options.values import OptionText, read_duration_ms, read_time_ms
 
 NOW_MS = 1_769_817_600_000
 
@@ -18,14 +19,14 @@ NOW_MS = 1_769_817_600_000
 )
 def test_durations(text: str, duration_ms: int) -> None:
     """A plain integer is milliseconds; units may be in any case."""
-    assert parse_duration_ms(text, "maxTriggerDelay") == duration_ms
+    assert read_duration_ms(OptionText("maxTriggerDelay", text)) == duration_ms
 
 
 @pytest.mark.parametrize("text", ["", "s", "1.5s", "-5", "5 weeks", "1h30m", "٣s", "9" * 5000])
 def test_no_durations(text: str) -> None:
     """Anything else is refused, and the units are listed."""
     with pytest.raises(OptionError, match=r"OPTION_VALUE.*maxTriggerDelay.*no duration; .*ms, s, m, h or d"):
-        parse_duration_ms(text, "maxTriggerDelay")
+        read_duration_ms(OptionText("maxTriggerDelay", text))
 
 
 @pytest.mark.parametrize(
@@ -45,27 +46,27 @@ def test_no_durations(text: str) -> None:
 )
 def test_times(text: str, time_ms: int) -> None:
     """Milliseconds, ISO-8601 with a zone (rounded up), and times ago, which end at 1970."""
-    assert parse_time_ms(text, "startingTimestamp", now_ms=NOW_MS) == time_ms
+    assert read_time_ms(OptionText("startingTimestamp", text, NOW_MS)) == time_ms
 
 
 @pytest.mark.parametrize("text", ["", "now", "-", "--5", "-+5s", "5s", "2026-13-01T00:00:00Z", str(LAST_OFFSET + 1)])
 def test_no_times(text: str) -> None:
     """Anything else is refused with all three spellings."""
     with pytest.raises(OptionError, match=r"startingTimestamp = .*no time; .*1970.*2026-01-31T00:00:00Z.*-2h"):
-        parse_time_ms(text, "startingTimestamp", now_ms=NOW_MS)
+        read_time_ms(OptionText("startingTimestamp", text, NOW_MS))
 
 
 @pytest.mark.parametrize("text", ["2026-01-31T08:00:00", "2026-01-31 08:00", "2026-01-31T08"])
 def test_a_time_without_zone_shows_both_spellings(text: str) -> None:
     """The refusal spells the user's own time with a zone, in UTC and elsewhere."""
     with pytest.raises(OptionError, match=r"2026-01-31T08:00:00Z or 2026-01-31T08:00:00\+08:00"):
-        parse_time_ms(text, "startingTimestamp", now_ms=NOW_MS)
+        read_time_ms(OptionText("startingTimestamp", text, NOW_MS))
 
 
 @given(st.text(max_size=30))
 def test_text_is_read_or_refused(text: str) -> None:
     """No text whatsoever raises anything but an option error."""
     try:
-        assert 0 <= parse_time_ms(text, "startingTimestamp", now_ms=NOW_MS) <= LAST_OFFSET
+        assert 0 <= read_time_ms(OptionText("startingTimestamp", text, NOW_MS)) <= LAST_OFFSET
     except OptionError as error:
         assert error.option == "startingTimestamp"
