@@ -15,18 +15,23 @@ import copy
 import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import RequestTimeout, RocketMQError
 from ..model import Address
 from ..wire.header import Command
 from ..wire.session import Writer
-from .connection import Connection, wait_any
+from .connection import Connection
 from .deadline import Deadline
+from .failures import timed_out
 from .pool import ConnectionPool
+from .transport import wait_ready
 
-__all__ = ["Pipeline", "RequestKind"]
+__all__ = ["Pipeline", "RequestKind", "wait_any"]
 
+_LATE_S = 1.0
+"""Longer than it takes to read what the buffers of a socket hold."""
 G = TypeVar("G")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -197,3 +202,25 @@ class Pipeline(Generic[G, R, T]):
     def _timed_out(self, state: _ConnectionState[G, R]) -> RequestTimeout:
         what = f"no answer to {self._kind.name} within {self._kind.timeout_s:g} s"
         return RequestTimeout(what, advice=self._kind.advice, address=str(state.connection.address))
+
+
+def wait_any(connections: Sequence[Connection], deadline: Deadline) -> list[Connection]:
+    """Return the connections that have news, as soon as one has: a response, or the error that ended it.
+
+    Responses that had arrived when the deadline passed still count: the server is not to blame if the caller looks
+    late. Receiving them ends after `_LATE_S`, although more may go on arriving.
+    """
+    late: Deadline | None = None
+    while True:
+        moved = [connection.exchange() for connection in connections if not connection.has_news]
+        if ready := [connection for connection in connections if connection.has_news]:
+            return ready
+        if deadline.expired:
+            late = late or Deadline.after(_LATE_S)
+            if any(moved) and not late.expired:
+                continue
+            addresses = ", ".join(str(connection.address) for connection in connections)
+            raise timed_out(addresses, chain.from_iterable(c.asked for c in connections), deadline, unsent_bytes=0)
+        if any(moved):
+            continue
+        wait_ready([connection.wants for connection in connections], deadline)

@@ -25,7 +25,7 @@ __all__ = ["Cursor"]
 _new = tuple.__new__
 """A named tuple's own constructor is a Python function that does no more than this, at twice the cost."""
 _FULL_BEFORE_MORE = 16
-"""Full responses before a larger stride is tried: brokers' limits seldom change, and each try leaves offsets uncovered."""
+"""Full responses before a larger stride is tried: limits seldom change, and each try leaves offsets uncovered."""
 
 
 class Cursor:

@@ -221,7 +221,8 @@ class Window:
                 if size := len(outcome.body):
                     body_bytes, body_count = body_bytes + size, body_count + 1
                 has_advanced = reader.accept(request, group.endpoint, outcome, now)
-            heard[reader] = has_advanced or heard.get(reader, False)
+            if has_advanced or reader not in heard:
+                heard[reader] = has_advanced
         if body_count and self._is_adaptive:
             self._adapt(body_bytes, body_count)
         for reader in heard:

@@ -20,8 +20,9 @@ from pyspark_rocketmq.errors import (
     RocketMQError,
     UnexpectedReply,
 )
-from pyspark_rocketmq.net.connection import Connection, wait_any
+from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.pipeline import wait_any
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, HeaderType, encode_command
