@@ -27,7 +27,7 @@ class Backoff:
     jitter: Jitter = Jitter.EQUAL
 
     def delay_s(self, attempt: int, chance: Callable[[], float] = random.random) -> float:
-        """Return the delay after failed attempt number `attempt`, counted from 0, in seconds; `chance` draws from [0, 1)."""
+        """Return the delay after a failed attempt, counted from 0, in seconds; `chance` draws from [0, 1)."""
         # A float overflows at larger powers, and the longest delay is reached long before 2**64.
         whole = min(self.longest_s, self.first_s * 2.0 ** min(attempt, 64))
         return whole * (1.0 - self.jitter.value * chance())

@@ -25,7 +25,7 @@ from ..model import Address
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
 from ..wire.session import Event, Reply, Session, Writer
-from .deadline import Deadline, soonest
+from .deadline import Deadline, remaining_s
 from .failures import for_requests, request_name, timed_out
 from .settings import NetSettings
 from .transport import Transport, connect, wait_ready
@@ -213,8 +213,8 @@ class Channel:
         count = self.session.unasked - self._forgiven
         if count > MOST_UNASKED:
             raise self._flooded(
-                f"the server sent {count} unrequested frames (repeated answers, or requests that clients do not serve), "
-                f"the limit is {MOST_UNASKED} in {UNASKED_S:g} s"
+                f"the server sent {count} unrequested frames, the limit is {MOST_UNASKED} in {UNASKED_S:g} s "
+                "(repeated answers, or requests that clients do not serve)"
             )
 
     def _flooded(self, what: str) -> Flooded:
@@ -456,7 +456,7 @@ class Connection:
                 self._channel.note_time_out(heard_at)
                 raise timed_out(self.address, codes, deadline, len(self._channel.outbox))
             if not arrived:
-                wait_ready([self.wants], soonest(deadline, self._channel.untaken))
+                wait_ready([self.wants], remaining_s(deadline, self._channel.untaken))
             arrived = self.exchange()
 
     def _raise_if_ended(self, codes: Collection[int]) -> None:

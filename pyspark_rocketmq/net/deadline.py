@@ -42,9 +42,9 @@ def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T
         yield item, share(deadline, left)
 
 
-def soonest(*deadlines: Deadline | None) -> Deadline | None:
-    """Return the deadline that passes first; None if there is none."""
-    return min(filter(None, deadlines), key=Deadline.remaining, default=None)
+def remaining_s(*deadlines: Deadline | None) -> float | None:
+    """Return the seconds left until the first of the deadlines; None if there is none."""
+    return min((deadline.remaining() for deadline in deadlines if deadline), default=None)
 
 
 def share(deadline: Deadline | None, parts: int) -> Deadline | None:

@@ -15,7 +15,6 @@ import copy
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import RequestTimeout, RocketMQError
@@ -23,8 +22,6 @@ from ..model import Address
 from ..wire.header import Command
 from ..wire.session import Writer
 from .connection import Connection
-from .deadline import Deadline
-from .failures import timed_out
 from .pool import ConnectionPool
 from .transport import wait_ready
 
@@ -146,11 +143,7 @@ class Pipeline(Generic[G, R, T]):
         """
         busy = [state for state in self._states.values() if state.pending]
         wake_at = min([until, *(state.first_due for state in busy)])
-        deadline = Deadline(wake_at, max(0.0, wake_at - self._clock()), self._clock)
-        try:
-            ready = wait_any([state.connection for state in busy], deadline)
-        except RequestTimeout:
-            ready = []
+        ready = wait_any([state.connection for state in busy], wake_at, self._clock)
         drained: list[tuple[G, R, T | RocketMQError]] = []
         for connection in ready:
             self._take_responses(self._states[connection.address], drained)
@@ -204,23 +197,23 @@ class Pipeline(Generic[G, R, T]):
         return RequestTimeout(what, advice=self._kind.advice, address=str(state.connection.address))
 
 
-def wait_any(connections: Sequence[Connection], deadline: Deadline) -> list[Connection]:
+def wait_any(
+    connections: Sequence[Connection], until: float, clock: Callable[[], float] = time.monotonic
+) -> list[Connection]:
     """Return the connections that have news, as soon as one has: a response, or the error that ended it.
 
-    Responses that had arrived when the deadline passed still count: the server is not to blame if the caller looks
-    late. Receiving them ends after `_LATE_S`, although more may go on arriving.
+    Return none when the moment `until` of the clock has passed. Responses that had arrived by then still count: the
+    server is not to blame if the caller looks late. Receiving them ends after `_LATE_S`, although more may arrive.
     """
-    late: Deadline | None = None
+    late_until: float | None = None
     while True:
         moved = [connection.exchange() for connection in connections if not connection.has_news]
         if ready := [connection for connection in connections if connection.has_news]:
             return ready
-        if deadline.expired:
-            late = late or Deadline.after(_LATE_S)
-            if any(moved) and not late.expired:
-                continue
-            addresses = ", ".join(str(connection.address) for connection in connections)
-            raise timed_out(addresses, chain.from_iterable(c.asked for c in connections), deadline, unsent_bytes=0)
-        if any(moved):
-            continue
-        wait_ready([connection.wants for connection in connections], deadline)
+        left_s = until - clock()
+        if left_s <= 0:
+            late_until = late_until or time.monotonic() + _LATE_S
+            if not any(moved) or time.monotonic() >= late_until:
+                return []
+        elif not any(moved):
+            wait_ready([connection.wants for connection in connections], left_s)

@@ -28,7 +28,7 @@ from ..wire.codes import ResponseCode
 from ..wire.header import Command
 from ..wire.session import Reply
 from .connection import Channel
-from .deadline import Deadline, soonest
+from .deadline import Deadline, remaining_s
 from .failures import for_requests, name_requests, request_name, timed_out
 from .inbound import InboundRequests
 from .settings import NetSettings
@@ -312,14 +312,14 @@ class ThreadedConnection:
     def _rest(self) -> None:
         """Wait until there is something to do."""
         with self._lock:
-            until = soonest(self._soonest(), self._channel.untaken, self._held_up)
+            timeout_s = remaining_s(self._soonest(), self._channel.untaken, self._held_up)
             needs = self._channel.transport.needs(write=self._sender is _Sender.READER)
         waits: list[tuple[Waitable, int]] = [(self._waker, READ)]
         if self._held_up:
             needs &= ~READ
         if needs:
             waits.append((self._channel.transport, needs))
-        wait_ready(waits, until)
+        wait_ready(waits, timeout_s)
         self._waker.clear()
 
     # --- the server's own requests -----------------------------------------------------------------------------------

@@ -115,8 +115,7 @@ def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
     silent.submit(PULL)
     started = time.monotonic()
 
-    with pytest.raises(RequestTimeout, match=f"address {flooded.address}, {silent.address}, request PULL_MESSAGE"):
-        wait_any([flooded, silent], Deadline.after(0.5))
+    assert wait_any([flooded, silent], started + 0.5) == []
     assert time.monotonic() - started < PATIENCE_S / 2
     flood.stop()
 
