@@ -80,7 +80,10 @@ class Pipeline(Generic[G, R, T]):
     @property
     def in_flight(self) -> int:
         """The number of requests that await a response."""
-        return sum(len(state.pending) for state in self._states.values())
+        count = 0
+        for state in self._states.values():
+            count += len(state.pending)
+        return count
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
