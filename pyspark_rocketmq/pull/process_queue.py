@@ -230,7 +230,7 @@ class ProcessQueue(Generic[_E]):
     # --- filling ------------------------------------------------------------------------------------------------------
 
     def put(self, entries: Sequence[_E], broker_max_offset: int | None = None) -> bool:
-        """Cache entries; return whether a consumer must be started. At a known offset the entry is replaced, uncounted."""
+        """Cache entries; return whether to start a consumer. At a known offset the entry is replaced, uncounted."""
         with self._lock:
             for entry in entries:
                 if entry.offset not in self._cached:
