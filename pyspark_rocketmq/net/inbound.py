@@ -1,7 +1,7 @@
-"""Keep the server's own requests until they can be served, bounded in number and in bytes.
+"""Keep the server's own requests until they are served, bounded in number and in bytes.
 
-One thread puts them in, another takes them out. Whoever puts looks at `is_full` and stops receiving for a while.
-A body is copied when it is put: as a view it would keep a whole receive buffer alive.
+One thread puts requests in, another takes them out. The thread that puts them checks `is_full` and stops receiving for
+a while. A body is copied when it is put: as a view it would keep a whole receive buffer alive.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import deque
 
 from ..wire.header import Command
 
-MOST_QUESTIONS = 1000
-MOST_QUESTION_BYTES = 16 * 1024 * 1024
+MOST_REQUESTS = 1000
+MOST_REQUEST_BYTES = 16 * 1024 * 1024
 _FIELD_BYTES = 200
-"""What a header field costs beside its characters."""
+"""The cost of a header field beside its characters, in bytes."""
 
 
-class Questions:
-    """Requests in order of arrival."""
+class InboundRequests:
+    """The server's requests in order of arrival."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -31,8 +31,8 @@ class Questions:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be put in now."""
-        return len(self._waiting) >= MOST_QUESTIONS or self._bytes >= MOST_QUESTION_BYTES
+        """Whether no more requests should be put in now."""
+        return len(self._waiting) >= MOST_REQUESTS or self._bytes >= MOST_REQUEST_BYTES
 
     def put(self, request: Command) -> None:
         """Add a request."""
@@ -43,7 +43,7 @@ class Questions:
             self._changed.notify()
 
     def take(self) -> tuple[Command | None, bool]:
-        """Return the next request, waiting for one, and whether taking it made room; no request after the end."""
+        """Wait for a request; return it, and whether taking it made room. After the end return no request."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._has_ended)
             if self._has_ended:
@@ -54,7 +54,7 @@ class Questions:
             return request, was_full and not self.is_full
 
     def end(self) -> list[int]:
-        """Let nobody wait any longer; return the codes of the requests that nobody took."""
+        """End all waiting; return the codes of the requests that were not taken."""
         with self._changed:
             self._has_ended = True
             left = [request.code for request in self._waiting]
