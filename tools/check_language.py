@@ -16,8 +16,8 @@ noun       A class, property, pytest fixture or attribute is described by a noun
 test       A test docstring is a whole sentence: at least three words, a capital letter (or a digit, or code) first,
            a period last, and no opening that continues the name of the test ("And", "Nor", "Whatever").
 retired    No module, class, function, argument or attribute bears a retired name, or has a retired word in its name.
-phrase     No docstring or comment contains a phrase that withholds its subject or hides a known term; no text in the
-           packages (error, log line) does either.
+phrase     No docstring, comment or page contains a phrase that withholds its subject or hides a known term; no text in
+           the packages (error, log line) does either.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TREES = ("pyspark_rocketmq", "broker_stub", "tests", "tools", "docs/examples")
+TREES = ("pyspark_rocketmq", "broker_stub", "tests", "tools", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 PACKAGES = ("pyspark_rocketmq/", "broker_stub/")
 
-HELD = ("docs/examples", "tests/conf", "tests/house", "tests/notebooks", "tools")
+HELD = ("docs", "docs/decisions", "docs/examples", "tests/conf", "tests/house", "tests/notebooks", "tools")
 """Rooms, as `room_of` names them, that must have no findings."""
 
 RULES = ("module", "function", "noun", "test", "retired", "phrase")
@@ -127,16 +127,22 @@ Found = Iterator[tuple[int, str, str]]
 
 
 def room_of(path: str) -> str:
-    """Return the room of a file: its package or folder and the name below it; `tools` is one room."""
+    """Return the room of a file: of a page its folder, of a module the first two names of its path, or `tools`."""
     parts = path.removesuffix(".py").split("/")
+    if path.endswith(".md"):
+        return "/".join(parts[:-1]) or "docs"
     return "/".join(parts[:1] if parts[0] == "tools" else parts[:2])
 
 
 def check_file(path: Path, root: Path = ROOT) -> Iterator[Finding]:
     """Yield the findings of one file in the order of its lines."""
     name, text = path.relative_to(root).as_posix(), path.read_text()
-    source = Source(name, text, ast.parse(text))
-    for line, rule, shown in sorted(found for check in CHECKS for found in check(source)):
+    if path.suffix == ".md":
+        found = list(_find_phrases(1, text))
+    else:
+        source = Source(name, text, ast.parse(text))
+        found = [finding for check in CHECKS for finding in check(source)]
+    for line, rule, shown in sorted(found):
         yield Finding(room_of(name), f"{name}:{line}", rule, shown)
 
 
@@ -192,8 +198,7 @@ def check_phrases(source: Source) -> Found:
         constants = (node for node in ast.walk(source.tree) if isinstance(node, ast.Constant))
         texts = [(node.lineno, node.value) for node in constants if isinstance(node.value, str)]
     for line, text in [*texts, *_comments(source.text)]:
-        for match in PHRASES.finditer(text):
-            yield line + text.count("\n", 0, match.start()), "phrase", match[0]
+        yield from _find_phrases(line, text)
 
 
 CHECKS: tuple[Callable[[Source], Found], ...] = (
@@ -230,6 +235,11 @@ def is_sentence(text: str) -> bool:
 def words_of(name: str) -> list[str]:
     """Split a name into its words, in lower case: `HTTPServer_name` gives http, server, name."""
     return re.findall(r"[a-z]+", re.sub(r"([A-Z]+)(?=[A-Z][a-z]|[^A-Za-z]|$)|([A-Z])", r" \1\2", name).lower())
+
+
+def _find_phrases(line: int, text: str) -> Found:
+    for match in PHRASES.finditer(text):
+        yield line + text.count("\n", 0, match.start()), "phrase", match[0]
 
 
 def _opening_words(text: str) -> tuple[str, str]:
@@ -284,8 +294,8 @@ def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def files_below(paths: Iterable[Path]) -> list[Path]:
-    """Return all Python files below some folders, sorted; a file stands for itself."""
-    found = {file for path in paths for file in ([path] if path.is_file() else path.rglob("*.py"))}
+    """Return all Python files and pages below some folders, sorted; a file stands for itself."""
+    found = {file for path in paths for file in ([path] if path.is_file() else path.rglob("*.[pm][yd]"))}
     return sorted(file for file in found if "__pycache__" not in file.parts)
 
 
