@@ -113,6 +113,7 @@ class Source(NamedTuple):
     path: str
     text: str
     tree: ast.Module
+    nodes: list[ast.AST]
 
     @property
     def is_test(self) -> bool:
@@ -140,7 +141,8 @@ def check_file(path: Path, root: Path = ROOT) -> Iterator[Finding]:
     if path.suffix == ".md":
         found = list(_find_phrases(1, text))
     else:
-        source = Source(name, text, ast.parse(text))
+        tree = ast.parse(text)
+        source = Source(name, text, tree, list(ast.walk(tree)))
         found = [finding for check in CHECKS for finding in check(source)]
     for line, rule, shown in sorted(found):
         yield Finding(room_of(name), f"{name}:{line}", rule, shown)
@@ -155,7 +157,7 @@ def check_module(source: Source) -> Found:
 
 def check_functions(source: Source) -> Found:
     """Yield docstrings of functions that begin with no verb; tests, properties and fixtures have rules of their own."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Function) and not _is_noun(node) and not _is_test(node, source):
             text = ast.get_docstring(node)
             if text is not None and not is_imperative(text):
@@ -164,7 +166,7 @@ def check_functions(source: Source) -> Found:
 
 def check_nouns(source: Source) -> Found:
     """Yield docstrings of classes, properties, fixtures and attributes that withhold their subject."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Definition) and (isinstance(node, ast.ClassDef) or _is_noun(node)):
             yield from _check_noun(node.lineno, node.name, ast.get_docstring(node))
         if isinstance(node, ast.Module | ast.ClassDef):
@@ -175,7 +177,7 @@ def check_nouns(source: Source) -> Found:
 
 def check_tests(source: Source) -> Found:
     """Yield docstrings of tests that are no whole sentences."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Function) and _is_test(node, source):
             text = ast.get_docstring(node)
             if text is not None and not is_sentence(text):
@@ -185,17 +187,17 @@ def check_tests(source: Source) -> Found:
 def check_names(source: Source) -> Found:
     """Yield defined names that are retired, or have a retired word in them."""
     stem = source.path.rpartition("/")[2].removesuffix(".py")
-    for line, name in [(1, stem), *_defined(source.tree)]:
+    for line, name in [(1, stem), *_defined(source.nodes)]:
         if name.lstrip("_") in RETIRED_NAMES or RETIRED_WORDS & set(words_of(name)):
             yield line, "retired", name
 
 
 def check_phrases(source: Source) -> Found:
     """Yield retired phrases in docstrings and comments, and in all other text of the packages."""
-    statements = (node for node in ast.walk(source.tree) if isinstance(node, ast.Expr))
+    statements = (node for node in source.nodes if isinstance(node, ast.Expr))
     texts = [(node.lineno, text) for node in statements if (text := _text_of(node))]
     if source.path.startswith(PACKAGES):
-        constants = (node for node in ast.walk(source.tree) if isinstance(node, ast.Constant))
+        constants = (node for node in source.nodes if isinstance(node, ast.Constant))
         texts = [(node.lineno, node.value) for node in constants if isinstance(node.value, str)]
     for line, text in [*texts, *_comments(source.text)]:
         yield from _find_phrases(line, text)
@@ -280,9 +282,9 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _defined(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and name of everything that a module defines."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, Definition):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -312,14 +314,15 @@ def main(arguments: Sequence[str]) -> int:
     """Check what the arguments say; return the exit status."""
     paths = [Path(word).resolve() for word in arguments if not word.startswith("-")]
     files = files_below(paths or (ROOT / tree for tree in TREES))
+    if not paths and "--count" not in arguments:
+        files = [file for file in files if room_of(file.relative_to(ROOT).as_posix()) in HELD]
     findings = [finding for file in files for finding in check_file(file)]
     if "--count" in arguments:
         print_counts(findings)
         return 0
-    shown = findings if paths else [finding for finding in findings if finding.room in HELD]
-    for finding in shown:
+    for finding in findings:
         print(finding)
-    return 1 if shown else 0
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":
