@@ -78,7 +78,7 @@ NOT_A_NOUN = frozenset([*_WITHHELD, "where", "when", "everybody", "such"])
 NOT_A_SENTENCE = frozenset([*_WITHHELD, "whether", "also", "even", "though", "although", "because", "than"])
 
 RETIRED_NAMES = frozenset(
-    "Voice Company Reach Desk Manner Hindrance Letter GroupGuard Ending Patience Errand Look Wish Call Place "
+    "Voice Company Reach Desk Manner Hindrance Letter GroupGuard Ending Patience Errand Look Wish Place "
     "is_lawful_hole".split()
 )
 """Names as a whole; leading underscores do not matter."""
