@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder, Decoded
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder, Decoded
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.codes import SysFlag

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
 from pyspark_rocketmq.errors import AnswerMismatch
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.compression import Compression

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
-from pyspark_rocketmq.decode.layout import COLUMNS
-from pyspark_rocketmq.decode.rows import Content, Mode, read_rows, row_value
+from pyspark_rocketmq.decode.columns import COLUMNS, Content, Mode
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.rows import read_rows
 from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
+from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
@@ -62,9 +62,8 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
         if start <= row.record.queue_offset < end and row.passes_tags()
     ]
     schema = ColumnDecoder(EVERY_COLUMN, content).schema
-    return [
-        pa.array([row_value(name, row) for row in rows], schema.field(name).type).to_pylist() for name in EVERY_COLUMN
-    ]
+    values = {name: [COLUMNS[name].read(row) for row in rows] for name in EVERY_COLUMN}
+    return [pa.array(values[name], schema.field(name).type).to_pylist() for name in EVERY_COLUMN]
 
 
 @given(
@@ -81,6 +80,62 @@ def test_bulk_equals_readable_for_any_mixture(answers: list[list[Record]], conte
     decoded = whole(ColumnDecoder(EVERY_COLUMN, content), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, content)
     decoded.batch.validate(full=True)
+
+
+def test_every_column_shows_its_own_field() -> None:
+    """Each column of a plain record, and of the same record read one by one, has the value that its name promises."""
+    names = ["TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "colour"]
+    record = replace(
+        PLAIN,
+        born_host=Address("10.0.0.8", 1234),
+        queue_offset=11,
+        flag=21,
+        reconsume_times=22,
+        sys_flag=8,
+        properties_text=property_text([(name, name.lower()) for name in names]),
+    )
+    stored, crc = len(encode_record(record)), 0x3610A686 & 0x7FFFFFFF
+    expected = {
+        "topic": "orders",
+        "brokerName": "broker-a",
+        "queueId": 3,
+        "queueOffset": 10,
+        "tags": "tags",
+        "keys": "keys",
+        "body": b"hello",
+        "properties": [("colour", "colour")],
+        "msgId": "uniq_key",
+        "bornTimestamp": 1_700_000_000_000_000,
+        "storeTimestamp": 1_700_000_000_123_000,
+        "reconsumeTimes": 22,
+        "flag": 21,
+        "commitLogOffset": 1000,
+        "offsetMsgId": "0A0000090000C35000000000000003E8",
+        "storedQueueOffset": 11,
+        "originTopic": "retry_topic",
+        "originMsgId": "origin_message_id",
+        "shardingKey": "__shardingkey",
+        "bornHost": "10.0.0.8:1234",
+        "storeHost": "10.0.0.9:50000",
+        "sysFlag": 8,
+        "storeSize": stored,
+        "bodyCrc": crc,
+        "key": b"keys",
+        "value": b"hello",
+        "partition": 3,
+        "offset": 10,
+        "timestamp": 1_700_000_000_123_000,
+        "timestampType": 1,
+        "headers": [{"key": "colour", "value": b"colour"}],
+    }
+    answer = Block(memoryview(encode_record(record)), QueueRange(QUEUE, 10, 11), 1, 10, 1, 11)
+    batch = whole(ColumnDecoder(EVERY_COLUMN), [answer]).batch
+    times = [name for name in EVERY_COLUMN if pa.types.is_timestamp(batch.schema.field(name).type)]
+    shown = {name: batch.column(name) for name in EVERY_COLUMN}
+    shown |= {name: shown[name].cast(pa.int64()) for name in times}
+    assert {name: column.to_pylist() for name, column in shown.items()} == {name: [v] for name, v in expected.items()}
+    (row,) = read_rows(decode_records(answer.data)[0], QUEUE, Content(), 10)
+    assert {name: COLUMNS[name].read(row) for name in EVERY_COLUMN} == expected
 
 
 @given(st.lists(property_names, max_size=5), st.data())

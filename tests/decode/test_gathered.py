@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
 from tests.decode.samples import block, whole

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.decode.layout import COLUMNS, Layout, default_columns, parse_columns
-from pyspark_rocketmq.decode.schema import arrow_schema
+from pyspark_rocketmq.decode.columns import COLUMNS, Layout, default_columns, parse_columns
+from pyspark_rocketmq.decode.decoder import arrow_schema
 from pyspark_rocketmq.errors import OptionError
 
 

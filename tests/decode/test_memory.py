@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 PAGES_COUNTED = """
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
-from pyspark_rocketmq.decode.columns import ColumnDecoder
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.rows import Content
+from pyspark_rocketmq.decode.decoder import ColumnDecoder
+from pyspark_rocketmq.decode.columns import Layout, default_columns
+from pyspark_rocketmq.decode.columns import Content
 from tests.decode.samples import block, property_text, whole
 from tests.decode.test_columns import PLAIN
 

@@ -8,10 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import ColumnDecoder
-from pyspark_rocketmq.decode.layout import COLUMNS
-from pyspark_rocketmq.decode.rows import Content, Mode
-from pyspark_rocketmq.decode.shaped import ShapedEntries, ShapeFinder
+from pyspark_rocketmq.decode.columns import COLUMNS, Content, Mode
+from pyspark_rocketmq.decode.decoder import ColumnDecoder
+from pyspark_rocketmq.decode.shapes import ShapedEntries, ShapeFinder
 from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.record import Record

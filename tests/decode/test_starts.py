@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import ColumnDecoder
+from pyspark_rocketmq.decode.bulk import Starts, maybe_find_starts
+from pyspark_rocketmq.decode.decoder import ColumnDecoder
 from pyspark_rocketmq.decode.spans import Spans
-from pyspark_rocketmq.decode.starts import Starts, maybe_find_starts
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, record_starts

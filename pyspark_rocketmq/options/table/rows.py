@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...decode.layout import Layout, parse_columns
-from ...decode.rows import Mode
+from ...decode.columns import Layout, Mode, parse_columns
 from ..option import Option, section
 from ..values import BOOLEAN, Entry, Kind, choice, words
 
