@@ -339,7 +339,7 @@ class PlainColumns(NamedTuple):
     arrays: list[pa.Array]
     """One for each column asked for; a row for each wanted plain record."""
     places: Integers
-    """Index of each row's record."""
+    """Index of each row's record; empty if no record is irregular."""
     irregular: Integers
     """Records that have to be read one by one."""
 
@@ -355,6 +355,8 @@ def decode_plain(records: Records, columns: Sequence[Column], content: Content, 
     wanted = rows.are_wanted(records.are_all_wanted)
     rows = rows.only(wanted)
     arrays = [column.read(rows) for column in columns]
+    if np.count_nonzero(plain) == len(plain):
+        return PlainColumns(arrays, _NO_RECORDS, _NO_RECORDS)
     return PlainColumns(arrays, np.flatnonzero(plain)[wanted], np.flatnonzero(~plain))
 
 
