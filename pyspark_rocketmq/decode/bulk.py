@@ -76,7 +76,7 @@ _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
 Rows = npt.NDArray[np.bool_]
-"""Whether each of some rows, records or responses is meant."""
+"""A mask of rows, records or responses."""
 
 
 class Responses(NamedTuple):
@@ -87,7 +87,7 @@ class Responses(NamedTuple):
     firsts: Sequence[int]
     """Offsets that the pulls asked from."""
     covered: Sequence[int]
-    """How many messages each must hold; 0 for any number."""
+    """Number of messages that each must hold; 0 for any number."""
     nexts: Sequence[int]
     """Offsets at which the responses end; 0 if a response's records stand at the offsets written in them."""
     queues: Sequence[MessageQueue]
@@ -105,16 +105,16 @@ class Responses(NamedTuple):
 # --- where records begin ---------------------------------------------------------------------------------------------
 
 _FEWEST_RESPONSES = 8
-"""Fewer are walked faster one by one."""
+"""Least number of responses that are walked in lock step; fewer are faster one by one."""
 _MOST_UNEQUAL = 4
-"""So are responses of which the largest is so many times as long as the mean: the steps are those of the longest."""
+"""Largest size of a response, in mean sizes, for a walk in lock step, which takes the steps of the longest."""
 _STEPS_BETWEEN_CHECKS = 8
 _SIZE_AND_MAGIC_BYTES = 8
-"""No record begins later than so many bytes before the end."""
+"""Bytes before the end of a response in which no record begins."""
 
 
 class Starts(NamedTuple):
-    """Where records begin, one response's after the other's, and how many each response has."""
+    """Places where records begin, one response's after the other's, and the number of records in each response."""
 
     places: Integers
     counts: Integers
@@ -184,7 +184,7 @@ def _located_starts(body: memoryview, wanted: QueueRange) -> Sequence[int]:
 
 
 def _located_at(queue: MessageQueue, offset: int) -> AbstractContextManager[None]:
-    """Name the queue and offset in errors."""
+    """Put queue and offset into errors that pass."""
     return located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": offset})
 
 

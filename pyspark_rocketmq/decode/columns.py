@@ -164,7 +164,7 @@ _by_lower_name = {name.lower(): name for name in COLUMNS}
 
 
 class Mode(Enum):
-    """What happens to a message whose body or properties cannot be read."""
+    """Treatment of a message whose body or properties cannot be read."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -183,7 +183,7 @@ class Naming(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Which messages are shown, and how their bodies and properties are read."""
+    """The choice of messages, and how their bodies and properties are read."""
 
     mode: Mode = Mode.FAILFAST
     max_body_bytes: int = MAX_UNPACKED_BYTES

@@ -33,7 +33,7 @@ from .spans import Bytes, Integers, Spans, pack_numbers
 __all__ = ["BatchSize", "ColumnDecoder", "Decoded", "Gathered", "RecordBatch", "arrow_schema"]
 
 RecordBatch = pa.RecordBatch
-"""What decoding makes; opaque to every other room."""
+"""Arrow's record batch, opaque to every other room."""
 
 
 class BatchSize(NamedTuple):
@@ -202,7 +202,7 @@ class Gathered:
 
     @property
     def responses(self) -> Responses:
-        """What is wanted of each response, and what it covers."""
+        """The wanted and covered offsets of each response."""
         ranges, message_counts, firsts, covered, nexts = zip(*self._described, strict=True)
         queues, starts, ends, _ = zip(*ranges, strict=True)
         return Responses(ranges, message_counts, firsts, covered, nexts, queues, starts, ends)

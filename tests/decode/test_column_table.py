@@ -1,4 +1,4 @@
-"""The choice of columns."""
+"""Test the choice of columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_names_are_matched_without_regard_to_case() -> None:
 
 
 def test_star_is_the_default_set() -> None:
-    """`*` means what the layout gives."""
+    """`*` means the columns of the layout."""
     defaults = default_columns(Layout.KAFKA)
     assert parse_columns("*", defaults) == defaults
     assert default_columns(Layout.KAFKA, include_headers=True) == (*defaults, "headers")
@@ -23,7 +23,7 @@ def test_star_is_the_default_set() -> None:
 
 @pytest.mark.parametrize(("text", "told"), [("topic,colour", "unknown column 'colour'"), ("body,body", "named twice")])
 def test_wrong_choices_are_refused(text: str, told: str) -> None:
-    """An unknown or repeated column is an error that says which."""
+    """An unknown or repeated column is refused with its name."""
     with pytest.raises(OptionError, match=told):
         parse_columns(text, ())
 

@@ -1,4 +1,4 @@
-"""A worker that decodes batch after batch gets its memory from the operating system once."""
+"""Test that a worker which decodes batch after batch gets its memory from the operating system once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print((getrusage(RUSAGE_SELF).ru_minflt - before) // 10)
 
 
 def test_later_batches_touch_no_new_pages() -> None:
-    """A batch of 8 MiB would touch a thousand and more if its memory had been given back before."""
+    """Later batches touch few new pages; a batch of 8 MiB touches over a thousand if its memory was given back."""
     done = subprocess.run(
         [sys.executable, "-c", PAGES_COUNTED], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
