@@ -12,7 +12,7 @@ messages live in memory, or in a directory if one is given.
 from .faults import NAME_SERVER, PROXY, FaultNotReached, Faults
 from .scanning import PullLimits
 from .server import TlsFiles
-from .state import Settings
+from .settings import Settings
 from .stub import Client, Put, StubBroker, StubClock, StubCluster
 
 __all__ = [

@@ -18,8 +18,8 @@ from pyspark_rocketmq.model import java_order
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
-from .registry import Call, Refusal
 from .releases import Release
+from .requests import Call, Refusal
 
 ACCESS_KEY, SIGNATURE = "AccessKey", "Signature"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"

@@ -22,9 +22,8 @@ from pyspark_rocketmq.wire.record import Record
 from pyspark_rocketmq.wire.sys_flag import TransactionState, transaction_state
 
 from .clock import Clock
-from .registry import Refusal
-from .rewriting import REAL_TOPIC, record_at, release, set_aside
-from .store import InnerMessage, Store, Stored
+from .requests import Refusal
+from .store import REAL_TOPIC, InnerMessage, Store, Stored
 from .topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 
 DELAY = "DELAY"
@@ -83,7 +82,7 @@ class Delays:
                 wait_ms = queue.codes[offset - queue.base] - self._clock.now_ms()
                 self._clock.call_later(min(wait_ms, self.levels_ms[level - 1]), partial(self._deliver_next, level))
         for offset in timers:
-            if record := record_at(self._store, TIMER_TOPIC, 0, offset):
+            if record := self._store.record_at(TIMER_TOPIC, 0, offset):
                 self._wait(int(record.properties[TIMER_OUT_MS]), offset)
 
     # --- levels ------------------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ class Delays:
         message.properties[DELAY] = str(level)
         delay_ms = self.levels_ms[level - 1]
         stored = self._put(
-            replace(set_aside(message, SCHEDULE_TOPIC, level - 1), tag_code=self._clock.now_ms() + delay_ms)
+            replace(message.set_aside(SCHEDULE_TOPIC, level - 1), tag_code=self._clock.now_ms() + delay_ms)
         )
         self._clock.call_later(delay_ms, partial(self._deliver_next, level))
         return stored
@@ -105,11 +104,11 @@ class Delays:
         A half message that was given a level is lost here, as it is in a real broker.
         """
         offset = max(self.delivered.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
-        record = record_at(self._store, SCHEDULE_TOPIC, level - 1, offset)
+        record = self._store.record_at(SCHEDULE_TOPIC, level - 1, offset)
         if record:
             self.delivered[level] = offset + 1
         if record and record.properties[REAL_TOPIC] != HALF_TOPIC:
-            self._put(release(record, {}))
+            self._put(InnerMessage.restored(record))
 
     # --- timers ------------------------------------------------------------------------------------------------------
 
@@ -122,7 +121,7 @@ class Delays:
             return self._put(message)
         out_ms = (wanted_ms - 1) // TIMER_PRECISION_MS * TIMER_PRECISION_MS
         message.properties[TIMER_OUT_MS] = str(out_ms)
-        stored = self._put(set_aside(message, TIMER_TOPIC, 0))
+        stored = self._put(message.set_aside(TIMER_TOPIC, 0))
         if is_recall:
             self._recalled.add(message.properties[RECALLED_KEY])
         else:
@@ -146,11 +145,11 @@ class Delays:
 
     def _deliver_first_timer(self) -> None:
         _, offset = heapq.heappop(self._timers)
-        record = record_at(self._store, TIMER_TOPIC, 0, offset)
+        record = self._store.record_at(TIMER_TOPIC, 0, offset)
         if record and not self._is_recalled(record):
             enqueued_ms = record.store_timestamp // TIMER_PRECISION_MS * TIMER_PRECISION_MS
             times = {"TIMER_ENQUEUE_MS": str(enqueued_ms), "TIMER_DEQUEUE_MS": str(self._clock.now_ms())}
-            self._put(release(record, times))
+            self._put(InnerMessage.restored(record, times))
 
     def _is_recalled(self, record: Record) -> bool:
         return recall_key(record.properties[REAL_TOPIC], record.properties.get("UNIQ_KEY", "")) in self._recalled

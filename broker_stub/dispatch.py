@@ -15,8 +15,9 @@ from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command, HeaderType
 
 from .faults import Script
-from .registry import HELD, Answer, Call, Channel, Refusal, Registry, answer
-from .state import Settings
+from .registry import Registry
+from .requests import HELD, Answer, Call, Channel, Refusal, answer
+from .settings import Settings
 
 S = TypeVar("S")
 _log = logging.getLogger(__name__)

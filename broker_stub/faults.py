@@ -19,7 +19,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
-from .registry import Manner, answer
+from .requests import Manner, answer
 from .state import Broker, Cluster
 
 T = TypeVar("T")

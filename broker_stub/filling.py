@@ -37,7 +37,7 @@ class Template:
     def __init__(self, store: Store, message: InnerMessage) -> None:
         self.now = store.clock.now_ms()
         self.tag_code = message.queue_code()
-        self.record = np.frombuffer(encode_record(store.record(message, self.now)), np.uint8)
+        self.record = np.frombuffer(encode_record(store.make_record(message, self.now)), np.uint8)
         self.digits = min(DIGITS, len(message.body))
         unique_at = self.record.tobytes().rindex(_UNIQUE_ID) + len(_UNIQUE_ID)
         self.unique_end = unique_at + len(message.properties["UNIQ_KEY"])

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.wire.bodies import SubscriptionData
 
+from .scanning import MessageFilter
 from .sql92 import SqlFilter, SqlSyntaxError, compile_sql
-
-if TYPE_CHECKING:
-    from .store import MessageFilter
 
 ALL = "*"
 TAG = "TAG"
@@ -70,8 +67,6 @@ class PropertyFilter:
 class Registered:
     """An expression as a group's heartbeats gave it."""
 
-    expression: str
-    expression_type: str
     client_version: int
     sql: SqlFilter
 
@@ -98,7 +93,7 @@ class FilterTable:
             return
         sql = maybe_compile(new.sub_string, new.expression_type)
         if sql:
-            self._filters[key] = Registered(new.sub_string, new.expression_type, new.sub_version, sql)
+            self._filters[key] = Registered(new.sub_version, sql)
         else:
             self._filters.pop(key, None)
 

@@ -24,8 +24,8 @@ from pyspark_rocketmq.wire.commands import NotifyConsumerIdsChangedRequestHeader
 
 from .clock import Clock
 from .filters import FilterTable
-from .registry import Channel
 from .releases import Release
+from .requests import Channel
 
 SCAN_MS = 10_000
 EXPIRY_MS = 120_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from .clock import Clock, Timer
 from .filters import wants
 from .queues import QueueKey
-from .registry import Channel
+from .requests import Channel
 from .scanning import MessageFilter
 
 LOOK_MS = 5_000

@@ -50,10 +50,6 @@ class LockTable:
         """Who holds which queue of a group now."""
         return {queue: lock.client_id for queue, lock in self._groups[group].items() if not self._is_expired(lock)}
 
-    def groups(self) -> list[str]:
-        """The groups that hold a lock now."""
-        return [group for group in list(self._groups) if self.owners(group)]
-
     def _take(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue, client_id: str) -> bool:
         held = locks.get(queue)
         if held and held.client_id != client_id and not self._is_expired(held):

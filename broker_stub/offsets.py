@@ -31,15 +31,12 @@ class ConsumerOffsets:
         self.committed: Table = defaultdict(dict)
         self.pulled: Table = defaultdict(dict)
         self.resets: Table = defaultdict(dict)
-        self.changes = 0
-        """Grows with each commit."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store where a group stands, forth or back; ignored while a reset is pending."""
         key = table_key(topic, group)
         if queue_id not in self.resets.get(key, {}):
             self.committed[key][queue_id] = offset
-            self.changes += 1
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where a group stands; None if nothing was ever stored."""
@@ -59,7 +56,6 @@ class ConsumerOffsets:
         """Order a group to another offset."""
         key = table_key(topic, group)
         self.committed[key][queue_id] = self.resets[key][queue_id] = offset
-        self.changes += 1
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The pending reset of a queue, which is thereby carried out; None if there is none."""
@@ -95,7 +91,6 @@ class ConsumerOffsets:
     def _forget(self, key: str) -> None:
         for table in (self.committed, self.pulled, self.resets):
             table.pop(key, None)
-        self.changes += 1
 
 
 # --- consumerOffset.json ---------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from pyspark_rocketmq.wire.commands import ConsumerSendMsgBackRequestHeader
 from pyspark_rocketmq.wire.record import Record
 
 from .delays import DELAY
-from .registry import Refusal
-from .rewriting import message_of
+from .requests import Refusal
 from .state import Broker
 from .store import InnerMessage
 from .topics import WRITABLE
@@ -51,7 +50,7 @@ def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_v
 def _retried(
     broker: Broker, record: Record, config: SubscriptionGroupConfig, delay_level: int, max_times: int
 ) -> InnerMessage:
-    message = message_of(record)
+    message = InnerMessage.of_record(record)
     message.properties.setdefault(RETRY_TOPIC, record.topic)
     message.properties.setdefault(ORIGIN_MESSAGE_ID, record.offset_message_id)
     message.properties[WAIT] = "false"

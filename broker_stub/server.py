@@ -36,7 +36,7 @@ from pyspark_rocketmq.wire.session import Reply, Session
 
 from .clock import Clock
 from .dispatch import Desk
-from .registry import Manner, OnReply
+from .requests import Manner, OnReply
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

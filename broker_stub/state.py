@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.bodies import SetMessageRequestModeRequestBody
 from pyspark_rocketmq.wire.message_id import UniqueIdMaker
 
 from .clock import Clock
@@ -36,9 +35,8 @@ from .holding import HeldPulls
 from .keys import KeyIndex
 from .locks import LockTable
 from .offsets import ConsumerOffsets
-from .registry import Channel
-from .releases import Release, find_release
-from .scanning import DEFAULT_LIMITS, PullLimits
+from .requests import Channel
+from .settings import Settings
 from .store import InnerMessage, Replica, Store, Stored
 from .topics import READ_WRITE, Topics
 from .transactions import Transactions
@@ -49,42 +47,6 @@ REGISTER_INTERVAL_MS = 30_000
 REGION = "DefaultRegion"
 MARKS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 """Properties that a broker of 5.x gives every message, and header fields of every answer to a send."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the brokers of a cluster are configured; the defaults are a real broker's, unless said."""
-
-    release: Release = field(default_factory=lambda: find_release("5.3.3"))
-    cluster_name: str = "DefaultCluster"
-    auto_create_topics: bool = True
-    auto_create_groups: bool = True
-    default_topic_queues: int = 8
-    property_filter: bool = True
-    """Whether SQL92 is allowed; a real broker's default is no."""
-    slave_reads: bool = True
-    """Whether slaves serve pulls; a real 5.x slave's default is no."""
-    server_side_reset: bool = True
-    recall_messages: bool = False
-    first_message_in_memory: bool = True
-    """Whether a group without an offset starts at 0 in a queue whose first message is still there."""
-    long_polling: bool = True
-    max_message_bytes: int = 4 * 1024 * 1024
-    lock_lease_ms: int = 60_000
-    client_expiry_ms: int = 120_000
-    transaction_timeout_ms: int = 6_000
-    transaction_check_interval_ms: int = 30_000
-    transaction_check_max: int = 15
-    binary_answers: bool = False
-    """Whether 5.x answers with binary headers; 4.9.7 answers in the form it was asked in."""
-    order_topics: bool = False
-    """Whether routes carry the order configuration of topics."""
-    delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    timer_max_delay_ms: int = 3 * 24 * 3600 * 1000
-    limits: PullLimits = DEFAULT_LIMITS
-
-
-DEFAULT_SETTINGS = Settings()
 
 
 class Cluster:
@@ -173,8 +135,6 @@ class Broker:
         self.is_up = True
         self.permission = READ_WRITE
         self.channels: set[Channel] = set()
-        self.request_modes: dict[tuple[str, str], SetMessageRequestModeRequestBody] = {}
-        """How groups are to read topics, by topic and group."""
         if master is None:
             self.store = Store(self.clock, address, settings.limits, log, ends_properties=self.release.is_5x)
             self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
@@ -186,8 +146,6 @@ class Broker:
         self.held = HeldPulls(self.clock, self.store.max_offset)
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
-        self.cold_limits: dict[str, int] = {}
-        """How many bytes groups may read from disk; kept, and without meaning here."""
         self.other_config: dict[str, str] = {}
         """Settings that were given and mean nothing here."""
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
@@ -258,7 +216,7 @@ class Broker:
 
     def forget_clients(self) -> None:
         """Lose what a broker keeps in memory only."""
-        self.locks = LockTable(self.clock, self.settings.lock_lease_ms)
+        self.locks.clear()
         for channel in list(self.channels):
             self.channel_closed(channel)
 

@@ -19,32 +19,14 @@ from pyspark_rocketmq.wire.record import Record, decode_record, encode_record
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .clock import Clock
-from .commitlog import SEGMENT_BYTES, CommitLog
+from .commitlog import CommitLog
 from .queues import Boundary, ConsumeQueue, QueueKey
 from .scanning import DEFAULT_LIMITS, GetStatus, Got, MessageFilter, PullLimits, Scan, place
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "ENTRY_END",
-    "NOWHERE",
-    "SEGMENT_BYTES",
-    "Boundary",
-    "CommitLog",
-    "ConsumeQueue",
-    "GetStatus",
-    "Got",
-    "InnerMessage",
-    "MessageFilter",
-    "PullLimits",
-    "QueueKey",
-    "Replica",
-    "Store",
-    "Stored",
-    "tag_code_of",
-]
-
 ENTRY_END = "\x02"
 """What stands behind each property."""
+REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+"""Properties that name the topic and queue of a message while it is in a system topic."""
 NOWHERE = Address("127.0.0.1", 0)
 """Where a message comes from that the broker was given directly."""
 
@@ -75,6 +57,34 @@ class InnerMessage:
     """Properties that are known but not written."""
     raw_properties: bytes | None = None
     """Property text to be written as it is instead of `properties`: a batch brings its own."""
+
+    @classmethod
+    def of_record(cls, record: Record) -> InnerMessage:
+        """Return a stored message as one to be stored again."""
+        return cls(
+            topic=record.topic,
+            queue_id=record.queue_id,
+            body=record.body,
+            properties=record.properties,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            reconsume_times=record.reconsume_times,
+        )
+
+    def set_aside(self, topic: str, queue_id: int) -> InnerMessage:
+        """Return the message for a system topic; REAL_TOPIC and REAL_QID in the shared properties keep its own."""
+        self.properties.update({REAL_TOPIC: self.topic, REAL_QUEUE_ID: str(self.queue_id)})
+        return replace(self, topic=topic, queue_id=queue_id, unstored=frozenset())
+
+    @classmethod
+    def restored(cls, record: Record, more_properties: Mapping[str, str] | None = None) -> InnerMessage:
+        """Return a message that was set aside, addressed to its own topic and queue."""
+        message = cls.of_record(record)
+        message.topic, message.queue_id = message.properties[REAL_TOPIC], int(message.properties[REAL_QUEUE_ID])
+        message.properties.update(more_properties or {})
+        return message
 
     def queue_code(self) -> int:
         """What the consume queue notes of the message besides its place."""
@@ -122,7 +132,7 @@ class Store:
         """Append a message to the log and to its queue."""
         queue = self.open_queue(message.topic, message.queue_id)
         now = self.clock.now_ms() if message.store_timestamp is None else message.store_timestamp
-        data = encode_record(self.record(message, now))
+        data = encode_record(self.make_record(message, now))
         physical, room = self.log.reserve(len(data))
         room[:] = data
         offset = queue.next_stored
@@ -201,12 +211,18 @@ class Store:
         for _, physical, size in self.queue(topic, queue_id):
             yield decode_record(self.log.read(physical, size))[0]
 
+    def record_at(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        """Return the message at an offset of a queue; None if it is not there, or no longer."""
+        queue = self.queue(topic, queue_id)
+        is_there = queue.min_offset <= offset < queue.max_offset
+        return self.message_at(queue.physical[offset - queue.base]) if is_there else None
+
     def message_at(self, physical: int) -> Record | None:
         """The message at an address of the log."""
         data = self.log.record_at(physical)
         return None if data is None else decode_record(data)[0]
 
-    def record(self, message: InnerMessage, now: int) -> Record:
+    def make_record(self, message: InnerMessage, now: int) -> Record:
         """A message as it would be stored now, but for its place."""
         sys_flag = message.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
         sys_flag |= SysFlag.BORN_HOST_V6 * is_ipv6(message.born_host) | SysFlag.STORE_HOST_V6 * is_ipv6(self.host)

@@ -14,11 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from string import ascii_lowercase
 from types import TracebackType
-from typing import NamedTuple, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 from pyspark_rocketmq.errors import BrokerError, ConnectError, OptionError
 from pyspark_rocketmq.model import Address, MessageQueue
@@ -27,16 +28,20 @@ from pyspark_rocketmq.wire.record import Record
 from .acl import Gate
 from .clock import Clock
 from .dispatch import Desk
-from .doors import Behaviour, Door, find_door
 from .faults import NAME_SERVER, Faults, Script
 from .filling import fill
+from .handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from .persistence import BrokerFiles, NameServerFiles
-from .registry import Channel, Refusal, load_handlers
 from .releases import find_release
+from .requests import Channel, Refusal
 from .server import Listener, Runtime, TlsFiles, make_tls_context
-from .state import DEFAULT_SETTINGS, MASTER_ID, Broker, Cluster, Settings
+from .settings import DEFAULT_SETTINGS, Settings
+from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
 from .topics import TEMPLATE_TOPIC, check_name
+
+if TYPE_CHECKING:
+    from .grpc_proxy import GrpcDoor
 
 T = TypeVar("T")
 
@@ -116,7 +121,7 @@ class StubCluster:
     ) -> None:
         settings = options.get("settings", DEFAULT_SETTINGS)
         self._options = options
-        self._door: Door | None = None
+        self._door: GrpcDoor | None = None
         self._files: dict[Broker, BrokerFiles] = {}
         self._name_server_files: NameServerFiles | None = None
         self._script = Script()
@@ -169,9 +174,8 @@ class StubCluster:
     @property
     def endpoints(self) -> str | None:
         """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
-        if self._door is None and (open_door := find_door()):
-            address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
-            self._door = open_door(self.state, self.run, address, self._door_behaviour())
+        if self._door is None and find_spec("grpc"):
+            self._door = self._open_door()
         return str(self._door.address) if self._door else None
 
     def broker_address(self, broker: str | None = None) -> str:
@@ -250,7 +254,7 @@ class StubCluster:
 
     def open(self, broker: Broker) -> None:
         """Let clients connect to a broker."""
-        desk = Desk(broker.name, broker, self._brokers, self.state.settings, self._script)
+        desk = Desk(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
         desk.opened, desk.closed = broker.channels.add, broker.channel_closed
         desk.check = self._gate.check if self._gate else None
         self._listeners[broker].open(desk)
@@ -266,14 +270,14 @@ class StubCluster:
     # --- building ----------------------------------------------------------------------------------------------------
 
     def _build(self, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
-        self._brokers, name_server = load_handlers()
+
         host = self._options.get("host", LOOPBACK)
         self._name_listener = self._runtime.listen(Address(host, self._options.get("port", 0)), self._tls)
         if data := self._options.get("data"):
             self._open_files(Path(data))
         for index in range(brokers):
             self._add_broker(f"broker-{_letters(index)}", slaves, host, topics)
-        desk = Desk(NAME_SERVER, self.state, name_server, self.state.settings, self._script)
+        desk = Desk(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
         desk.is_silent_on_unknown = not self.state.release.is_5x
         self._name_listener.open(desk)
 
@@ -324,13 +328,17 @@ class StubCluster:
         for broker, files in self._files.items():
             files.save(broker)
 
-    def _door_behaviour(self) -> Behaviour:
-        return Behaviour(
+    def _open_door(self) -> GrpcDoor:
+        from .grpc_proxy import Behaviour, open_door  # needs grpcio, which may be absent
+
+        behaviour = Behaviour(
             self._options.get("like_apache", False),
             secrets=self._options.get("acl", {}),
             tls=self._options.get("tls"),
             script=self._script,
         )
+        address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
+        return open_door(self.state, self.run, address, behaviour)
 
     # --- in the stub's thread ----------------------------------------------------------------------------------------
 

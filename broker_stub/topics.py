@@ -14,8 +14,8 @@ from pyspark_rocketmq.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import ResponseCode
 
-from .registry import Refusal
 from .releases import Release
+from .requests import Refusal
 
 READABLE, WRITABLE, INHERITABLE = 4, 2, 1
 READ_WRITE = READABLE | WRITABLE

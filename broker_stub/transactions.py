@@ -13,22 +13,24 @@ ones behind it: it is stored again, too, and its copy remembers which half messa
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from pyspark_rocketmq.wire.properties import join_properties
 from pyspark_rocketmq.wire.record import Record, encode_record
 from pyspark_rocketmq.wire.sys_flag import TransactionState
 
+from .clock import Clock
 from .delays import DELAY
-from .registry import Refusal
-from .rewriting import REAL_QUEUE_ID, REAL_TOPIC, message_of, record_at, release, set_aside
-from .store import ENTRY_END, InnerMessage, Stored
-from .topics import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC
-
-if TYPE_CHECKING:
-    from .state import Broker
+from .groups import ProducerGroups
+from .offsets import ConsumerOffsets
+from .releases import Release
+from .requests import Refusal
+from .settings import Settings
+from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, Stored
+from .topics import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topics
 
 OLDEST_MS = 72 * 3600 * 1000
 """Log files are kept so long."""
@@ -41,10 +43,30 @@ _STANDS_FOR = "TRAN_PREPARED_QUEUE_OFFSET"
 _DONE_TAG, _DONE_END = "d", ","
 
 
+class TransactionBroker(Protocol):
+    """What `Transactions` uses of its broker."""
+
+    name: str
+    address: Address
+    release: Release
+    clock: Clock
+    settings: Settings
+    store: Store
+    topics: Topics
+    offsets: ConsumerOffsets
+    producer_groups: ProducerGroups
+
+    def accept(self, message: InnerMessage) -> Stored:
+        """Store a message, or set it aside until it is due."""
+
+    def put(self, message: InnerMessage) -> Stored:
+        """Store a message now."""
+
+
 class Transactions:
     """The half messages of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: TransactionBroker) -> None:
         self._broker = broker
         self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
         self._ended: set[int] = set()
@@ -60,7 +82,7 @@ class Transactions:
         """Store a half message."""
         if self._broker.release.is_5x and _UNIQUE_ID in message.properties:
             message.properties[_TRANSACTION_ID] = message.properties[_UNIQUE_ID]
-        half = set_aside(message, HALF_TOPIC, 0)
+        half = message.set_aside(HALF_TOPIC, 0)
         half.sys_flag &= ~TransactionState.ROLLBACK
         stored = self._broker.accept(half)
         self._watch()
@@ -69,7 +91,7 @@ class Transactions:
     def commit(self, header: EndTransactionRequestHeader) -> None:
         """Store a half message where it belongs; doing so twice stores it twice."""
         record = self._half_message(header)
-        message = release(record, {})
+        message = InnerMessage.restored(record)
         message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
         message.prepared_transaction_offset = header.commit_log_offset
         self._broker.accept(message)
@@ -85,7 +107,7 @@ class Transactions:
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
         if REAL_TOPIC in record.properties:
-            message = replace(message_of(record), topic=HALF_TOPIC, queue_id=0)
+            message = replace(InnerMessage.of_record(record), topic=HALF_TOPIC, queue_id=0)
             message.properties[_CHECK_TIMES] = "0"
             self._broker.put(message)
             self._watch()
@@ -141,7 +163,7 @@ class Transactions:
 
     def _pass(self, offset: int) -> bool:
         """Look at one half message; False if it is too young, and with it all behind it."""
-        record = None if offset in self._ended else record_at(self._broker.store, HALF_TOPIC, 0, offset)
+        record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
         if record is None or _number(record, _STANDS_FOR, -1) in self._ended:
             return True
         times, age_ms, immunity_ms = _number(record, _CHECK_TIMES, 0), self._age_ms(record), self._immunity_ms(record)
@@ -157,7 +179,7 @@ class Transactions:
 
     def _give_up(self, record: Record) -> None:
         topic = self._broker.topics.create_plain(HALF_GIVEN_UP_TOPIC, 1)
-        self._broker.put(replace(message_of(record), topic=topic.topic_name, queue_id=0))
+        self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
 
     def _ask(self, record: Record, times: int) -> None:
         """Store the message again and ask a producer about the copy; the others' turn comes at the next look."""
@@ -178,7 +200,7 @@ class Transactions:
             channel.tell(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 
     def _put_again(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
-        message = message_of(record)
+        message = InnerMessage.of_record(record)
         message.properties.update({_CHECK_TIMES: str(times), **more})
         return message, self._broker.put(message)
 

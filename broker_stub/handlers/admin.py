@@ -1,136 +1,28 @@
-"""What does an administrator ask a broker, and what does the broker pass on to a consumer?"""
+"""Answer what an administrator asks about one broker: its settings, figures, disks and replicas.
+
+A real broker answers with many figures that mean nothing here, because the stub has no disk and measures no rates.
+mqadmin prints them, so they are present and constant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire import fastjson
-from pyspark_rocketmq.wire.bodies import DataVersion, KVTable, ResetOffsetBody, TopicConfig, encode_body
+from pyspark_rocketmq.wire.bodies import DataVersion, KVTable, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.commands import (
-    ConsumeMessageDirectlyResultRequestHeader,
-    GetBrokerConfigResponseHeader,
-    GetConsumerRunningInfoRequestHeader,
-    ResetConsumerClientOffsetRequestHeader,
-    ResetOffsetHeader,
-    ResetOffsetRequestHeader,
-)
-from pyspark_rocketmq.wire.header import Command
-from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+from pyspark_rocketmq.wire.commands import GetBrokerConfigResponseHeader, RequestHeader
+from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.record import decode_record
 
-from ..registry import HELD, Answer, Call, Refusal, answer, handles
-from ..state import Broker, Settings
-from ..store import Boundary
+from ..codes import AdminCode
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
+from ..settings import Settings
+from ..state import Broker
+from ..topics import illegal_code
 from .topics import NO_REMARK
-
-CONSUMER_TIMEOUT_MS = 10_000
-
-# --- offsets ---------------------------------------------------------------------------------------------------------
-
-
-@handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
-def reset_offset(broker: Broker, call: Call) -> Answer:
-    """Move a group: in the broker's own table, or (4.9.7) by telling its members."""
-    header = call.header(ResetOffsetRequestHeader)
-    if broker.release.is_5x and broker.settings.server_side_reset:
-        moved = _reset_here(broker, header)
-        return answer(body=encode_body(ResetOffsetBody(offset_table=moved)))
-    moved = _reset_at_members(broker, header)
-    return answer(body=encode_body(ResetOffsetBody(offset_table=moved)), remark=NO_REMARK)
-
-
-def _reset_here(broker: Broker, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
-    if not broker.is_master:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
-    config = broker.topics.find(header.topic)
-    if config is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
-    if header.group not in broker.group_configs.table:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
-    moved = _wanted_offsets(broker, header, config)
-    if not moved:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
-    for queue_id, offset in moved.items():
-        broker.offsets.reset(header.group, header.topic, queue_id, offset)
-    return {MessageQueue(header.topic, broker.name, queue_id): offset for queue_id, offset in moved.items()}
-
-
-def _wanted_offsets(broker: Broker, header: ResetOffsetHeader, config: TopicConfig) -> dict[int, int]:
-    one_queue = -1 if header.queue_id is None else header.queue_id
-    if one_queue < 0:
-        every = range(config.read_queue_nums)
-        return {queue_id: _offset_at(broker, header.topic, queue_id, header.timestamp) for queue_id in every}
-    if header.offset is None or header.offset == -1:
-        return {one_queue: _offset_at(broker, header.topic, one_queue, header.timestamp)}
-    low = broker.store.min_offset(header.topic, one_queue)
-    high = broker.store.max_offset(header.topic, one_queue)
-    if not low <= header.offset <= high + 1:
-        remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return {one_queue: header.offset}
-
-
-def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
-    """The offset at a time; a negative time means the end."""
-    if time_ms < 0:
-        return broker.store.max_offset(topic, queue_id)
-    boundary = Boundary.LOWER if broker.release.is_5x else Boundary.NEAREST
-    return broker.store.search(topic, queue_id, time_ms, boundary)
-
-
-def _reset_at_members(broker: Broker, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
-    config = broker.topics.find(header.topic)
-    if config is None:
-        remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-    moved = {}
-    for queue_id in range(config.write_queue_nums):
-        committed = broker.offsets.query(header.group, header.topic, queue_id)
-        if committed is None:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
-        wanted = _offset_at(broker, header.topic, queue_id, header.timestamp)
-        offset = wanted if header.is_force else min(wanted, committed)
-        moved[MessageQueue(header.topic, broker.name, queue_id)] = offset
-    _tell_members(broker, header, moved)
-    return moved
-
-
-def _tell_members(broker: Broker, header: ResetOffsetHeader, moved: dict[MessageQueue, int]) -> None:
-    group = broker.consumer_groups.table.get(header.group)
-    if group is None:
-        remark = (
-            f"Consumer not online, so can not reset offset, Group: {header.group} "
-            f"Topic: {header.topic} Timestamp: {header.timestamp}"
-        )
-        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-    told = ResetConsumerClientOffsetRequestHeader(
-        topic=header.topic,
-        group=header.group,
-        timestamp=header.timestamp,
-        is_force=False,
-        queue_id=-1 if broker.release.is_5x else None,
-    )
-    body = encode_body(ResetOffsetBody(offset_table=moved))
-    for channel in list(group.members):
-        channel.tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
-
-
-@handles(RequestCode.GET_ALL_DELAY_OFFSET)
-def get_delay_offsets(broker: Broker, call: Call) -> Answer:
-    """How far the delay queues have been delivered."""
-    table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delays.delivered}
-    return answer(body=fastjson.write(table, bare_integer_keys=True))
-
-
-def _data_version(broker: Broker) -> dict[str, int]:
-    version = {"counter": 0, "timestamp": broker.clock.now_ms()}
-    return {**version, "stateVersion": 0} if broker.release.is_5x else version
-
 
 # --- configuration and figures ---------------------------------------------------------------------------------------
 
@@ -162,6 +54,8 @@ _LIMITS = {
 _FIXED = frozenset({"brokerClusterName", "channelExpiredTimeout", "messageDelayLevel"})
 """What is read once, when the broker starts."""
 _FORBIDDEN = frozenset({"brokerConfigPath", "configBlackList"})
+_STATS = frozenset("TOPIC_PUT_NUMS TOPIC_PUT_SIZE GROUP_GET_NUMS GROUP_GET_SIZE SNDBCK_PUT_NUMS".split())
+_NO_RATE = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
 _USUAL = {
     "brokerRole": "ASYNC_MASTER",
     "deleteWhen": "04",
@@ -269,113 +163,113 @@ def _earliest_time(broker: Broker) -> int:
 
 
 _QUEUES = ("ack", "litePull", "pull", "query", "send")
+_RATES = "getFoundTps getMissTps getTotalTps getTransferedTps getTransferredTps putTps"
+_ZEROS = """
+    EndTransactionQueueSize dispatchBehindBytes dispatchMaxBuffer getMessageEntireTimeMax
+    msgGetTotalTodayMorning msgGetTotalTodayNow msgGetTotalYesterdayMorning msgPutTotalTodayMorning
+    msgPutTotalYesterdayMorning pageCacheLockTimeMills putMessageEntireTimeMax putMessageFailedTimes
+    startAcceptSendRequestTimeStamp timerOffsetBehind timerReadBehind
+"""
 _IDLE_FIGURES = {
     **{f"{name}ThreadPoolQueueSize": "0" for name in _QUEUES},
     **{f"{name}ThreadPoolQueueCapacity": "100000" for name in _QUEUES},
     **{f"{name}ThreadPoolQueueHeadWaitTimeMills": "0" for name in _QUEUES},
-    "EndTransactionQueueSize": "0",
+    **dict.fromkeys(_ZEROS.split(), "0"),
+    **dict.fromkeys("commitLogDiskRatio consumeQueueDiskRatio timerDequeueTps timerEnqueueTps".split(), "0.0"),
+    **dict.fromkeys(
+        "getFoundTps getMissTps getTotalTps getTransferedTps getTransferredTps putTps".split(), "0.0 0.0 0.0"
+    ),
     "EndTransactionThreadPoolQueueCapacity": "100000",
     "commitLogDirCapacity": "Total : 0 B, Free : 0 B.",
-    "commitLogDiskRatio": "0.0",
-    "consumeQueueDiskRatio": "0.0",
-    "dispatchBehindBytes": "0",
-    "dispatchMaxBuffer": "0",
-    "getFoundTps": "0.0 0.0 0.0",
-    "getMessageEntireTimeMax": "0",
-    "getMissTps": "0.0 0.0 0.0",
-    "getTotalTps": "0.0 0.0 0.0",
-    "getTransferedTps": "0.0 0.0 0.0",
-    "getTransferredTps": "0.0 0.0 0.0",
-    "msgGetTotalTodayMorning": "0",
-    "msgGetTotalTodayNow": "0",
-    "msgGetTotalYesterdayMorning": "0",
-    "msgPutTotalTodayMorning": "0",
-    "msgPutTotalYesterdayMorning": "0",
-    "pageCacheLockTimeMills": "0",
     "putLatency99": "0.00",
     "putLatency999": "0.00",
     "putMessageDistributeTime": "null",
-    "putMessageEntireTimeMax": "0",
-    "putMessageFailedTimes": "0",
-    "putTps": "0.0 0.0 0.0",
     "remainHowManyDataToFlush": "0 B",
     "remainTransientStoreBufferNumbs": "2147483647",
     "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]",
-    "startAcceptSendRequestTimeStamp": "0",
-    "timerDequeueTps": "0.0",
-    "timerEnqueueTps": "0.0",
-    "timerOffsetBehind": "0",
-    "timerReadBehind": "0",
 }
 
-# --- passed on to a consumer -----------------------------------------------------------------------------------------
+
+@members
+class ViewBrokerStatsDataRequestHeader(RequestHeader):
+    """How busy is a topic or a group?"""
+
+    stats_name: str
+    stats_key: str
 
 
-@handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
-def get_running_info(broker: Broker, call: Call) -> Answer:
-    """Ask a consumer how it is doing."""
-    header = call.header(GetConsumerRunningInfoRequestHeader)
-    _ask_consumer(broker, call, header, header.consumer_group, header.client_id)
-    return HELD
+@handles(AdminCode.VIEW_BROKER_STATS_DATA)
+def view_stats(broker: Broker, call: Call) -> Answer:
+    """How busy a topic or a group is; rates are not measured."""
+    wish = call.header(ViewBrokerStatsDataRequestHeader)
+    if wish.stats_name not in _STATS or not broker.topics.find(wish.stats_key.partition("@")[0]):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{wish.stats_name}> <{wish.stats_key}> not exist")
+    return answer(body=fastjson.write({"statsDay": _NO_RATE, "statsHour": _NO_RATE, "statsMinute": _NO_RATE}))
 
 
-@handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
-def consume_directly(broker: Broker, call: Call) -> Answer:
-    """Have a consumer consume a message of the log now."""
-    header = call.header(ConsumeMessageDirectlyResultRequestHeader)
-    try:
-        place = decode_offset_message_id(header.msg_id or "")
-    except DecodeError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"java.nio.BufferUnderflowException, {error.what}") from None
-    data = broker.store.log.record_at(place.physical_offset)
-    if data is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
-    told = _complete(broker, header)
-    _ask_consumer(broker, call, told, header.consumer_group, header.client_id or "", bytes(data))
-    return HELD
+# --- disks and replicas ----------------------------------------------------------------------------------------------
 
 
-def _complete(
-    broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader
-) -> ConsumeMessageDirectlyResultRequestHeader:
-    """The header as the consumer gets it."""
-    told = replace(header, broker_name=broker.name)
-    if not broker.release.is_5x:
-        return told
-    topic = broker.topics.find(header.topic or "")
-    group = broker.group_configs.find(header.consumer_group)
-    return replace(
-        told,
-        topic_sys_flag=topic.topic_sys_flag if topic else None,
-        group_sys_flag=group.group_sys_flag if group else None,
-    )
+@handles(
+    AdminCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    AdminCode.CLEAN_UNUSED_TOPIC,
+    AdminCode.DELETE_EXPIRED_COMMITLOG,
+    AdminCode.RESET_MASTER_FLUSH_OFFSET,
+    AdminCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+    AdminCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+)
+def accept_upkeep(broker: Broker, call: Call) -> Answer:
+    """Accept without effect: the stub has no files to clean or to limit, and slaves share their master's log."""
+    return answer()
 
 
-def _ask_consumer(
-    broker: Broker,
-    call: Call,
-    header: GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyResultRequestHeader,
-    group_name: str,
-    client_id: str,
-    body: bytes = b"",
-) -> None:
-    group = broker.consumer_groups.table.get(group_name)
-    member = group.find_member(client_id) if group else None
-    if member is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
-    pass_on = _passer(call, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
-    member.channel.ask(header.code, header, body, pass_on, CONSUMER_TIMEOUT_MS)
+@handles(AdminCode.POP_ROLLBACK)
+def roll_back_pops(broker: Broker, call: Call) -> Answer:
+    """Accept without effect: nothing is popped over remoting."""
+    return answer(remark=NO_REMARK)
 
 
-def _passer(call: Call, silence: str) -> Callable[[Command | None], None]:
-    """Gives a consumer's answer to whoever asked the broker."""
+@handles(AdminCode.SET_COMMITLOG_READ_MODE)
+def set_read_mode(broker: Broker, call: Call) -> Answer:
+    """Accept a mode without effect: there are no files to read ahead in."""
+    mode = (call.command.fields or {}).get("READ_AHEAD_MODE")
+    if mode is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode failed")
+    if mode not in ("0", "1"):
+        raise Refusal(illegal_code(broker.release), "set commitlog readahead mode param value error")
+    return answer(remark=f"set commitlog readahead mode success, mode: {mode}")
 
-    def pass_on(reply: Command | None) -> None:
-        if reply is None:
-            call.reply(answer(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
-            return
-        passed = answer(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
-        passed.code = reply.code
-        call.reply(passed)
 
-    return pass_on
+@handles(AdminCode.GET_COLD_DATA_FLOW_CTR_INFO)
+def get_cold_limits(broker: Broker, call: Call) -> Answer:
+    """Return no limits: nothing is read from disk."""
+    thresholds = {"cgColdReadThreshold": 3 * 1024 * 1024, "globalColdReadThreshold": 100 * 1024 * 1024}
+    return answer(body=fastjson.write({"runtimeTable": {}, "configTable": {}, **thresholds, "globalAcc": 0}))
+
+
+@handles(AdminCode.GET_BROKER_HA_STATUS)
+def get_replication(broker: Broker, call: Call) -> Answer:
+    """Return how far the slaves have copied the log; the stub's slaves have all of it, whatever lag pulls see."""
+    slaves = [other for other in broker.cluster.up() if other.name == broker.name and not other.is_master]
+    end = broker.store.log.end
+    copied: dict[str, Any] = {"diff": 0, "inSync": True, "slaveAckOffset": end, "transferFromWhere": end}
+    connections = [
+        {"addr": str(slave.address), **copied, "transferredByteInSecond": 0} for slave in slaves if broker.is_master
+    ]
+    told: dict[str, Any] = {
+        "haClientRuntimeInfo": dict.fromkeys(_NOTHING_COPIED, 0),
+        "haConnectionInfo": connections,
+        "inSyncSlaveNums": len(connections),
+        "master": broker.is_master,
+        "masterCommitLogMaxOffset": end if broker.is_master else 0,
+    }
+    return answer(body=fastjson.write(told))
+
+
+_NOTHING_COPIED = (
+    "lastReadTimestamp",
+    "lastWriteTimestamp",
+    "masterFlushOffset",
+    "maxOffset",
+    "transferredByteInSecond",
+)

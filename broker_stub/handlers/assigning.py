@@ -17,7 +17,8 @@ from pyspark_rocketmq.wire.bodies import (
 from pyspark_rocketmq.wire.codes import RequestCode
 
 from ..groups import BROADCASTING
-from ..registry import Answer, Call, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, answer
 from ..state import Broker
 from ..topics import READABLE
 from .nameserver import find_route

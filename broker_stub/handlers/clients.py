@@ -8,6 +8,8 @@ from pyspark_rocketmq.wire.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
     decode_body,
     encode_body,
 )
@@ -20,7 +22,8 @@ from pyspark_rocketmq.wire.commands import (
 
 from ..filters import is_tag_type, maybe_compile
 from ..groups import Member
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
 from ..sql92 import SqlSyntaxError, compile_sql
 from ..state import Broker
 
@@ -98,3 +101,22 @@ def _fault(expression: str) -> str:
     except SqlSyntaxError as error:
         return f"org.apache.rocketmq.filter.parser.ParseException: {error.what}"
     return "unknown kind of expression"
+
+
+# --- queue locks -----------------------------------------------------------------------------------------------------
+
+
+@handles(RequestCode.LOCK_BATCH_MQ)
+def lock_queues(broker: Broker, call: Call) -> Answer:
+    """Lock or renew; the answer names what the client holds."""
+    wanted = decode_body(LockBatchRequestBody, call.body)
+    held = broker.locks.lock(wanted.consumer_group, wanted.mq_set, wanted.client_id)
+    return answer(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=tuple(held))))
+
+
+@handles(RequestCode.UNLOCK_BATCH_MQ)
+def unlock_queues(broker: Broker, call: Call) -> Answer:
+    """Give back what the client holds; nothing tells what it did not hold."""
+    given = decode_body(LockBatchRequestBody, call.body)
+    broker.locks.unlock(given.consumer_group, given.mq_set, given.client_id)
+    return answer()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import RETRY_PREFIX, MessageQueue
+from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import (
     Body,
     Connection,
@@ -17,8 +19,10 @@ from pyspark_rocketmq.wire.bodies import (
     ProducerConnection,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
+    SetMessageRequestModeRequestBody,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
+    TopicConfig,
     TopicList,
     decode_body,
     encode_body,
@@ -33,12 +37,15 @@ from pyspark_rocketmq.wire.commands import (
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
+    RequestHeader,
+    TopicRequestHeader,
 )
 from pyspark_rocketmq.wire.members import members
 
 from ..codes import AdminCode
 from ..groups import Member
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
 from ..state import Broker
 
 
@@ -120,6 +127,15 @@ def get_all_groups(broker: Broker, call: Call) -> Answer:
     return answer(body=encode_body(wrapper))
 
 
+@handles(RequestCode.SET_MESSAGE_REQUEST_MODE)
+def set_request_mode(broker: Broker, call: Call) -> Answer:
+    """Accept how a group is to read a topic; without effect, since the stub offers no pop over remoting."""
+    wish = decode_body(SetMessageRequestModeRequestBody, call.body)
+    if wish.topic.startswith(RETRY_PREFIX):
+        raise Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+    return answer()
+
+
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
@@ -178,6 +194,45 @@ def query_topics_of_group(broker: Broker, call: Call) -> Answer:
     return answer(body=encode_body(TopicList(broker_addr=str(broker.address), topic_list=tuple(topics))))
 
 
+@handles(AdminCode.GET_ALL_PRODUCER_INFO)
+def get_all_producers(broker: Broker, call: Call) -> Answer:
+    """Who produces, by group."""
+    table = {
+        group: [
+            {
+                "clientId": member.client_id,
+                "language": None if member.language is None else member.language.name,
+                "lastUpdateTimestamp": broker.clock.now_ms() - int(broker.clock.elapsed_ms() - member.seen_ms),
+                "remoteIP": f"/{channel.remote}",
+                "version": member.version,
+            }
+            for channel, member in members.items()
+        ]
+        for group, members in broker.producer_groups.table.items()
+    }
+    return answer(body=fastjson.write({"data": table}))
+
+
+@members
+class QuerySubscriptionRequestHeader(TopicRequestHeader):
+    """What does a group want of a topic?"""
+
+    group: str
+    topic: str
+
+
+@handles(AdminCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
+def query_subscription(broker: Broker, call: Call) -> Answer:
+    """What the group's last heartbeat said about the topic; nothing about it if no member is there."""
+    wish = call.header(QuerySubscriptionRequestHeader)
+    members = broker.consumer_groups.table.get(wish.group)
+    subscription = members.subscriptions.get(wish.topic) if members else None
+    told: dict[str, Any] = {"group": wish.group, "topic": wish.topic}
+    if subscription:
+        told["subscriptionData"] = fastjson.parse(encode_body(subscription))
+    return answer(body=fastjson.write(told))
+
+
 # --- progress --------------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +273,46 @@ def _progress(broker: Broker, group: str, queue: MessageQueue) -> OffsetWrapper:
         pull_offset=max(committed, pulled) if broker.release.is_5x else None,
         last_timestamp=max(0, broker.store.store_time(topic, queue_id, committed - 1)),
     )
+
+
+@members
+class GetConsumeStatsInBrokerHeader(RequestHeader):
+    """How far is every group, in all topics or in ordered ones?"""
+
+    is_order: bool = False
+
+
+@handles(AdminCode.GET_BROKER_CONSUME_STATS)
+def get_all_consume_stats(broker: Broker, call: Call) -> Answer:
+    """How far every group is in every topic; rates are not measured."""
+    ordered = call.header(GetConsumeStatsInBrokerHeader).is_order
+    groups = {group: _stats_of_group(broker, group, ordered=ordered) for group in broker.group_configs.table}
+    lags = [
+        row["brokerOffset"] - row["consumerOffset"]
+        for stats in groups.values()
+        for topic in stats
+        for row in topic["offsetTable"].values()
+    ]
+    told: dict[str, Any] = {
+        "brokerAddr": str(broker.address),
+        "consumeStatsList": [{group: stats} for group, stats in groups.items()],
+        "totalDiff": sum(lags),
+    }
+    return answer(body=fastjson.write({**told, "totalInflightDiff": 0} if broker.release.is_5x else told))
+
+
+def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[str, Any]]:
+    return [
+        {"consumeTps": 0.0, "offsetTable": _written_progress(broker, group, config)}
+        for topic in sorted(broker.offsets.topics(group))
+        if (config := broker.topics.find(topic)) and (config.order or not ordered)
+    ]
+
+
+def _written_progress(broker: Broker, group: str, config: TopicConfig) -> dict[MessageQueue, dict[str, Any]]:
+    """All queues that are written to: one the group has not begun counts from 0."""
+    queues = (MessageQueue(config.topic_name, broker.name, queue_id) for queue_id in range(config.write_queue_nums))
+    return {queue: fastjson.parse(encode_body(_progress(broker, group, queue))) for queue in queues}
 
 
 @handles(RequestCode.QUERY_CONSUME_TIME_SPAN)

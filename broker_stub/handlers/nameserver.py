@@ -29,7 +29,8 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.members import members
 
 from ..codes import AdminCode
-from ..registry import Answer, Call, Refusal, answer, handles_as_name_server
+from ..registry import handles_as_name_server
+from ..requests import Answer, Call, Refusal, answer
 from ..state import Broker, Cluster
 from ..topics import WRITABLE
 

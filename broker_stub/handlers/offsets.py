@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import (
+    ResetOffsetBody,
+    TopicConfig,
     TopicOffset,
     TopicStatsTable,
     encode_body,
@@ -18,15 +22,23 @@ from pyspark_rocketmq.wire.commands import (
     GetTopicStatsInfoRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
+    ResetConsumerClientOffsetRequestHeader,
+    ResetOffsetHeader,
+    ResetOffsetRequestHeader,
     SearchOffsetRequestHeader,
+    TopicRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.members import members
 
+from ..codes import AdminCode
 from ..offsets import describe_offsets
 from ..queues import Boundary
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
 from ..state import Broker
+from .topics import NO_REMARK
 
 
 @handles(RequestCode.GET_MAX_OFFSET)
@@ -145,3 +157,127 @@ def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:
 
 def _offset(offset: int) -> Command:
     return answer(fields=OffsetResponseHeader(offset=offset))
+
+
+# --- moving groups ---------------------------------------------------------------------------------------------------
+
+
+@members
+class CloneGroupOffsetRequestHeader(TopicRequestHeader):
+    """Give one group the offsets of another."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+@handles(AdminCode.CLONE_GROUP_OFFSET)
+def clone_offsets(broker: Broker, call: Call) -> Answer:
+    """Give one group the offsets of another, in one topic or in all."""
+    wish = call.header(CloneGroupOffsetRequestHeader)
+    topics = [wish.topic] if wish.topic else sorted(broker.offsets.topics(wish.src_group))
+    for topic in topics:
+        if broker.topics.find(topic):
+            for queue_id, offset in dict(broker.offsets.queues(wish.src_group, topic)).items():
+                broker.offsets.commit(wish.dest_group, topic, queue_id, offset)
+    return answer()
+
+
+@handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
+def reset_offset(broker: Broker, call: Call) -> Answer:
+    """Move a group: in the broker's own table, or (4.9.7) by telling its members."""
+    header = call.header(ResetOffsetRequestHeader)
+    if broker.release.is_5x and broker.settings.server_side_reset:
+        moved = _reset_here(broker, header)
+        return answer(body=encode_body(ResetOffsetBody(offset_table=moved)))
+    moved = _reset_at_members(broker, header)
+    return answer(body=encode_body(ResetOffsetBody(offset_table=moved)), remark=NO_REMARK)
+
+
+def _reset_here(broker: Broker, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+    if not broker.is_master:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+    config = broker.topics.find(header.topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+    if header.group not in broker.group_configs.table:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+    moved = _wanted_offsets(broker, header, config)
+    if not moved:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+    for queue_id, offset in moved.items():
+        broker.offsets.reset(header.group, header.topic, queue_id, offset)
+    return {MessageQueue(header.topic, broker.name, queue_id): offset for queue_id, offset in moved.items()}
+
+
+def _wanted_offsets(broker: Broker, header: ResetOffsetHeader, config: TopicConfig) -> dict[int, int]:
+    one_queue = -1 if header.queue_id is None else header.queue_id
+    if one_queue < 0:
+        every = range(config.read_queue_nums)
+        return {queue_id: _offset_at(broker, header.topic, queue_id, header.timestamp) for queue_id in every}
+    if header.offset is None or header.offset == -1:
+        return {one_queue: _offset_at(broker, header.topic, one_queue, header.timestamp)}
+    low = broker.store.min_offset(header.topic, one_queue)
+    high = broker.store.max_offset(header.topic, one_queue)
+    if not low <= header.offset <= high + 1:
+        remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return {one_queue: header.offset}
+
+
+def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
+    """The offset at a time; a negative time means the end."""
+    if time_ms < 0:
+        return broker.store.max_offset(topic, queue_id)
+    boundary = Boundary.LOWER if broker.release.is_5x else Boundary.NEAREST
+    return broker.store.search(topic, queue_id, time_ms, boundary)
+
+
+def _reset_at_members(broker: Broker, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+    config = broker.topics.find(header.topic)
+    if config is None:
+        remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+    moved = {}
+    for queue_id in range(config.write_queue_nums):
+        committed = broker.offsets.query(header.group, header.topic, queue_id)
+        if committed is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+        wanted = _offset_at(broker, header.topic, queue_id, header.timestamp)
+        offset = wanted if header.is_force else min(wanted, committed)
+        moved[MessageQueue(header.topic, broker.name, queue_id)] = offset
+    _tell_members(broker, header, moved)
+    return moved
+
+
+def _tell_members(broker: Broker, header: ResetOffsetHeader, moved: dict[MessageQueue, int]) -> None:
+    group = broker.consumer_groups.table.get(header.group)
+    if group is None:
+        remark = (
+            f"Consumer not online, so can not reset offset, Group: {header.group} "
+            f"Topic: {header.topic} Timestamp: {header.timestamp}"
+        )
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+    told = ResetConsumerClientOffsetRequestHeader(
+        topic=header.topic,
+        group=header.group,
+        timestamp=header.timestamp,
+        is_force=False,
+        queue_id=-1 if broker.release.is_5x else None,
+    )
+    body = encode_body(ResetOffsetBody(offset_table=moved))
+    for channel in list(group.members):
+        channel.tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+
+
+@handles(RequestCode.GET_ALL_DELAY_OFFSET)
+def get_delay_offsets(broker: Broker, call: Call) -> Answer:
+    """How far the delay queues have been delivered."""
+    table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delays.delivered}
+    return answer(body=fastjson.write(table, bare_integer_keys=True))
+
+
+def _data_version(broker: Broker) -> dict[str, int]:
+    version = {"counter": 0, "timestamp": broker.clock.now_ms()}
+    return {**version, "stateVersion": 0} if broker.release.is_5x else version

@@ -11,7 +11,8 @@ from pyspark_rocketmq.wire.header import Command
 from ..filters import is_tag_type, make_filter, maybe_compile
 from ..groups import BROADCASTING
 from ..holding import HeldPull
-from ..registry import HELD, Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import HELD, Answer, Call, Refusal, answer
 from ..scanning import GetStatus, Got, MessageFilter
 from ..sql92 import SqlFilter
 from ..state import MASTER_ID, Broker

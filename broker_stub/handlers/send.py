@@ -11,17 +11,21 @@ from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import (
+    ConsumerSendMsgBackRequestHeader,
+    ReplyMessageRequestHeader,
     SendHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
+from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties, parse_properties
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from ..delays import DELAY, maybe_recall_handle
-from ..registry import Answer, Call, Refusal, answer, handles
-from ..retry import redirect
+from ..registry import handles
+from ..requests import HELD, Answer, Call, Refusal, answer
+from ..retry import redirect, send_back
 from ..state import MARKS, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
 from ..topics import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
@@ -29,6 +33,7 @@ from ..transactions import is_half
 
 _JAVA = "java."
 """How the remark of a broker that stumbled begins; it then says nothing else."""
+_PUSH_TIMEOUT_MS = 3_000
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
 Accept = Callable[[Broker, Call, SendHeader, TopicConfig], Answer]
@@ -58,6 +63,13 @@ def checked_send(broker: Broker, call: Call, header: SendHeader, accept: Accept)
         if not (refusal.answer.remark or "").startswith(_JAVA):
             refusal.answer.fields = MARKS.copy()
         raise
+
+
+@handles(RequestCode.CONSUMER_SEND_MSG_BACK)
+def send_message_back(broker: Broker, call: Call) -> Answer:
+    """Store the message for another try; success says no more."""
+    send_back(broker, call.header(ConsumerSendMsgBackRequestHeader), call.command.version)
+    return answer()
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -189,3 +201,55 @@ def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEnt
         properties=parse_properties(own_text),
         raw_properties=(text if broker.release.is_5x else text.removesuffix(ENTRY_END)).encode(),
     )
+
+
+# --- the response to a request message -------------------------------------------------------------------------------
+
+
+@handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+def send_reply(broker: Broker, call: Call) -> Answer:
+    """Pass an answer on to the client that its REPLY_TO_CLIENT names."""
+    return checked_send(broker, call, read_send_header(call), _accept_reply)
+
+
+def _accept_reply(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
+    message = make_message(broker, call, header, config)
+    requester = message.properties.get("REPLY_TO_CLIENT", "")
+    message.properties["PUSH_REPLY_TIME"] = str(broker.clock.now_ms())
+    channel = broker.producer_groups.find_client(requester)
+    if channel is None:
+        return _finish(broker, message, f"push reply message fail, channel of <{requester}> not found.")
+
+    def pushed(reply: Command | None) -> None:
+        is_taken = reply is not None and reply.code == ResponseCode.SUCCESS
+        call.reply(_finish(broker, message, None if is_taken else f"push reply message to <{requester}> fail."))
+
+    push_header = _push_header(broker, header, message)
+    channel.ask(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push_header, message.body, pushed, _PUSH_TIMEOUT_MS)
+    return HELD
+
+
+def _push_header(broker: Broker, header: SendHeader, message: InnerMessage) -> ReplyMessageRequestHeader:
+    text = join_properties(message.properties)
+    return ReplyMessageRequestHeader(
+        topic=header.topic,
+        queue_id=message.queue_id,
+        producer_group=header.producer_group,
+        default_topic=header.default_topic,
+        default_topic_queue_nums=header.default_topic_queue_nums,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        flag=message.flag,
+        properties=text if broker.release.is_5x else text.removesuffix(ENTRY_END),
+        reconsume_times=message.reconsume_times,
+        unit_mode=header.unit_mode,
+        born_host=str(message.born_host),
+        store_host=str(broker.address),
+        store_timestamp=broker.clock.now_ms(),
+    )
+
+
+def _finish(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
+    """Store the answer and report; the report names its place even if it could not be pushed."""
+    told = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
+    return answer(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, told, remark=failure)

@@ -18,7 +18,8 @@ from pyspark_rocketmq.wire.commands import (
     GetTopicConfigRequestHeader,
 )
 
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
 from ..state import Broker
 from ..topics import check_name, illegal_code
 

@@ -15,7 +15,8 @@ from pyspark_rocketmq.wire.sys_flag import TransactionState
 
 from ..codes import AdminCode
 from ..delays import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..registry import handles
+from ..requests import Answer, Call, Refusal, answer
 from ..state import REGION, Broker
 from ..store import InnerMessage
 from .topics import NO_REMARK

@@ -7,8 +7,8 @@ template, until our subscription of the topic is renewed; signing, which covers 
 from __future__ import annotations
 
 from ..cluster.cluster import Cluster
-from ..cluster.requests import signed, unsigned_fields
 from ..cluster.routes import Place
+from ..cluster.servers import signed, unsigned_fields
 from ..wire.bodies import SubscriptionData
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader

@@ -28,8 +28,9 @@ from ..cluster.routes import MASTER_ID, Place
 from ..errors import NoBrokerAvailable, RocketMQError, Where
 from ..net.deadline import Deadline
 from ..net.pool import SharedPool
-from ..pull.outcome import Outcome, PullStatus, read_outcome
-from ..pull.patience import Patience, put_off
+from ..pull.backoff_budget import BackoffBudget, explain_refusal
+from ..pull.port import PullOutcome, PullStatus
+from ..pull.remoting import read_outcome
 from ..wire.codes import RequestCode
 from ..wire.header import Command
 from .assignment import Assigned
@@ -191,7 +192,7 @@ class PullService:
             _log.exception("an answer for %s was not understood", assigned.queue)
             self._again(assigned, self._rhythm.failure_pause_s)
 
-    def _act(self, assigned: Assigned, asked: int, outcome: Outcome) -> int:
+    def _act(self, assigned: Assigned, asked: int, outcome: PullOutcome) -> int:
         """Do what an answer calls for; how many messages it brought."""
         if outcome.status is PullStatus.OFFSET_MOVED:
             _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, asked)
@@ -218,7 +219,7 @@ class PullService:
         else:
             self._look(assigned)
 
-    def _read(self, assigned: Assigned, asked: int, outcome: Outcome) -> MessageBatch | None:
+    def _read(self, assigned: Assigned, asked: int, outcome: PullOutcome) -> MessageBatch | None:
         unwrap = self._parts.cluster.settings.namespace.unwrap
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, unwrap)
         batch, tags = read_batch(pulled, asked), self._tags(assigned)
@@ -234,14 +235,14 @@ class PullService:
 
     def _refused(self, assigned: Assigned, place: Place, error: RocketMQError) -> None:
         """A broker that only puts us off is asked again after pauses that grow; a replica is left for its master."""
-        reason = put_off(error, from_master=place.is_master)
+        reason = explain_refusal(error, from_master=place.is_master)
         if reason is None:
             self._failed(assigned, error)
             return
         if reason.refresh_routes:
             self._parts.cluster.routes.expire(assigned.queue.topic)
             assigned.suggested_broker_id = MASTER_ID
-        assigned.patience = assigned.patience or Patience(math.inf)
+        assigned.patience = assigned.patience or BackoffBudget(math.inf)
         self._again(assigned, assigned.patience.next_pause_s(assigned.next_offset, reason))
 
     def _failed(self, assigned: Assigned, error: RocketMQError) -> None:

@@ -7,7 +7,7 @@ matter here: the first pull mends it.
 
 from __future__ import annotations
 
-from ..cluster.offsets import Offsets
+from ..cluster.queue_offsets import Offsets
 from ..model import RETRY_PREFIX, MessageQueue
 from ..net.deadline import Deadline
 from .settings import ConsumeFrom

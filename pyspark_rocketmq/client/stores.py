@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..cluster.offsets import Offsets
+from ..cluster.queue_offsets import Offsets
 from ..errors import MalformedFrame
 from ..model import MessageQueue
 from ..net.deadline import Deadline

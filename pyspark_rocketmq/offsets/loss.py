@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import NamedTuple
 
 from ..errors import (
@@ -22,13 +21,11 @@ from ..errors import (
     OffsetWentBack,
     QueueVanished,
 )
-from ..model import MessageQueue, QueueRange
+from ..model import Finding, MessageQueue, QueueBounds, QueueRange
 from .position import Positions
 
 __all__ = [
     "RULES",
-    "Bounds",
-    "Finding",
     "GapLog",
     "GapTotal",
     "LossWarning",
@@ -38,26 +35,6 @@ __all__ = [
     "settle_ranges",
     "settle_starts",
 ]
-
-
-class Bounds(NamedTuple):
-    """Offsets a broker holds of a queue, `[min_offset, max_offset)`."""
-
-    min_offset: int
-    max_offset: int
-    from_replica: bool = False
-
-
-class Finding(Enum):
-    """How what was planned can differ from what is there."""
-
-    BELOW_MIN = auto()
-    ABOVE_MAX = auto()
-    WENT_BACK = auto()
-    VANISHED = auto()
-    NOT_IN_ROUTE = auto()
-    RESET_BY_ADMIN = auto()
-    GAP = auto()
 
 
 class Rule(NamedTuple):
@@ -221,7 +198,7 @@ class Settled(NamedTuple):
 
 def settle_starts(
     positions: Positions,
-    bounds: Mapping[MessageQueue, Bounds],
+    bounds: Mapping[MessageQueue, QueueBounds],
     *,
     fail_on_data_loss: bool,
     opened: Collection[MessageQueue] = (),
@@ -241,7 +218,7 @@ def settle_starts(
     return Settled(settled, warnings)
 
 
-def _compare_start(planned: int, bounds: Bounds | None) -> tuple[Finding, int] | None:
+def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, int] | None:
     """The finding at a start, and where to go on."""
     if bounds is None:
         return Finding.NOT_IN_ROUTE, planned
@@ -253,7 +230,7 @@ def _compare_start(planned: int, bounds: Bounds | None) -> tuple[Finding, int] |
 
 
 def settle_ranges(
-    ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, Bounds], *, fail_on_data_loss: bool
+    ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, QueueBounds], *, fail_on_data_loss: bool
 ) -> tuple[list[QueueRange], list[LossWarning]]:
     """Cut planned ranges to what brokers hold; a queue without bounds vanished, and its range is skipped."""
     settled = []
@@ -266,7 +243,9 @@ def settle_ranges(
     return [each for each in settled if each.offset_count > 0], warnings
 
 
-def _compare_range(planned: QueueRange, bounds: Bounds | None) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
+def _compare_range(
+    planned: QueueRange, bounds: QueueBounds | None
+) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
     """What remains of a range, and each finding with what was planned and what is there."""
     _, start, end, is_open = planned
     if bounds is None:

@@ -17,7 +17,7 @@ from ..decode.columns import Content, default_columns
 from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
-from ..offsets.wish import EndSettings, Keyword, StartSettings
+from ..offsets.requested import EndSettings, Keyword, StartSettings
 from ..planning.admission import Limits
 from ..planning.ranges import PlanSettings
 from ..pull.process_queue import FlowLimits

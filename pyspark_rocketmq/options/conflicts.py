@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..offsets.wish import Keyword
+from ..offsets.requested import Keyword
 from .build import chosen_columns
 from .given import Given
 from .group_conflicts import GROUP_RULES

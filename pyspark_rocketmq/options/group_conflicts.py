@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..cluster.names import READER_GROUP
-from ..offsets.wish import Keyword
+from ..offsets.requested import Keyword
 from .build import broadcasts, commits, locks, shares
 from .given import Given
 from .option import Option

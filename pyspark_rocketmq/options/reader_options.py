@@ -16,7 +16,7 @@ from ..cluster.settings import ClusterSettings
 from ..decode.columns import Content, Layout, default_columns
 from ..errors import OptionError
 from ..model import MessageQueue
-from ..offsets.wish import EndSettings, StartSettings
+from ..offsets.requested import EndSettings, StartSettings
 from ..planning.admission import Limits
 from ..planning.assignment import Assignment
 from ..planning.ranges import PlanSettings

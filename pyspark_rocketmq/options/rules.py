@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.names import READER_GROUP
-from ..offsets.wish import Keyword, QueueTree
+from ..offsets.requested import Keyword, QueueTree
 from .given import Given
 from .option import Option
 from .table import batches, groups, offsets

@@ -23,9 +23,9 @@ from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
 from ..wire.scan import mismatch, record_starts
 from .loop import read_ranges
-from .reader import LossPolicy
+from .loss_policy import IgnoreLosses, LossPolicy
 from .settings import PullSettings, Subscription
-from .witness import vouch
+from .witness import confirm_front
 
 __all__ = ["Recheck"]
 
@@ -48,7 +48,7 @@ class Recheck:
         self._settings = replace(self._from_any, follow_suggestions=False)
         self._open_until: dict[MessageQueue, int] = {}
         """Where the open front of a range goes on, after answers that held nothing of it."""
-        self._vouched_from: dict[MessageQueue, int] = {}
+        self._confirmed_from: dict[MessageQueue, int] = {}
         """From where on a look has vouched for the answers of a compacted topic."""
         self._unplaced: set[MessageQueue] = set()
         """Queues of which it is told that messages of short answers are left out; each lies in a gap that is told."""
@@ -66,7 +66,7 @@ class Recheck:
         An answer of a compacted topic is as short as it may be, if retention has not taken its front.
         """
         if block.covered and self._is_compacted(block.wanted.queue):
-            self._vouch(block)
+            self._confirm(block)
             yield block._replace(covered=0, next_offset=0)
             return
         is_final = block.covered and not self._has_master(block.wanted.queue)
@@ -111,24 +111,24 @@ class Recheck:
             if (queue.topic, queue.broker_name) not in compacted
         ]
         found = (
-            (each, _Records(each)) for each in self._read(ranges, _Nobody()) if each.next_offset == each.wanted.end
+            (each, _Records(each)) for each in self._read(ranges, IgnoreLosses()) if each.next_offset == each.wanted.end
         )
         return {each.wanted.queue for each, records in found if set(records.offsets) - {each.first}}
 
     def _is_compacted(self, queue: MessageQueue) -> bool:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
-    def _vouch(self, block: Block) -> None:
+    def _confirm(self, block: Block) -> None:
         """See that retention has not taken the front of an answer, unless that is known of an earlier one.
 
         Readers count no more once the topic is known to be compacted. So all counted answers came before the first
         look, which vouches for those from its offset on.
         """
         queue, start, end, is_open = block.wanted
-        if start < self._vouched_from.get(queue, math.inf):
-            self._vouched_from[queue] = start
+        if start < self._confirmed_from.get(queue, math.inf):
+            self._confirmed_from[queue] = start
             for first in _Records(block).offsets[:1] if is_open else [start]:
-                vouch(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
+                confirm_front(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
 
     def _read(self, ranges: list[QueueRange], policy: LossPolicy) -> Iterator[Block]:
         """Read from masters if all are there, else from whoever serves, which tells as well where records stand."""
@@ -246,22 +246,3 @@ class _Records:
                 found.append(QueueRange(queue, at, base))
             at = max(at, base + more)
         return found
-
-
-class _Nobody:
-    """A policy for looks that no reading depends on."""
-
-    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Of no matter here."""
-
-    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Of no matter here."""
-
-    def vanished(self, rest: QueueRange) -> None:
-        """Of no matter here."""
-
-    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Of no matter here."""
-
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Of no matter here."""

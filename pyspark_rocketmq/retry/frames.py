@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from ..cluster.cluster import worker_cluster
 from ..cluster.names import READER_GROUP
 from ..errors import OptionError, SendBackError
 from ..options import HelperOptions, parse_helper_options
-from ..source.partition import worker_cluster
 from .listening import Listener, Result
 from .returning import DEAD_LETTER_LEVEL, Outcome, Returned, Returner, ReturnSettings
 

@@ -48,7 +48,7 @@ class BatchReader(DataSourceReader):
         require_filter(cluster, options, queues)
         view = make_view(cluster, options)
         plan = resolve_batch(
-            options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
+            options.start.requested, options.end.requested, queues, view, fail_on_data_loss=options.fail_on_data_loss
         )
         LossJournal(options.fail_on_data_loss).note(plan.warnings)
         if plan.replica_ends:

@@ -20,17 +20,16 @@ from collections.abc import Callable, Collection, Mapping
 
 from ..cluster.cluster import Cluster
 from ..errors import RocketMQError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
-from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions
-from ..offsets.resolve import Resolved, opened_if_late, resolve_wish
-from ..offsets.wish import Keyword, Wish
+from ..offsets.requested import Keyword, RequestedOffsets
+from ..offsets.resolve import Resolved, opened_if_late, resolve_offsets
 from .view import BrokerView
 
 __all__ = ["Beginnings", "Gained"]
 
-FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, Bounds]]
+FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
 """Asks brokers now."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
@@ -42,10 +41,12 @@ _log = logging.getLogger(__name__)
 class Beginnings:
     """Where one member of a group begins."""
 
-    def __init__(self, cluster: Cluster, view: BrokerView, wish: Wish, group: str, client_id: str) -> None:
+    def __init__(
+        self, cluster: Cluster, view: BrokerView, requested: RequestedOffsets, group: str, client_id: str
+    ) -> None:
         self._cluster = cluster
         self._view = view
-        self._wish = wish
+        self._requested = requested
         self._group = group
         self._client_id = client_id
         self._ends_at_joining: Positions | None = None
@@ -59,13 +60,13 @@ class Beginnings:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
             self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
 
-    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> Resolved:
+    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
         """Where these queues begin, whose group has no position."""
         ends = self._ends_at_joining or {}
-        old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
+        old = {queue for queue in queues if queue in ends or queue.topic == self._requested.retry_topic}
         old -= set(self._appeared_in_a_living_group(old & ends.keys()))
         seen = {queue: bounds[queue]._replace(max_offset=ends.get(queue, bounds[queue].max_offset)) for queue in old}
-        resolved = resolve_wish(self._wish, seen, seen, self._view)
+        resolved = resolve_offsets(self._requested, seen, seen, self._view)
         new = {queue: bounds[queue] for queue in queues if queue not in old}
         return Resolved(
             {**resolved.positions, **{queue: each.min_offset for queue, each in new.items()}},
@@ -73,13 +74,13 @@ class Beginnings:
             {**resolved.opened, **opened_if_late(new)},
         )
 
-    def gained(self, bounds: Mapping[MessageQueue, Bounds], fetch_fresh: FetchBounds) -> Gained:
+    def gained(self, bounds: Mapping[MessageQueue, QueueBounds], fetch_fresh: FetchBounds) -> Gained:
         """What one planning knows of queues that are gained now."""
         return Gained(self, bounds, fetch_fresh)
 
     def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
         """The queues whose first message is younger than another member of the group; asked about `latest` only."""
-        if not queues or self._wish.fallback is not Keyword.LATEST:
+        if not queues or self._requested.fallback is not Keyword.LATEST:
             return []
         deadline = Deadline.after(_PATIENCE_S)
         try:
@@ -115,7 +116,7 @@ class Gained:
     def __init__(
         self,
         beginnings: Beginnings,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         fetch_fresh: FetchBounds,
     ) -> None:
         self._beginnings = beginnings

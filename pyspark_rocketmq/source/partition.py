@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from ..broker_errors import CredentialsRefused, NoPermission
-from ..cluster.cluster import Cluster, open_cluster
+from ..cluster.cluster import worker_cluster
 from ..cluster.names import READER_GROUP
-from ..cluster.settings import ClusterSettings
 from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
@@ -45,12 +44,6 @@ class RangePartition(InputPartition):
     """The ranges that one task reads."""
 
     ranges: tuple[QueueRange, ...]
-
-
-@cache
-def worker_cluster(settings: ClusterSettings) -> Cluster:
-    """This process's view of a cluster; its routes outlive a task."""
-    return open_cluster(settings)
 
 
 @cache

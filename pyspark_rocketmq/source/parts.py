@@ -74,7 +74,7 @@ def open_beginnings(
         return None
     from .beginnings import Beginnings
 
-    return Beginnings(cluster, view, options.start.wish, options.pull.group, share.client_id)
+    return Beginnings(cluster, view, options.start.requested, options.pull.group, share.client_id)
 
 
 def open_locks(options: ReaderOptions, share: Share | None) -> LockKeeper | None:

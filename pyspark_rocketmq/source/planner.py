@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import OptionError, QueueMoved, TopicNotFound
-from ..model import MessageQueue, sort_queues
-from ..offsets.loss import RULES, Bounds, Finding, LossWarning, Settled, settle_starts
+from ..model import Finding, MessageQueue, QueueBounds, sort_queues
+from ..offsets.loss import RULES, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions, advance, batch_ranges
-from ..offsets.resolve import has_unknown_front, opened_if_late, resolve_wish
+from ..offsets.resolve import opened_if_late, resolve_offsets
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
@@ -47,7 +47,7 @@ class _Starts(NamedTuple):
     """Where a batch starts in each queue, and the bounds by which that was judged."""
 
     positions: Positions
-    bounds: Mapping[MessageQueue, Bounds]
+    bounds: Mapping[MessageQueue, QueueBounds]
     fallen: Positions = MappingProxyType({})
     """Those of the positions that are smaller than before, since their queues end there."""
     opened: Positions = MappingProxyType({})
@@ -196,7 +196,7 @@ class Planner:
 
     def _fetch_bounds(
         self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
-    ) -> Mapping[MessageQueue, Bounds]:
+    ) -> Mapping[MessageQueue, QueueBounds]:
         """Of these queues; when a broker turns out to be gone, of those that the routes name without it."""
         try:
             return self._view.fetch_bounds(queues)
@@ -209,7 +209,7 @@ class Planner:
     def _starts(
         self,
         start: Position | None,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         ready: Collection[MessageQueue],
         queues: Collection[MessageQueue],
     ) -> _Starts:
@@ -218,19 +218,19 @@ class Planner:
             return self._go_on_as_member(self.share, self._beginnings, start, bounds, ready)
         return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
-    def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
+    def _resolve(self, bounds: Mapping[MessageQueue, QueueBounds]) -> _Starts:
         """The start of a query without checkpoint; the same every time it is asked for."""
         if self._pinned is None:
             queues = list(bounds)
             self._catalog.require_known(queues)
-            wished = resolve_wish(self._options.start.wish, queues, bounds, self._view)
+            wished = resolve_offsets(self._options.start.requested, queues, bounds, self._view)
             self._pinned = self._judge(wished.positions, bounds, wished.opened)
             bounds = self._pinned.bounds
             for option in wished.outranked:
                 _log.warning("%s has no effect: for every queue another option says where to start", option)
         return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
 
-    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, Bounds]) -> _Starts:
+    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, QueueBounds]) -> _Starts:
         """After the last batch, moved where brokers lost messages; new queues begin at their beginning."""
         known = {queue: at for queue, at in start.next.items() if queue in bounds or self._catalog.covers(queue)}
         return self._with_new(self._judge(known, bounds, start.still_open), known)
@@ -238,7 +238,7 @@ class Planner:
     def _with_new(self, starts: _Starts, known: Positions) -> _Starts:
         """With the queues that were found since, which begin at their beginning, as soon as a master tells that."""
         new = {queue: each for queue, each in starts.bounds.items() if queue not in known}
-        unknown = {queue for queue, each in new.items() if has_unknown_front(each)}
+        unknown = {queue for queue, each in new.items() if each.has_unknown_front}
         for queue in sort_queues(unknown - self._unknown):
             text = "%s is new and waits for its master: a replica begins at %d and may lack earlier messages"
             _log.warning(text, queue, new[queue].min_offset)
@@ -254,7 +254,7 @@ class Planner:
         share: Share,
         beginnings: Beginnings,
         start: Position | None,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         ready: Collection[MessageQueue],
     ) -> _Starts:
         """In the queues that are ours: after the last batch, or where the group stands. What is not ready waits."""
@@ -266,7 +266,7 @@ class Planner:
         kept = {queue: before[queue] for queue in starts.bounds if queue in before}
         return starts._replace(positions={**kept, **starts.positions})
 
-    def _judge(self, known: Positions, bounds: Mapping[MessageQueue, Bounds], opened: Positions) -> _Starts:
+    def _judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> _Starts:
         """Move positions into what brokers hold. Bounds may be older than a position; those that find a loss are not.
 
         Others move a group while it is read, and an administrator who skips to the end knows of messages that came
@@ -284,7 +284,7 @@ class Planner:
             _log.info(text, queue, first[queue], opened[queue])
         return _Starts(settled.positions, bounds, _fallen(settled), first)
 
-    def _fresh_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def _fresh_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """What brokers say now of these queues, whatever they said a moment ago."""
         self._view.forget()
         return self._fetch_bounds(list(queues), _topics(queues))
@@ -362,7 +362,7 @@ class Planner:
         self,
         target: Positions,
         known: Positions,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         ready: Collection[MessageQueue],
     ) -> list[MessageQueue]:
         """The queues that have not come to the target and may not be read now."""
@@ -387,7 +387,7 @@ def _fallen(settled: Settled) -> Positions:
     return {queue: settled.positions[queue] for queue in beyond}
 
 
-def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def _ends(bounds: Mapping[MessageQueue, QueueBounds]) -> dict[MessageQueue, int]:
     return {queue: each.max_offset for queue, each in bounds.items()}
 
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from ..cluster.cluster import Cluster
 from ..cluster.names import READER_GROUP
 from ..errors import RocketMQError
-from ..model import MessageQueue
-from ..offsets.loss import Bounds
+from ..model import MessageQueue, QueueBounds
 
 __all__ = ["SECONDS_PER_REQUEST", "SMALLEST_LAST_S", "BrokerView"]
 
@@ -42,13 +41,13 @@ class BrokerView:
         self._cluster = cluster
         self._group = group
         self._clock = clock
-        self._known: Mapping[MessageQueue, Bounds] = {}
+        self._known: Mapping[MessageQueue, QueueBounds] = {}
         self._due = float("-inf")
         self._last_news = float("-inf")
         self._smallest_due = float("-inf")
 
     @property
-    def last_known(self) -> Mapping[MessageQueue, Bounds]:
+    def last_known(self) -> Mapping[MessageQueue, QueueBounds]:
         """The bounds that were fetched last."""
         return self._known
 
@@ -57,7 +56,7 @@ class BrokerView:
         """Whether the moment is over for which bounds are remembered."""
         return self._clock() >= self._due
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """Smallest and next offset of each queue, as of at most a moment ago."""
         if self.is_due or not self._known.keys() >= set(queues):
             self._renew(queues)
@@ -75,7 +74,7 @@ class BrokerView:
         """The group's position in each queue that has one."""
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
         """The first readable offset of each queue; the smallest one where that cannot be found out."""
         places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
         try:
@@ -106,9 +105,8 @@ class BrokerView:
 
     def _ask(
         self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int]
-    ) -> dict[MessageQueue, Bounds]:
-        found = self._cluster.offsets.fetch_bounds(queues, smallest=smallest)
-        return {queue: Bounds(*bounds) for queue, bounds in found.items()}
+    ) -> dict[MessageQueue, QueueBounds]:
+        return self._cluster.offsets.fetch_bounds(queues, smallest=smallest)
 
     def _smallest(self) -> dict[MessageQueue, int]:
         if self._clock() >= self._smallest_due:

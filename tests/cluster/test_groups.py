@@ -47,7 +47,7 @@ def test_locks_name_queues_as_the_cluster_knows_them() -> None:
     assert cluster.groups.lock("g", "c1", [A0]).granted == {A0}
     cluster.groups.unlock("g", "c1", [A0])
     cluster.groups.unlock_oneway("g", "c1", [A0])
-    bodies = [decode_body(LockBatchRequestBody, call.body) for call in links.calls if call.body]
+    bodies = [decode_body(LockBatchRequestBody, request.body) for _, request in links.calls if request.body]
     assert bodies == [LockBatchRequestBody(consumer_group="NS%g", client_id="c1", mq_set=(theirs,))] * 3
 
 
@@ -61,7 +61,7 @@ def test_a_heartbeat_wraps_the_names_in_its_body() -> None:
     )  # fmt: skip
     data = HeartbeatData(client_id="c1", producer_data_set=(ProducerData(group_name="p"),), consumer_data_set=(member,))
     assert cluster.groups.heartbeat(Address("a", 1), data) == HeartbeatAnswer(479, True, False)
-    sent = decode_body(HeartbeatData, links.calls[-1].body)
+    sent = decode_body(HeartbeatData, links.calls[-1][1].body)
     [group], [producer] = sent.consumer_data_set, sent.producer_data_set
     assert (producer.group_name, group.group_name, group.subscription_data_set[0].topic) == ("NS%p", "NS%g", "NS%T")
 

@@ -15,7 +15,7 @@ from pyspark_rocketmq.decode.columns import Content, Layout, Mode, default_colum
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
-from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, StartSettings
+from pyspark_rocketmq.offsets.requested import EndSettings, Keyword, StartSettings
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.options.reader_options import CommitSettings, LockSettings, Selection, ShareSettings
 from pyspark_rocketmq.planning.admission import Limits

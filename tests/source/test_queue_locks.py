@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_stub import StubBroker
-from broker_stub.state import Settings
+from broker_stub.settings import Settings
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.errors import LockRefused, OptionError
 from pyspark_rocketmq.source import queue_locks

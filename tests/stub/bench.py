@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from broker_stub.clock import Clock
-from broker_stub.registry import Call, Refusal, load_handlers
+from broker_stub.handlers import BROKER_HANDLERS
 from broker_stub.releases import find_release
-from broker_stub.state import Broker, Cluster, Settings
+from broker_stub.requests import Call, Refusal
+from broker_stub.settings import Settings
+from broker_stub.state import Broker, Cluster
 from broker_stub.store import InnerMessage, Stored
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.bodies import Body, encode_body
@@ -17,7 +19,7 @@ from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import Record
 from tests.stub.channels import RecordingChannel
 
-HANDLERS = load_handlers()[0].handlers
+HANDLERS = BROKER_HANDLERS.handlers
 VERSION = 479
 
 

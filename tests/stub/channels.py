@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker_stub.registry import Manner, OnReply
+from broker_stub.requests import Manner, OnReply
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.commands import Header

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker_stub.acl import Gate, sign
-from broker_stub.registry import Call, Refusal
 from broker_stub.releases import find_release
+from broker_stub.requests import Call, Refusal
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command, decode_command
 from tests.stub.channels import RecordingChannel

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_stub.groups import Member
-from broker_stub.registry import HELD
+from broker_stub.requests import HELD
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import (
     CheckClientRequestBody,

@@ -10,7 +10,7 @@ import pytest
 
 from broker_stub.clock import Clock
 from broker_stub.delays import Delays, RecallHandle, decode_recall_handle, maybe_recall_handle, recall_key
-from broker_stub.registry import Refusal
+from broker_stub.requests import Refusal
 from broker_stub.store import InnerMessage, Store
 from broker_stub.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from pyspark_rocketmq.model import Address

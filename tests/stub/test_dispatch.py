@@ -9,9 +9,10 @@ import pytest
 
 from broker_stub.dispatch import Desk
 from broker_stub.faults import Fault, Script
-from broker_stub.registry import HELD, Answer, Call, Refusal, Registry, answer
+from broker_stub.registry import Registry
 from broker_stub.releases import find_release
-from broker_stub.state import Settings
+from broker_stub.requests import HELD, Answer, Call, Refusal, answer
+from broker_stub.settings import Settings
 from pyspark_rocketmq.errors import MalformedFrame
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.clock import Clock
+from broker_stub.commitlog import SEGMENT_BYTES
 from broker_stub.filling import fill
 from broker_stub.filters import TagFilter
-from broker_stub.store import SEGMENT_BYTES, InnerMessage, Store
+from broker_stub.store import InnerMessage, Store
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record

@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from broker_stub import PROXY, StubBroker, StubCluster, TlsFiles
-from broker_stub.grpc_door import Behaviour, GrpcDoor, open_door
+from broker_stub.grpc_proxy import Behaviour, GrpcDoor, open_door
 from pyspark_rocketmq.errors import ConnectError, OptionError
 from pyspark_rocketmq.grpc_v2.enums import (
     ClientType,

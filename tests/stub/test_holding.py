@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_stub.clock import Clock
 from broker_stub.filters import TagFilter
 from broker_stub.holding import HeldPull, HeldPulls
-from broker_stub.store import MessageFilter
+from broker_stub.scanning import MessageFilter
 from pyspark_rocketmq.wire.properties import java_hash
 
 from .channels import RecordingChannel

@@ -59,16 +59,9 @@ def test_an_owner_may_unlock_what_expired(clock: Clock, locks: LockTable) -> Non
     """An expired lock is removed by its last owner, and only by it."""
     locks.lock("g", [Q0], "c1")
     clock.advance(LEASE_MS + 1)
-    assert locks.owners("g") == {} and locks.groups() == []
+    assert locks.owners("g") == {}
     locks.unlock("g", [Q0], "c1")
     assert locks.lock("g", [Q0], "c2") == [Q0]
-
-
-def test_groups_lists_who_holds_locks(locks: LockTable) -> None:
-    """A group is listed while it holds a lock, and looking at a group does not list it."""
-    locks.lock("g", [Q0], "c1")
-    assert locks.owners("nobody") == {}
-    assert locks.groups() == ["g"]
 
 
 def test_the_lease_can_be_set(clock: Clock) -> None:

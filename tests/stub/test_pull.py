@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_stub.groups import Member
-from broker_stub.store import PullLimits
+from broker_stub.scanning import PullLimits
 from broker_stub.topics import WRITABLE
 from pyspark_rocketmq.wire.bodies import ConsumerData, SubscriptionGroupConfig, build_subscription
 from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode

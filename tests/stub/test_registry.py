@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker_stub.registry import BROKER, Call, Refusal, Registry, answer, handles, load_handlers
+from broker_stub.handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
+from broker_stub.registry import Registry, handles
 from broker_stub.releases import RELEASES, find_release
+from broker_stub.requests import Call, Refusal, answer
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
@@ -25,10 +27,10 @@ def test_a_code_has_one_handler() -> None:
 
 def test_every_handler_says_what_it_does() -> None:
     """The generated page lists those sentences."""
-    for registry in load_handlers():
+    for registry in (BROKER_HANDLERS, NAME_SERVER_HANDLERS):
         assert registry.handlers
         assert all(handler.__doc__ for handler in registry.handlers.values())
-    assert handles.__self__ is BROKER  # type: ignore[attr-defined]  # a bound method has it
+    assert handles.__self__ is BROKER_HANDLERS  # type: ignore[attr-defined]  # a bound method has it
 
 
 def test_a_call_reads_its_header_and_replies_on_its_channel() -> None:

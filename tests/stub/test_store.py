@@ -11,18 +11,11 @@ from typing import Any
 import pytest
 
 from broker_stub.clock import Clock
+from broker_stub.commitlog import SEGMENT_BYTES
 from broker_stub.filters import TagFilter
-from broker_stub.store import (
-    SEGMENT_BYTES,
-    Boundary,
-    GetStatus,
-    Got,
-    InnerMessage,
-    MessageFilter,
-    PullLimits,
-    Replica,
-    Store,
-)
+from broker_stub.queues import Boundary
+from broker_stub.scanning import GetStatus, Got, MessageFilter, PullLimits
+from broker_stub.store import InnerMessage, Replica, Store
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record, decode_records

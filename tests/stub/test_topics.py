@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_stub.registry import Refusal
 from broker_stub.releases import find_release
+from broker_stub.requests import Refusal
 from broker_stub.topics import INHERITABLE, READ_WRITE, TEMPLATE_TOPIC, Topics, check_name
 from pyspark_rocketmq.wire.codes import ResponseCode
 

@@ -9,7 +9,7 @@ from broker_stub.delays import RecallHandle, maybe_recall_handle
 from broker_stub.dispatch import Desk
 from broker_stub.faults import Script
 from broker_stub.groups import Member
-from broker_stub.registry import load_handlers
+from broker_stub.handlers import BROKER_HANDLERS
 from broker_stub.store import InnerMessage, Stored
 from broker_stub.topics import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC
 from broker_stub.transactions import OLDEST_MS, Transactions, is_half
@@ -197,7 +197,7 @@ def test_only_half_messages_are_taken_up() -> None:
 def ask_again(producer: Producer, message_id: str) -> int:
     """The answer to an administrator who wants a half message taken up."""
     bench, command = producer.bench, Command(AdminCode.RESUME_CHECK_HALF_MESSAGE, fields={"msgId": message_id})
-    Desk("", bench.broker, load_handlers()[0], bench.broker.settings, Script()).serve(command, bench.channel)
+    Desk("", bench.broker, BROKER_HANDLERS, bench.broker.settings, Script()).serve(command, bench.channel)
     return bench.channel.replies.pop().code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...offsets.wish import Keyword, QueueTree, parse_offsets, parse_times
+from ...offsets.requested import Keyword, QueueTree, parse_offsets, parse_times
 from ..option import Option, section
 from ..values import BOOLEAN, TIME, Entry, Kind, choice, duration, integer
 

@@ -1,0 +1,106 @@
+"""What comes in by the gRPC door, and what may be answered?
+
+A method of the service is a function over the proxy's state and a `Call`. It returns the response, a list of them
+where the response is a stream, or a `Later` if the answer takes time. A `Denied` raised on the way becomes a response
+with its code as status.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_rocketmq.grpc_v2.enums import Code
+from pyspark_rocketmq.grpc_v2.metadata import CLIENT_ID, LANGUAGE
+from pyspark_rocketmq.grpc_v2.methods import Method
+from pyspark_rocketmq.grpc_v2.schema import message_class
+from pyspark_rocketmq.grpc_v2.translation import StoredMessage
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import LanguageCode
+from pyspark_rocketmq.wire.record import Record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+
+OK = message_class("Status")(code=Code.OK, message=Code.OK.name)
+_Status = message_class("Status")
+_LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a method."""
+
+    request: Any
+    metadata: Mapping[str, str]
+    remote: Address
+
+    @property
+    def client_id(self) -> str:
+        """Who calls."""
+        return self.metadata.get(CLIENT_ID, "").strip()
+
+    @property
+    def language(self) -> LanguageCode:
+        """What the client is written in, as brokers count languages."""
+        name = self.metadata.get(LANGUAGE, "").upper()
+        return _LANGUAGES.get(name) or LanguageCode.__members__.get(name, LanguageCode.OTHER)
+
+
+class Denied(Exception):
+    """A status other than OK, on its way to the caller."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = _Status(code=code, message=message)
+
+
+class Later:
+    """An answer that takes time: until it is there, or the caller's patience is over."""
+
+    def __init__(self, on_give_up: Callable[[], Any]) -> None:
+        self._on_give_up = on_give_up
+        self._answer: Any = None
+        self._woken = threading.Event()
+
+    def settle(self, answer: Any) -> None:
+        """Give the answer; in the stub's thread."""
+        self._answer = answer
+        self._woken.set()
+
+    def wake(self) -> None:
+        """End the wait, from any thread."""
+        self._woken.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the end of the wait; not in the stub's thread."""
+        self._woken.wait(timeout_s)
+
+    def take(self) -> Any:
+        """The answer, or what is to be said instead of it; in the stub's thread."""
+        return self._on_give_up() if self._answer is None else self._answer
+
+
+def deny(method: Method, denied: Denied) -> Any:
+    """The response that tells of a denial."""
+    response = method.response(status=denied.status)
+    return [response] if method.is_response_stream else response
+
+
+def stored_message(record: Record) -> StoredMessage:
+    """A record, as far as gRPC clients see of it."""
+    return StoredMessage(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        body=record.body,
+        is_packed=bool(record.sys_flag & SysFlag.COMPRESSED),
+        properties=record.properties,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host.host,
+        store_timestamp=record.store_timestamp,
+        store_host=str(record.store_host),
+        reconsume_times=record.reconsume_times,
+        message_id=record.offset_message_id,
+    )

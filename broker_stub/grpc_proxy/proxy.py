@@ -1,0 +1,134 @@
+"""What does the door know besides what the brokers know?
+
+As in a proxy of RocketMQ 5, a call becomes requests to the brokers, which are asked through the same handlers as any
+client of theirs, and their answers become statuses. The proxy keeps what brokers do not: clients and their settings,
+messages that were lent, transactions that are open. All of it lives in the stub's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+
+from pyspark_rocketmq.grpc_v2.enums import Code
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.commands import RequestHeader, to_fields
+from pyspark_rocketmq.wire.header import Command
+
+from ..dispatch import Desk
+from ..faults import Script
+from ..handlers import BROKER_HANDLERS
+from ..requests import Channel
+from ..state import Broker, Cluster
+from .calls import Call, Denied
+from .clients import Clients, Line
+from .lending import Lendings
+
+_CODES: dict[int, Code] = {
+    ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Code.CONSUMER_GROUP_NOT_FOUND,
+    ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a door answers."""
+
+    like_apache: bool = False
+    """As Apache's proxy: no pulling, settings before anything else, and topics without a type take NORMAL only."""
+    status_last: bool = False
+    """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By access key; with them, only calls signed by one of these users are served."""
+    tls: tuple[str, str] | None = None
+    """Paths of certificate and key; with them, only TLS clients are served."""
+    script: Script = field(default_factory=Script, repr=False)
+    """What goes wrong on command."""
+
+
+class HalfMessage(NamedTuple):
+    """A message whose transaction is open."""
+
+    broker: Broker
+    commit_log_offset: int
+    queue_offset: int
+
+
+class Proxy:
+    """The state behind the door."""
+
+    def __init__(self, cluster: Cluster, behaviour: Behaviour) -> None:
+        self.cluster, self.clock = cluster, cluster.clock
+        self.behaviour = behaviour
+        self.address = Address("", 0)
+        """Where the door listens."""
+        self.clients = Clients(cluster.clock, cluster.settings.client_expiry_ms)
+        self.lendings = Lendings(cluster.clock)
+        self.half_messages: dict[str, HalfMessage] = {}
+        """Open transactions by their id."""
+        self.send_turns = count()
+        self._desks: dict[Broker, Desk[Broker]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Proxy at {self.address}, {self.behaviour}>"
+
+    def masters(self) -> list[Broker]:
+        """The masters that can be reached."""
+        return [broker for broker in self.cluster.up() if broker.is_master]
+
+    def any_master(self) -> Broker:
+        """A master, for what all of them know alike."""
+        masters = self.masters()
+        if not masters:
+            raise Denied(Code.INTERNAL_SERVER_ERROR, "no broker can be reached")
+        return masters[0]
+
+    def owners(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
+        """The masters that have a topic, and how; a topic nobody has is denied."""
+        owners = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
+        if not owners:
+            raise Denied(Code.TOPIC_NOT_FOUND, f"no route for topic {topic}")
+        yield from owners
+
+    def serve(self, broker: Broker, header: RequestHeader, call: Call, line: Channel, body: bytes = b"") -> None:
+        """Have a broker answer a request on a line, now or later."""
+        desk = self._desks.get(broker)
+        if desk is None:
+            desk = self._desks[broker] = Desk(broker.name, broker, BROKER_HANDLERS, self.cluster.settings, Script())
+        command = Command(header.code, fields=to_fields(header), body=body, language=call.language)
+        desk.serve(command, line)
+
+    def ask(self, broker: Broker, header: RequestHeader, call: Call, body: bytes = b"") -> dict[str, str]:
+        """The fields of a broker's answer to a request that is answered at once; what it refuses is denied."""
+        got: list[Command] = []
+        self.serve(broker, header, call, Line(call.remote, got.append), body)
+        for answer in got:
+            if answer.code != ResponseCode.SUCCESS:
+                raise denial_of(answer)
+        return got[0].fields or {} if got else {}
+
+
+def denial_of(answer: Command) -> Denied:
+    """A broker's refusal, as clients of the proxy see it."""
+    return Denied(_CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or str(answer.code))
+
+
+Handler = Callable[[Proxy, Call], Any]
+HANDLERS: dict[str, Handler] = {}
+"""The methods that are served, by name."""
+
+
+def answers(name: str) -> Callable[[Handler], Handler]:
+    """Register a function for a method."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS[name] = handler
+        return handler
+
+    return register

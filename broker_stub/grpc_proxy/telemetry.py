@@ -1,0 +1,213 @@
+"""What is said on the Telemetry stream, and how does a client say that it is there or leaves?
+
+A client writes its settings and gets them back, completed. It is made known to the brokers as member of its group, or
+as producer of its topics. When a broker asks what became of a half message, the producer is asked on the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark_rocketmq.grpc_v2.enums import ClientType, Code
+from pyspark_rocketmq.grpc_v2.schema import message_class
+from pyspark_rocketmq.grpc_v2.times import to_duration
+from pyspark_rocketmq.grpc_v2.translation import write_message
+from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.commands import (
+    CheckTransactionStateRequestHeader,
+    Header,
+    HeartbeatRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from pyspark_rocketmq.wire.record import decode_record
+
+from ..state import Broker
+from .calls import OK, Call, Denied, stored_message
+from .checks import check_group, check_topic, read_subscription
+from .clients import Client, Line, Tell
+from .proxy import HalfMessage, Proxy, answers
+
+_HeartbeatResponse, _TerminationResponse, _Command = map(
+    message_class, ("HeartbeatResponse", "NotifyClientTerminationResponse", "TelemetryCommand")
+)
+_RetryPolicy, _ExponentialBackoff, _CustomizedBackoff, _Orphan = map(
+    message_class, ("RetryPolicy", "ExponentialBackoff", "CustomizedBackoff", "RecoverOrphanedTransactionCommand")
+)
+
+RECEIVE_BATCH_SIZE = 32
+LONG_POLLING_MS = 20_000
+_PRODUCER_ATTEMPTS, _FIRST_BACKOFF_MS, _LAST_BACKOFF_MS, _BACKOFF_MULTIPLIER = 3, 10, 1_000, 2.0
+_CONSUME_TYPES = {
+    ClientType.PUSH_CONSUMER: "CONSUME_PASSIVELY",
+    ClientType.SIMPLE_CONSUMER: "CONSUME_ACTIVELY",
+    ClientType.PULL_CONSUMER: "CONSUME_ACTIVELY",
+}
+
+
+class BadSettings(Exception):
+    """Settings that end the stream."""
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def hear(proxy: Proxy, call: Call, command: Any, tell: Tell) -> None:
+    """Take what a client wrote to its stream, and answer settings there; the rest needs no answer."""
+    if command.WhichOneof("command") != "settings":
+        return
+    settings = command.settings
+    if settings.WhichOneof("pub_sub") is None:
+        raise BadSettings("settings neither of a producer nor of a consumer")
+    if proxy.behaviour.like_apache and settings.client_type == ClientType.PULL_CONSUMER:
+        raise RuntimeError("client type is not a consumer")
+    try:
+        completed = _complete(proxy, settings)
+    except Denied as denied:
+        raise BadSettings(str(denied)) from denied
+    client = _meet(proxy, call)
+    client.settings, client.tell = settings, tell
+    _register(proxy, call, client)
+    tell(_Command(status=OK, settings=completed))
+
+
+def _complete(proxy: Proxy, settings: Any) -> Any:
+    """The settings with what the server adds to them."""
+    completed = type(settings)()
+    completed.CopyFrom(settings)
+    completed.metric.on = False
+    if settings.WhichOneof("pub_sub") == "publishing":
+        _complete_publishing(proxy, completed)
+    else:
+        _complete_subscription(proxy, completed)
+    return completed
+
+
+def _complete_publishing(proxy: Proxy, settings: Any) -> None:
+    for topic in settings.publishing.topics:
+        check_topic(topic)
+    settings.publishing.max_body_size = proxy.cluster.settings.max_message_bytes
+    settings.publishing.validate_message_type = True
+    backoff = _ExponentialBackoff(
+        initial=to_duration(_FIRST_BACKOFF_MS), max=to_duration(_LAST_BACKOFF_MS), multiplier=_BACKOFF_MULTIPLIER
+    )
+    settings.backoff_policy.CopyFrom(_RetryPolicy(max_attempts=_PRODUCER_ATTEMPTS, exponential_backoff=backoff))
+
+
+def _complete_subscription(proxy: Proxy, settings: Any) -> None:
+    subscription = settings.subscription
+    group = check_group(subscription.group)
+    for entry in subscription.subscriptions:
+        read_subscription(check_topic(entry.topic), entry.expression)
+    broker = proxy.any_master()
+    config = broker.group_configs.find(group)
+    if config is None:
+        raise Denied(Code.CONSUMER_GROUP_NOT_FOUND, f"no group {group}")
+    subscription.fifo = bool(config.consume_message_orderly)
+    subscription.receive_batch_size = RECEIVE_BATCH_SIZE
+    subscription.long_polling_timeout.CopyFrom(to_duration(LONG_POLLING_MS))
+    steps = _CustomizedBackoff(next=[to_duration(ms) for ms in broker.delays.levels_ms])
+    policy = _RetryPolicy(max_attempts=config.retry_max_times + 1, customized_backoff=steps)
+    settings.backoff_policy.CopyFrom(policy)
+
+
+# --- coming and going ------------------------------------------------------------------------------------------------
+
+
+@answers("Heartbeat")
+def heartbeat(proxy: Proxy, call: Call) -> Any:
+    """The client is still there."""
+    client = _known(proxy, call)
+    if client.settings is not None:
+        _register(proxy, call, client)
+    return _HeartbeatResponse(status=OK)
+
+
+@answers("NotifyClientTermination")
+def notify_client_termination(proxy: Proxy, call: Call) -> Any:
+    """The client leaves."""
+    client = _known(proxy, call)
+    for broker in proxy.masters():
+        for header in _departures(client):
+            proxy.serve(broker, header, call, client.line)
+    proxy.clients.forget(call.client_id)
+    return _TerminationResponse(status=OK)
+
+
+def _known(proxy: Proxy, call: Call) -> Client:
+    client = proxy.clients.find(call.client_id)
+    if proxy.behaviour.like_apache and (client is None or client.settings is None):
+        raise Denied(Code.UNRECOGNIZED_CLIENT_TYPE, "the client has sent no settings")
+    return _meet(proxy, call)
+
+
+def _meet(proxy: Proxy, call: Call) -> Client:
+    return proxy.clients.meet(call.client_id, lambda: Line(call.remote, on_told=_carry(proxy, call.client_id)))
+
+
+def _register(proxy: Proxy, call: Call, client: Client) -> None:
+    """Make a client known to all brokers, as its settings say."""
+    settings = client.settings
+    beat = HeartbeatData(
+        client_id=client.client_id,
+        producer_data_set=tuple(ProducerData(group_name=topic.name) for topic in settings.publishing.topics),
+        consumer_data_set=(_consumer_data(proxy, settings),) if settings.HasField("subscription") else (),
+    )
+    for broker in proxy.masters():
+        proxy.serve(broker, HeartbeatRequestHeader(), call, client.line, encode_body(beat))
+
+
+def _consumer_data(proxy: Proxy, settings: Any) -> ConsumerData:
+    now = proxy.clock.now_ms()
+    return ConsumerData(
+        group_name=settings.subscription.group.name,
+        consume_type=_CONSUME_TYPES.get(settings.client_type, "CONSUME_PASSIVELY"),
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscription_data_set=tuple(
+            read_subscription(entry.topic.name, entry.expression, now) for entry in settings.subscription.subscriptions
+        ),
+    )
+
+
+def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
+    if client.settings is None:
+        return []
+    if client.settings.HasField("subscription"):
+        group = client.settings.subscription.group.name
+        return [UnregisterClientRequestHeader(client_id=client.client_id, consumer_group=group)]
+    return [
+        UnregisterClientRequestHeader(client_id=client.client_id, producer_group=topic.name)
+        for topic in client.settings.publishing.topics
+    ]
+
+
+# --- what brokers tell -----------------------------------------------------------------------------------------------
+
+
+def _carry(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
+    """Brings a client what brokers tell it: questions about half messages, nothing else concerns it."""
+
+    def carry(code: RequestCode, header: Header | None, body: bytes) -> None:
+        client = proxy.clients.find(client_id)
+        if isinstance(header, CheckTransactionStateRequestHeader) and client and client.tell:
+            client.tell(_question(proxy, header, body))
+
+    return carry
+
+
+def _question(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
+    """The message in question; the broker asks about a copy, which is what the producer's answer will be about."""
+    record, _ = decode_record(body)
+    transaction_id = header.transaction_id or ""
+    proxy.half_messages[transaction_id] = HalfMessage(
+        _asking_broker(proxy, header, transaction_id), header.commit_log_offset, header.tran_state_table_offset
+    )
+    question = _Orphan(message=write_message(stored_message(record)), transaction_id=transaction_id)
+    return _Command(recover_orphaned_transaction_command=question)
+
+
+def _asking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
+    """Old brokers do not say who they are; then the message was sent through here."""
+    return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker

@@ -1,0 +1,135 @@
+"""Forward an administrator's requests to members of a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyspark_rocketmq.errors import DecodeError
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    RequestHeader,
+)
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.members import members
+from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+
+from ..codes import AdminCode
+from ..registry import handles
+from ..requests import HELD, Answer, Call, Refusal, answer
+from ..state import Broker
+from .topics import NO_REMARK
+
+CONSUMER_TIMEOUT_MS = 10_000
+
+
+@handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
+def get_running_info(broker: Broker, call: Call) -> Answer:
+    """Ask a consumer how it is doing."""
+    header = call.header(GetConsumerRunningInfoRequestHeader)
+    _ask_consumer(broker, call, header, header.consumer_group, header.client_id)
+    return HELD
+
+
+@handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
+def consume_directly(broker: Broker, call: Call) -> Answer:
+    """Have a consumer consume a message of the log now."""
+    header = call.header(ConsumeMessageDirectlyResultRequestHeader)
+    try:
+        place = decode_offset_message_id(header.msg_id or "")
+    except DecodeError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"java.nio.BufferUnderflowException, {error.what}") from None
+    data = broker.store.log.record_at(place.physical_offset)
+    if data is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
+    told = _complete(broker, header)
+    _ask_consumer(broker, call, told, header.consumer_group, header.client_id or "", bytes(data))
+    return HELD
+
+
+def _complete(
+    broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader
+) -> ConsumeMessageDirectlyResultRequestHeader:
+    """The header as the consumer gets it."""
+    told = replace(header, broker_name=broker.name)
+    if not broker.release.is_5x:
+        return told
+    topic = broker.topics.find(header.topic or "")
+    group = broker.group_configs.find(header.consumer_group)
+    return replace(
+        told,
+        topic_sys_flag=topic.topic_sys_flag if topic else None,
+        group_sys_flag=group.group_sys_flag if group else None,
+    )
+
+
+def _ask_consumer(
+    broker: Broker,
+    call: Call,
+    header: GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyResultRequestHeader,
+    group_name: str,
+    client_id: str,
+    body: bytes = b"",
+) -> None:
+    group = broker.consumer_groups.table.get(group_name)
+    member = group.find_member(client_id) if group else None
+    if member is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+    pass_on = _passer(call, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
+    member.channel.ask(header.code, header, body, pass_on, CONSUMER_TIMEOUT_MS)
+
+
+def _passer(call: Call, silence: str) -> Callable[[Command | None], None]:
+    """Gives a consumer's answer to whoever asked the broker."""
+
+    def pass_on(reply: Command | None) -> None:
+        if reply is None:
+            call.reply(answer(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
+            return
+        passed = answer(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
+        passed.code = reply.code
+        call.reply(passed)
+
+    return pass_on
+
+
+@members
+class GetConsumerStatusRequestHeader(RequestHeader):
+    """How far are the members of a group with a topic?"""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+@handles(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+def get_consumer_status(broker: Broker, call: Call) -> Answer:
+    """Ask every member of a group how far it is; those that keep silent are left out."""
+    wish = call.header(GetConsumerStatusRequestHeader)
+    group = broker.consumer_groups.table.get(wish.group)
+    if group is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{wish.group}]")
+    members = list(group.members.values())
+    tables: dict[str, Any] = {}
+
+    def collect(client_id: str, reply: Command | None) -> None:
+        tables[client_id] = _queue_offsets(reply)
+        if len(tables) == len({member.client_id for member in members}):
+            told = {"consumerTable": tables, "messageQueueTable": {}}
+            call.reply(answer(body=fastjson.write(told), remark=NO_REMARK))
+
+    for member in members:
+        code, on_reply = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, partial(collect, member.client_id)
+        member.channel.ask(code, wish, b"", on_reply, CONSUMER_TIMEOUT_MS)
+    return HELD
+
+
+def _queue_offsets(reply: Command | None) -> dict[MessageQueue, int]:
+    parsed = fastjson.parse(reply.body) if reply and reply.body else {}
+    return {fastjson.parse_queue(key): offset for key, offset in (parsed.get("messageQueueTable") or {}).items()}
