@@ -21,7 +21,7 @@ from .partition import RangePartition, read_partition
 from .parts import make_view
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 __all__ = ["BatchReader"]
 

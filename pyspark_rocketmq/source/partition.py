@@ -27,7 +27,7 @@ from ..pull.recheck import Recheck
 from .losses import LossJournal
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 __all__ = ["RangePartition", "read_partition"]
 
@@ -59,7 +59,7 @@ def read_partition(
     partition: RangePartition, options: ReaderOptions, nullable: Collection[str] = ()
 ) -> Iterator[RecordBatch]:
     """The rows of one task; `nullable` are columns that the user's own schema declares so."""
-    from ..decode.columns import BatchSize, ColumnDecoder
+    from ..decode.decoder import BatchSize, ColumnDecoder
 
     losses = LossJournal(options.fail_on_data_loss)
     decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(options, losses))

@@ -1,4 +1,4 @@
-"""Number requests, responses, languages and the bits of a message's sysFlag.
+"""Name the numbers of requests, responses and languages, and the bits of a message's sysFlag.
 
 The names are RocketMQ's own.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """Kinds of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -93,7 +93,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """Results of requests."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -136,7 +136,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """What a peer is written in."""
+    """Programming languages of peers."""
 
     JAVA = 0
     CPP = 1
@@ -166,7 +166,7 @@ class SysFlag(IntEnum):
 
 
 class TransactionState(IntEnum):
-    """Bits 2 and 3 of a message's sysFlag: where the message stands in a transaction."""
+    """Bits 2 and 3 of a message's sysFlag: the message's state in a transaction."""
 
     NONE = 0x0
     PREPARED = 0x4
@@ -175,5 +175,5 @@ class TransactionState(IntEnum):
 
 
 def transaction_state(sys_flag: int) -> TransactionState:
-    """The state in a message's sysFlag."""
+    """Return the transaction state in a message's sysFlag."""
     return TransactionState(sys_flag & TransactionState.ROLLBACK)

@@ -1,7 +1,10 @@
-"""How is a command's header written: as JSON text, or in RocketMQ's binary form?
+"""Write and read the headers of commands, as JSON text or in RocketMQ's binary form.
 
-Both forms carry the same fields; which one a peer uses is read from each frame's type byte, never assumed.
-The JSON form is written as the Java client writes it (compact, keys in alphabetical order).
+Both forms carry the same fields; each frame's type byte says which one it is. The JSON form is written as the Java
+client writes it: compact, keys in alphabetical order.
+
+Two things that happen thousands of times each second have short cuts. `cut_pull_responses` reads the usual responses to
+pulls; compiled code can take its place. `PreparedRequest` writes requests that differ in numbers only.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ from .codes import LanguageCode
 from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, read_sized, split_frame, write_sized
 
 CLIENT_VERSION = 409
-"""The release we say we are, 4.9.8: standard JSON routes, and no GO_AWAY on graceful shutdown."""
+"""Release that we report, 4.9.8: brokers then send standard JSON routes, and no GO_AWAY on graceful shutdown."""
 
 MOST_HEADER_BYTES = 1024 * 1024
-"""Of a header that is read: its fields become objects, which take many times the space. Brokers' have 64 KiB."""
+"""Limit of a header that is read, since its fields become objects of many times the size; brokers' limit is 64 KiB."""
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
@@ -37,13 +40,13 @@ class HeaderType(IntEnum):
     ROCKETMQ = 1
 
 
-# Looked up once: an enumeration's member costs as much to find as the field it says something of to read.
+# An enumeration's member costs as much to look up as a header's field to read.
 _JSON, _BINARY = HeaderType.JSON, HeaderType.ROCKETMQ
 
 
 @dataclass(slots=True)
 class Command:
-    """One request or response. `fields` are the command's own header fields, always text on the wire."""
+    """One request or response; `fields` are the header fields of its kind, always text on the wire."""
 
     code: int
     opaque: int = 0
@@ -57,17 +60,17 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """Whether this is a response."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether this is a request that expects no response."""
         return bool(self.flag & ONEWAY_FLAG)
 
 
 def encode_command(command: Command) -> bytes:
-    """The whole frame of a command."""
+    """Return the whole frame of a command."""
     encode = _encode_json if command.header_type is HeaderType.JSON else _encode_binary
     try:
         header = encode(command)
@@ -79,12 +82,13 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(frame: memoryview) -> Command:
-    """Read one whole frame; the body stays a view of it."""
+    """Decode one whole frame; the body stays a view of it."""
     responses, _ = cut_pull_responses(frame, 0, len(frame), len(frame))
     return responses[0] if responses else decode_any_command(frame)
 
 
 def decode_any_command(frame: memoryview) -> Command:
+    """Decode one whole frame by its header type, without the short cut for responses to pulls."""
     header_type, header, body = split_frame(frame)
     if len(header) > MOST_HEADER_BYTES:
         raise LimitExceeded(
@@ -149,14 +153,14 @@ def _texts(fields: dict[str, Any]) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """A text; a bare number or boolean is read as one, as the Java side reads it."""
+    """Return a text; a bare number or boolean becomes its text, as on the Java side."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-# --- JSON as brokers write it ----------------------------------------------------------------------------------------
+# --- responses to pulls ----------------------------------------------------------------------------------------------
 
 _PREFIX = struct.Struct(">II")
-"""Length; header type and header length as one number. JSON is type 0, so there it is the length of the header."""
+"""Length; header type and header length as one number, which is the header length for JSON, type 0."""
 _FLAGS, _OFFSET, _NUMBER = rb'"\d{1,18}"', rb'"(\d{1,18})"', rb"(?:0|[1-9]\d{0,8})"
 _BOUND = rb'"(-1|\d{1,18})"'
 _PULL_RESPONSE = re.compile(
@@ -165,14 +169,13 @@ _PULL_RESPONSE = re.compile(
     rb'"opaque":(%b),"remark":"\w+","serializeTypeCurrentRPC":"JSON","version":%b\}'
     % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _BOUND, _BOUND, _FLAGS, _NUMBER, _NUMBER)
 )
-"""A frame up to the end of its header. Numbers that can be no offsets are left to those who say what is wrong."""
+"""A frame up to the end of its header, as brokers write it: compact, with nothing to unescape, and numbers in range."""
 
 
 def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
-    """Cut the frames that begin at `start` and are responses to pulls; also return where the last of them ends.
+    """Cut the responses to pulls that begin at `start`; return them, and where the last of them ends.
 
-    Stops at the first frame of another kind, too large, or not whole before `end`. Everything that is read of a
-    usual response is read here, for as many as there are: compiled code can take this function's place.
+    Stop at the first frame that is of another kind, too large, or not whole before `end`.
     """
     responses: list[PullResponse] = []
     while end - start >= MIN_FRAME_BYTES:
@@ -189,9 +192,9 @@ def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: 
 
 
 class PullResponse(Command):
-    """The answer to a pull that found messages, as brokers 4.9 to 5.5 write it.
+    """The response to a pull that found messages, as brokers 4.9 to 5.5 write it.
 
-    Thousands come each second, of which four numbers are wanted; so the rest is read when somebody asks.
+    Thousands arrive each second, and four of their numbers are needed; the rest is decoded when it is asked for.
     """
 
     __slots__ = ("_frame", "numbers")
@@ -204,46 +207,49 @@ class PullResponse(Command):
         broker_id, following, maximum, minimum, opaque = numbers
         self._frame, self.body, self.opaque = frame, body, int(opaque)
         self.numbers = int(following), int(minimum), int(maximum), int(broker_id)
-        """Next, minimum and maximum offset, and the broker to ask next."""
+        """Next, minimum and maximum offset, and the id of the broker process to pull from next."""
 
     def __eq__(self, other: object) -> bool:
         return other == self.plain()
 
     @property
-    def fields(self) -> dict[str, str] | None:  # type: ignore[override]  # nobody changes what was received
-        """The command's own header fields."""
+    def fields(self) -> dict[str, str] | None:  # type: ignore[override]  # received commands are not changed
+        """Header fields of the response."""
         return self.plain().fields
 
     @property
     def remark(self) -> str | None:  # type: ignore[override]  # as above
-        """The status in words."""
+        """Status in words."""
         return self.plain().remark
 
     @property
     def version(self) -> int:  # type: ignore[override]  # as above
-        """The broker's release."""
+        """Release of the broker."""
         return self.plain().version
 
     def plain(self) -> Command:
-        """The same, read as any other command."""
+        """Return the response decoded as any other command."""
         return decode_any_command(self._frame)
 
 
 # --- requests that differ in numbers only -----------------------------------------------------------------------------
 
 
-@lru_cache  # Digits alone make a difference, so there are few lengths.
+@lru_cache  # Only digits differ, so there are few lengths.
 def _prefix(header_bytes: int) -> bytes:
     return _PREFIX.pack(header_bytes + 4, header_bytes)
 
 
 class PreparedRequest:
-    """A request with a JSON header and no body, of which the opaque and the `changing` fields are left open."""
+    """A request with a JSON header and no body, with gaps for the opaque and the `changing` fields.
+
+    It is written once; each further request costs filling the gaps.
+    """
 
     def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:
         kept = {name: value for name, value in fields.items() if name not in changing}
         header = encode_command(Command(code, 0, kept | dict.fromkeys(changing, "0")))[MIN_FRAME_BYTES:]
-        # Behind the fields stands nothing that a caller chose, so both ends are found from the right.
+        # No text of a caller's stands behind the fields, so both ends are searched from the right.
         fields_end = header.rindex(b'},"flag":')
         opaque_at = header.rindex(b'"opaque":0,') + len(b'"opaque":')
         names = [json.dumps(name, ensure_ascii=False).encode() for name in changing]
@@ -259,7 +265,7 @@ class PreparedRequest:
         )
 
     def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
-        """Whole frames, one for each row of numbers: the changing fields in their order, then the opaque."""
+        """Return whole frames, one for each row of numbers: the changing fields in their order, then the opaque."""
         headers = [self._text % row for row in numbers]
         return [_prefix(len(header)) + header for header in headers]
 
@@ -306,7 +312,7 @@ def _decode_binary(header: memoryview, body: memoryview) -> Command:
 
 
 def _decode_entries(entries: memoryview) -> dict[str, str]:
-    """Later duplicates win, as on the Java side (which also reads an empty value as absent; here it stays visible)."""
+    """Return the fields; of equal names the last one counts. Empty values stay, though Java reads them as absent."""
     fields, at = {}, 0
     while at < len(entries):
         key, at = read_sized(entries, at, 2)

@@ -1,9 +1,9 @@
-"""The choice of columns."""
+"""Test the choice of columns."""
 
 from __future__ import annotations
 
-from pyspark_rocketmq.decode.layout import COLUMNS, Layout, default_columns
-from pyspark_rocketmq.decode.schema import arrow_schema
+from pyspark_rocketmq.decode.columns import COLUMNS, Layout, default_columns
+from pyspark_rocketmq.decode.decoder import arrow_schema
 
 
 def test_identity_columns_are_not_nullable() -> None:
