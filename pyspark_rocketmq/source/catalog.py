@@ -18,8 +18,7 @@ from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.assignment import list_queues
-from ..planning.ranges import PlanSettings
-from ..planning.slots import covered_queues, unlisted_queues
+from ..planning.ranges import PlanSettings, covered_queues, unlisted_queues
 
 __all__ = ["QueueCatalog"]
 

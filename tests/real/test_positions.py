@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import commit
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.flows.world import World, until
@@ -83,14 +83,11 @@ def test_a_position_may_outlive_its_queue(real_cluster: RealCluster) -> None:
         assert [row.offset for row in run.read_until(10)] == list(range(15, 25))
 
 
-def test_a_broker_that_was_killed_is_told_again_though_nothing_is_new(
-    real_cluster: RealCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_that_was_killed_is_told_again_though_nothing_is_new(real_cluster: RealCluster) -> None:
     """By a query that looks again once a minute, here every second, and is not even triggered."""
-    monkeypatch.setattr(commit, "LOOK_AGAIN_S", 1.0)
     world, broker = real_world(real_cluster), real_cluster.broker
     queue, group = world.make_queue(), world.make_group()
-    with Run(reading(world, queue, group)) as run:
+    with Run(reading(world, queue, group), rhythm=PlannerRhythm(commit_check_s=1.0)) as run:
         world.fill(queue, 10)
         run.read_until(10)
         run_until(run, real_cluster, queue, group, 10)
