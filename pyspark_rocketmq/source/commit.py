@@ -31,7 +31,7 @@ from ..cluster.cluster import Cluster
 from ..errors import GroupInUse, RocketMQError, TopicNotFound
 from ..model import MessageQueue
 from ..offsets.position import Positions
-from .rhythm import PlannerRhythm
+from .rhythm import NORMAL, PlannerRhythm
 
 __all__ = ["Committer", "GroupCheck", "OffsetWriter"]
 
@@ -44,17 +44,11 @@ class GroupCheck:
     At their next rebalance they would take over Spark's offsets and skip messages.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        group: str,
-        clock: Callable[[], float] = time.monotonic,
-        rhythm: PlannerRhythm | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, group: str, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
         self._group = group
-        self._clock = clock
-        self._interval_s = (rhythm or PlannerRhythm()).members_check_s
+        self._clock = rhythm.clock
+        self._interval_s = rhythm.members_check_s
         self._due = float("-inf")
 
     def require_no_members(self, topics: Iterable[str]) -> None:
@@ -87,19 +81,12 @@ Commit = Callable[[Positions, Collection[MessageQueue]], list[RocketMQError]]
 class OffsetWriter:
     """Commits positions of a group at the brokers, backwards only after a loss."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        group: str,
-        check: GroupCheck,
-        clock: Callable[[], float] = time.monotonic,
-        rhythm: PlannerRhythm | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, group: str, check: GroupCheck, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
         self._group = group
         self._check = check
-        self._clock = clock
-        self._interval_s = (rhythm or PlannerRhythm()).commit_check_s
+        self._clock = rhythm.clock
+        self._interval_s = rhythm.commit_check_s
         self._committed: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
         self._comparison_due: dict[str, float] = {}
@@ -206,10 +193,10 @@ class _PendingCommit(NamedTuple):
 class Committer:
     """Takes acknowledged positions and commits the newest of them in a thread of its own."""
 
-    def __init__(self, commit: Commit, min_interval_s: float = 0.0, rhythm: PlannerRhythm | None = None) -> None:
+    def __init__(self, commit: Commit, min_interval_s: float = 0.0, rhythm: PlannerRhythm = NORMAL) -> None:
         self._commit = commit
         self._min_interval_s = min_interval_s
-        self._rhythm = rhythm or PlannerRhythm()
+        self._rhythm = rhythm
         self._acknowledged: Positions = {}
         self._inbox: SimpleQueue[_PendingCommit | None] = SimpleQueue()
         self._pending: Positions | None = None

@@ -137,7 +137,6 @@ class GroupPositions:
         group: str,
         *,
         min_interval_s: float,
-        now_s: Callable[[], float],
         rhythm: PlannerRhythm,
         note_progress: Callable[[MessageQueue, int], object],
         connection_to: Callable[[Address], object | None],
@@ -146,7 +145,7 @@ class GroupPositions:
         self._group = group
         self._interval_s = max(rhythm.exchange_s, min_interval_s)
         self._rhythm = rhythm
-        self._now_s = now_s
+        self._now_s = rhythm.clock
         self._note_progress = note_progress
         self._connection_to = connection_to
         self._owned: Mapping[MessageQueue, Assigned] = {}

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from ..client.membership import make_client_id
 from ..client.stores import LocalStore, offset_file
@@ -102,14 +101,8 @@ class LocalPositions:
 class LocalView(BrokerView):
     """Asks brokers for everything but the group's positions."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        positions: LocalPositions,
-        clock: Callable[[], float] = time.monotonic,
-        rhythm: PlannerRhythm | None = None,
-    ) -> None:
-        super().__init__(cluster, positions.group, clock, rhythm)
+    def __init__(self, cluster: Cluster, positions: LocalPositions, rhythm: PlannerRhythm) -> None:
+        super().__init__(cluster, positions.group, rhythm)
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:

@@ -7,7 +7,6 @@ judged by what brokers hold.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 
 from ..cluster.cluster import Cluster
@@ -16,7 +15,7 @@ from ..net.deadline import Deadline
 from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions
 from ..options.reader_options import ReaderOptions, ShareSettings
-from .beginnings import Beginnings
+from .beginnings import Beginnings, Gained
 from .group_positions import GroupPositions
 from .membership import QueryMember
 from .rhythm import PlannerRhythm
@@ -47,7 +46,6 @@ class MemberRole:
             self.member.cluster.offsets,
             group,
             min_interval_s=options.commit.min_interval_s,
-            now_s=time.monotonic,
             rhythm=rhythm,
             note_progress=self.member.note_progress,
             connection_to=self.member.connection_to,
@@ -100,7 +98,7 @@ class MemberRole:
         """Go on after the last batch in owned queues; begin at the group's position in those that are gained."""
         self._beginnings.note_joining(start, queues)
         before = start.next if start else {}
-        gained = self._beginnings.gained(bounds, self._judge.fetch_fresh)
+        gained = Gained(self._beginnings, bounds, self._judge.fetch_fresh)
         known = self.positions.choose_starts(ready, before, gained)
         opened = {**(start.still_open if start else {}), **gained.opened}
         opened = {queue: offset for queue, offset in opened.items() if known.get(queue) == offset}

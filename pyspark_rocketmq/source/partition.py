@@ -65,8 +65,10 @@ def read_partition(
     from ..decode.columns import BatchSize, ColumnDecoder
 
     losses, report = LossJournal(options.fail_on_data_loss), TaskReport(len(partition.ranges))
-    decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(options, losses))
-    blocks = _count(_read_blocks(partition, options, losses), report, options)
+    brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)
+    recheck = Recheck(brokers, pool, losses, options.pull)
+    decoder = ColumnDecoder(options.columns, options.content, nullable, recheck)
+    blocks = _count(read_ranges(partition.ranges, brokers, pool, losses, options.pull), report, options)
     try:
         for decoded in _time(decoder.decode_all(blocks, BatchSize(options.rows_per_batch)), report):
             keep_imports()
@@ -80,16 +82,6 @@ def read_partition(
     _log.log(logging.INFO if report.handed_over else logging.DEBUG, "%s", report)
     if report.dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", report.dropped)
-
-
-def _recheck(options: ReaderOptions, losses: LossJournal) -> Recheck:
-    brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)
-    return Recheck(brokers, pool, losses, options.pull)
-
-
-def _read_blocks(partition: RangePartition, options: ReaderOptions, losses: LossJournal) -> Iterator[Block]:
-    cluster = worker_cluster(options.cluster)
-    return read_ranges(partition.ranges, cluster.brokers, pool_for(options.cluster.net), losses, options.pull)
 
 
 def _count(blocks: Iterator[Block], report: TaskReport, options: ReaderOptions) -> Iterator[Block]:

@@ -12,8 +12,7 @@ are said to be gone only by bounds that were fetched after the position was know
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ from .filters import require_filter
 from .losses import LossJournal
 from .partition import RangePartition
 from .reports import PlannerStatus, measure_lag
-from .rhythm import PlannerRhythm
+from .rhythm import NORMAL, PlannerRhythm
 from .roles import StartJudge, Starts, open_role
 from .view import make_view
 
@@ -50,29 +49,22 @@ class _Plan(NamedTuple):
 class Planner:
     """Plans the batches of one query."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        options: ReaderOptions,
-        clock: Callable[[], float] = time.monotonic,
-        rhythm: PlannerRhythm | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
         self._options = options
-        self._clock = clock
-        self._rhythm = rhythm or PlannerRhythm()
-        self._catalog = QueueCatalog(cluster, options, clock)
-        self._view = make_view(cluster, options, clock, self._rhythm)
+        self._rhythm = rhythm
+        self._catalog = QueueCatalog(cluster, options, rhythm)
+        self._view = make_view(cluster, options, rhythm)
         self._journal = LossJournal(options.fail_on_data_loss)
         self._judge = StartJudge(options, self._catalog, self._view, self._journal)
-        self.role = open_role(cluster, options, self._judge, clock, self._rhythm)
+        self.role = open_role(cluster, options, self._judge, rhythm)
         """What depends on the query's role in its group."""
         self._judged: Position | None = None
         self._rewound: Positions = MappingProxyType({})
         """The ends of queues that end before the judged position."""
         self._planned: Position | None = None
         self._target: Positions | None = None
-        self._admitted_at = clock()
+        self._admitted_at = rhythm.clock()
         self._has_begun = False
 
     def __repr__(self) -> str:
@@ -129,9 +121,10 @@ class Planner:
             ends = clip_to_target(ends, target)
             before = start.next if start else {}  # Queues that came later wait for the next run.
             positions = {queue: offset for queue, offset in positions.items() if queue in target or queue in before}
-        admission = admit(positions, ends, self._limits(without_caps), waited_s=self._clock() - self._admitted_at)
+        now = self._rhythm.clock()
+        admission = admit(positions, ends, self._limits(without_caps), waited_s=now - self._admitted_at)
         if not admission.held_back:
-            self._admitted_at = self._clock()
+            self._admitted_at = now
         return _Plan(advance(start, positions, admission.ends, self._options.commit.group, starts.opened), blocked)
 
     def _find_blocked(self, target: Positions, starts: Starts, ready: Collection[MessageQueue]) -> list[MessageQueue]:

@@ -6,17 +6,21 @@ stands in `options`.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..net.backoff import Backoff
 
-__all__ = ["PlannerRhythm"]
+__all__ = ["NORMAL", "PlannerRhythm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRhythm:
     """How often the planner's process repeats what it does, and how long it waits, in seconds."""
 
+    clock: Callable[[], float] = time.monotonic
+    """The monotonic clock by which the planning thread finds out what is due."""
     bounds_s: float = 0.1
     """Time without further requests that one request for bounds costs."""
     minimum_offsets_s: float = 30.0
@@ -53,3 +57,7 @@ class PlannerRhythm:
     """After this time the system ends a process that is to end: `stop` takes less if no broker answers."""
     driver_check_s: float = 1.0
     """From one check whether the driver lives to the next."""
+
+
+NORMAL = PlannerRhythm()
+"""The rhythm of users' queries."""

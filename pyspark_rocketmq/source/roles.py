@@ -1,14 +1,14 @@
 """Decide where batches start, and commit what is finished, as the query's role in its group demands.
 
-A query is alone in its group (`SoloRole`), or one of its members (`member.MemberRole`). Both have the same methods. What
-few queries need is imported for these alone: Spark starts a process for every query, and waits for it.
+A query is alone in its group (`SoloRole`), or one of its members (`member.MemberRole`). Both have the same methods.
+What few queries need is imported for these alone: Spark starts a process for every query, and waits for it.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -129,13 +129,12 @@ class SoloRole:
         cluster: Cluster,
         options: ReaderOptions,
         judge: StartJudge,
-        clock: Callable[[], float],
         rhythm: PlannerRhythm,
     ) -> None:
         self._options = options
         self._judge = judge
         group = options.commit.group
-        self._check = GroupCheck(cluster, group, clock, rhythm) if group else None
+        self._check = GroupCheck(cluster, group, rhythm) if group else None
         self.committer = _open_committer(options, rhythm)
         """Commits what is finished, if that is wanted."""
         self.locks = open_locks(options, rhythm)
@@ -255,12 +254,11 @@ def open_role(
     cluster: Cluster,
     options: ReaderOptions,
     judge: StartJudge,
-    clock: Callable[[], float],
     rhythm: PlannerRhythm,
 ) -> SoloRole | MemberRole:
     """Return the role that the options ask for."""
     if options.share is None:
-        return SoloRole(cluster, options, judge, clock, rhythm)
+        return SoloRole(cluster, options, judge, rhythm)
     from .member import MemberRole
 
     return MemberRole(cluster, options, options.share, judge, rhythm)
@@ -283,8 +281,7 @@ def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm) -> Committer 
     commit, local = options.commit, options.local
     if commit.group:
         cluster = open_cluster(options.cluster)  # The committing thread has connections of its own.
-        check = GroupCheck(cluster, commit.group, rhythm=rhythm)
-        writer = OffsetWriter(cluster, commit.group, check, rhythm=rhythm)
+        writer = OffsetWriter(cluster, commit.group, GroupCheck(cluster, commit.group, rhythm), rhythm)
         return Committer(writer.commit, commit.min_interval_s, rhythm)
     if local is None or not local.publishes:
         return None

@@ -35,8 +35,8 @@ _OURS = __name__.partition(".")[0]
 class ShutdownHandler:
     """Ends a process in which Spark calls a reader. Acts in the main thread, on systems that know SIGTERM."""
 
-    def __init__(self, rhythm: PlannerRhythm | None = None) -> None:
-        self._rhythm = rhythm or PlannerRhythm()
+    def __init__(self, rhythm: PlannerRhythm) -> None:
+        self._rhythm = rhythm
         self._is_busy = self._is_asked = self._was_signalled = False
         self._before: Any = signal.SIG_DFL
         """The handler of SIGTERM before this one."""

@@ -21,7 +21,7 @@ from ..offsets.position import SENTINEL, Position, parse_position, position_json
 from ..options.reader_options import ReaderOptions
 from .partition import RangePartition, read_partition
 from .planner import Planner
-from .rhythm import PlannerRhythm
+from .rhythm import NORMAL, PlannerRhythm
 from .shutdown import ShutdownHandler
 
 if TYPE_CHECKING:
@@ -42,12 +42,10 @@ _log = logging.getLogger(__name__)
 class StreamReader(DataSourceStreamReader):
     """What every supported PySpark calls."""
 
-    def __init__(
-        self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm | None = None
-    ) -> None:
+    def __init__(self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL) -> None:
         self.options = options
         self._nullable = frozenset(nullable)
-        self._rhythm = rhythm or PlannerRhythm()
+        self._rhythm = rhythm
         self._planner: Planner | None = None
         self._shutdown = ShutdownHandler(self._rhythm)
 
@@ -60,7 +58,7 @@ class StreamReader(DataSourceStreamReader):
         if self._planner is None:
             from ..cluster.cluster import open_cluster
 
-            self._planner = Planner(open_cluster(self.options.planning_cluster), self.options, rhythm=self._rhythm)
+            self._planner = Planner(open_cluster(self.options.planning_cluster), self.options, self._rhythm)
             self._shutdown.install()
             gc.freeze()  # Modules imported by now stay for ever; garbage collection need not visit them.
         return self._planner
@@ -101,12 +99,8 @@ if HAS_ADMISSION:
         An idle query asks about a hundred times a second where it stands; answers to that are remembered.
         """
 
-        def __init__(
-            self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm | None = None
-        ) -> None:
-            super().__init__(options, nullable, rhythm)
-            self._idle_at: dict[str, Any] | None = None
-            self._report: dict[str, Any] | None = None
+        _idle_at: dict[str, Any] | None = None
+        _report: dict[str, Any] | None = None
 
         def getDefaultReadLimit(self) -> Any:
             """Return a finite number if any cap is set, so that "all" can only mean a trigger without caps."""
@@ -141,11 +135,7 @@ if HAS_ADMISSION:
 class PlainStreamReader(StreamReader):
     """Without admission control: PySpark 4.1 does not pass the query's position, so its last batch must tell."""
 
-    def __init__(
-        self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm | None = None
-    ) -> None:
-        super().__init__(options, nullable, rhythm)
-        self._last_end: Position | None = None
+    _last_end: Position | None = None
 
     @property
     def planner(self) -> Planner:
@@ -167,7 +157,7 @@ class PlainStreamReader(StreamReader):
 
 
 def make_stream_reader(
-    options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm | None = None
+    options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL
 ) -> StreamReader:
     """Return the reader for this PySpark."""
     if HAS_ADMISSION:

@@ -11,8 +11,7 @@ where one request is enough, a message waits for the next request no longer than
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from ..cluster.cluster import Cluster
 from ..cluster.names import READER_GROUP
@@ -20,7 +19,7 @@ from ..errors import RocketMQError
 from ..model import MessageQueue
 from ..offsets.loss import Bounds
 from ..options.reader_options import ReaderOptions
-from .rhythm import PlannerRhythm
+from .rhythm import NORMAL, PlannerRhythm
 
 __all__ = ["BrokerView", "make_view"]
 
@@ -33,17 +32,11 @@ _log = logging.getLogger(__name__)
 class BrokerView:
     """What brokers said last about queues and the group; the `OffsetSource` of a planner."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        group: str | None,
-        clock: Callable[[], float] = time.monotonic,
-        rhythm: PlannerRhythm | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, group: str | None, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
         self._group = group
-        self._clock = clock
-        self._rhythm = rhythm or PlannerRhythm()
+        self._clock = rhythm.clock
+        self._rhythm = rhythm
         self._known: Mapping[MessageQueue, Bounds] = {}
         self._due = float("-inf")
         self._last_news = float("-inf")
@@ -119,15 +112,10 @@ class BrokerView:
         return {queue: bounds.min_offset for queue, bounds in self._known.items()}
 
 
-def make_view(
-    cluster: Cluster,
-    options: ReaderOptions,
-    clock: Callable[[], float] = time.monotonic,
-    rhythm: PlannerRhythm | None = None,
-) -> BrokerView:
+def make_view(cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> BrokerView:
     """Return the view of a reader whose group's positions are at the brokers, or in a file."""
     if options.local is None:
-        return BrokerView(cluster, options.pull.group, clock, rhythm)
+        return BrokerView(cluster, options.pull.group, rhythm)
     from .local_positions import LocalPositions, LocalView
 
-    return LocalView(cluster, LocalPositions(options.local, options.client), clock, rhythm)
+    return LocalView(cluster, LocalPositions(options.local, options.client), rhythm)

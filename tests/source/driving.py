@@ -28,7 +28,7 @@ from pyspark_rocketmq.model import Address, MessageQueue, parse_address
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.options import ReaderOptions, parse_reader_options
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
-from pyspark_rocketmq.source.rhythm import PlannerRhythm
+from pyspark_rocketmq.source.rhythm import NORMAL, PlannerRhythm
 from pyspark_rocketmq.source.stream import StreamReader, make_stream_reader
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
 
@@ -110,7 +110,7 @@ class Run:
         *,
         available_now: bool = False,
         once: bool = False,
-        rhythm: PlannerRhythm | None = None,
+        rhythm: PlannerRhythm = NORMAL,
     ) -> None:
         self.checkpoint = Checkpoint() if checkpoint is None else checkpoint
         self._handler = signal.getsignal(signal.SIGTERM)

@@ -235,7 +235,7 @@ def test_members_that_join_later_stop_the_publishing(stub: StubBroker, caplog: p
 def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
     """However often something is published."""
     now, cluster = [0.0], admin_of(stub)
-    check = GroupCheck(cluster, GROUP, lambda: now[0])
+    check = GroupCheck(cluster, GROUP, PlannerRhythm(clock=lambda: now[0]))
     asked = stub.faults.delay(1, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
     for second in (0.0, 1.0, 59.0, 60.0, 61.0):
         now[0] = second
@@ -411,7 +411,7 @@ def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None
     """However often positions are published to it; a failure makes it due."""
     now = [0.0]
     cluster = admin_of(stub)
-    writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), lambda: now[0])
+    writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), PlannerRhythm(clock=lambda: now[0]))
     writer.commit(BOTH)
     questions = stub.faults.delay(0, on=RequestCode.QUERY_CONSUMER_OFFSET, times=None)
     for now[0] in (30, 59, 60, 100):
@@ -430,7 +430,7 @@ def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture
     now = [0.0]
     with StubCluster(1, slaves=1, topics={TOPIC: 2}) as stub:
         cluster = admin_of(stub)
-        writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), lambda: now[0])
+        writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), PlannerRhythm(clock=lambda: now[0]))
         writer.commit(BOTH)
         stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 0, 0))
         stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 1, 0))

@@ -86,7 +86,7 @@ def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
 def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
     """Asked again before anything was logged, the planner begins where it said it would."""
     options = options_for(stub, startingOffsets="latest")
-    planner = Planner(open_cluster(options.cluster), options, rhythm=FRESH)
+    planner = Planner(open_cluster(options.cluster), options, FRESH)
     first = planner.latest(None)
     put(stub, "a")
     again = planner.latest(None)
@@ -188,7 +188,7 @@ def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
     """Counted from when data was last let through."""
     now = [0.0]
     options = options_for(stub, minOffsetsPerTrigger="3", maxTriggerDelay="60s")
-    planner = Planner(open_cluster(options.cluster), options, clock=lambda: now[0], rhythm=FRESH)
+    planner = Planner(open_cluster(options.cluster), options, replace(FRESH, clock=lambda: now[0]))
     start = planner.latest(None)
     put(stub, "a")
     now[0] = 59.0

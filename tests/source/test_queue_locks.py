@@ -104,7 +104,7 @@ def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> N
     options = options_for(stub, **QUICK)
     with locking_run(options) as run:
         run.trigger()
-        keeper = run.reader.planner.locks
+        keeper = run.reader.planner.role.locks
         stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
         wait_for(lambda: keeper.hold([FIRST, SECOND]) == set(), "no lock is trusted")
         fill(stub)
@@ -158,7 +158,7 @@ def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
     """Their locks are for others then."""
     with locking_run(options_for(stub, **LOCKING)) as run:
         run.trigger()
-        assert run.reader.planner.locks.hold([FIRST]) == {FIRST}
+        assert run.reader.planner.role.locks.hold([FIRST]) == {FIRST}
         wait_for(lambda: take(stub, 1), "the other queue is free")
         assert not take(stub, 0)
 
