@@ -1,17 +1,17 @@
-"""End the planner's process when Spark asks for it, without breaking anything off.
+"""End the planner's process when Spark asks for it, without interrupting work half-way.
 
-Spark sends SIGTERM, twice within milliseconds, and does not wait. The first signal ends the process as if by an
-exception, upon which Spark's loop around the reader calls `stop`; all later ones are ignored, so that `stop` publishes
-and releases what it can in its own time.
+Spark sends SIGTERM, twice within milliseconds, and does not wait. The first signal ends the process by an exception,
+upon which Spark's loop around the reader calls `stop`; later signals are ignored, so that `stop` commits and releases
+what it can in its own time.
 
 An exception that a signal raises can leave a lock held for ever: the standard library takes some of its locks in
-Python. So it is raised between two calls of Spark, where no code of ours runs. A call that is under way may return
-first. One that waits for longer than `GRACE_S` is broken off, but only in a moment in which the thread runs code of
-ours, whose `with` statements are safe, or waits. If that moment does not come, or `stop` does not return, the system
-ends the process `LIMIT_S` later.
+Python. So the exception is raised between two calls of Spark, where none of our code runs. A running call may return
+first. A call that waits for longer than `grace_s` is interrupted, but only while the thread runs our own code, whose
+`with` statements are safe, or waits. If that moment does not come, or `stop` does not return, the system ends the
+process `exit_s` later.
 
-A driver that is killed sends no signal, and a call that waits does not notice. So the process looks every second
-whether its parent is still there, and sends itself the signal if not.
+A driver that is killed sends no signal, and a waiting call does not notice. So the process checks every second whether
+its parent still lives, and sends itself the signal if not.
 """
 
 from __future__ import annotations
@@ -25,32 +25,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Ending"]
+from .rhythm import PlannerRhythm
 
-GRACE_S = 2.0
-"""How long a call may take to return by itself."""
-LOOK_AGAIN_S = 0.05
-LIMIT_S = 25.0
-"""More than `stop` takes when every broker is away."""
-WATCH_S = 1.0
-"""From one look for the driver to the next."""
+__all__ = ["ShutdownHandler"]
+
 _OURS = __name__.partition(".")[0]
 
 
-class Ending:
-    """The end of a process in which Spark calls a reader. Acts in the main thread of a process that knows SIGTERM."""
+class ShutdownHandler:
+    """Ends a process in which Spark calls a reader. Acts in the main thread, on systems that know SIGTERM."""
 
-    def __init__(self) -> None:
+    def __init__(self, rhythm: PlannerRhythm) -> None:
+        self._rhythm = rhythm
         self._is_busy = self._is_asked = self._was_signalled = False
         self._before: Any = signal.SIG_DFL
-        """What SIGTERM did before it was awaited."""
+        """The handler of SIGTERM before this one."""
         self._is_over = threading.Event()
-        self._look_count = 0
+        self._check_count = 0
 
     def __repr__(self) -> str:
-        return f"<Ending {'asked for' if self._is_asked else 'not asked for'}>"
+        return f"<ShutdownHandler {'signalled' if self._is_asked else 'waiting'}>"
 
-    def await_signal(self) -> None:
+    def install(self) -> None:
         """End the process with the next SIGTERM, or with its parent."""
         if _has_signals():
             self._before = signal.signal(signal.SIGTERM, self._leave)
@@ -69,7 +65,7 @@ class Ending:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Let no SIGTERM break off what is done at the end. A process that goes on has its own answer to it again."""
+        """Ignore SIGTERM during the last work; restore the earlier handler in a process that goes on."""
         self._is_over.set()
         if _has_signals():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -82,7 +78,7 @@ class Ending:
                     signal.signal(signal.SIGTERM, self._before)
 
     def _watch(self, parent: int) -> None:
-        while not self._is_over.wait(WATCH_S):
+        while not self._is_over.wait(self._rhythm.driver_check_s):
             if os.getppid() != parent:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
@@ -95,20 +91,20 @@ class Ending:
         if not self._is_busy:
             self._exit()
         self._is_asked = True
-        signal.signal(signal.SIGALRM, self._break_off)
-        signal.setitimer(signal.ITIMER_REAL, GRACE_S, LOOK_AGAIN_S)
+        signal.signal(signal.SIGALRM, self._interrupt)
+        signal.setitimer(signal.ITIMER_REAL, self._rhythm.grace_s, self._rhythm.grace_check_s)
 
-    def _break_off(self, _number: int, frame: FrameType | None) -> None:
-        self._look_count += 1
-        if self._look_count * LOOK_AGAIN_S > LIMIT_S:
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
+        self._check_count += 1
+        if self._check_count * self._rhythm.grace_check_s > self._rhythm.exit_s:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         elif self._is_busy and frame and _is_safe(frame):
             self._exit()
 
     def _exit(self) -> None:
-        """Leave by an exception; the system's own answer to SIGALRM is to end the process."""
+        """Leave by an exception. The default action of SIGALRM is to end the process."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, self._rhythm.exit_s)
         raise SystemExit
 
 
@@ -117,6 +113,6 @@ def _has_signals() -> bool:
 
 
 def _is_safe(frame: FrameType) -> bool:
-    """Whether no lock can be left held: the thread runs code of ours, or waits in the standard library."""
+    """Return whether no lock can stay held: the thread runs our own code, or waits in the standard library."""
     module: str = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] == _OURS or frame.f_code.co_name == "wait"
