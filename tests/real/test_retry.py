@@ -75,7 +75,7 @@ class Query:
 
     def holds(self, topic: str) -> list[Kept]:
         """What a topic holds."""
-        letters = DeadLetters(open_cluster(self.options.cluster), self.ours)
+        letters = DeadLetters(self.options.cluster, self.ours)
         letters.topic = topic
         return sorted((self._kept(letter) for letter in letters.read()), key=lambda kept: kept.times)
 

@@ -1,9 +1,9 @@
-"""Do the other members of our group want what we want?
+"""Warn of members of one group that want different things.
 
-Brokers keep one table of subscriptions and one message model for a whole group: those of whichever heartbeat came
-last. Members that differ take each other's topics away, or share with somebody who gets everything anyhow, and no
-broker tells them. So we look at what the others left before each heartbeat of ours, and log what differs, once as long
-as it stays the same.
+Brokers keep one table of subscriptions and one message model for a whole group: those of the last heartbeat. Members
+that differ take each other's topics away, or share queues with a member that reads everything anyway, and no broker
+tells them. So a member compares the brokers' table with its own subscriptions before each of its heartbeats, and logs
+each difference once for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from ..model import RETRY_PREFIX
 from ..net.deadline import Deadline
 from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
 
-__all__ = ["Company", "find_differences"]
+__all__ = ["SubscriptionCheck", "find_differences"]
 
 TIMEOUT_S = 3.0
 _log = logging.getLogger(__name__)
 
 
-class Company:
-    """The others of our group, as brokers see them. For one thread alone."""
+class SubscriptionCheck:
+    """The comparison of one member with its group as brokers see it. For one thread."""
 
     def __init__(self, cluster: Cluster, group: str, client_id: str) -> None:
         self._cluster = cluster
         self._group = group
         self._client_id = client_id
         self._is_known = False
-        """Whether brokers list us for ourselves."""
+        """Whether brokers may list this member itself."""
         self._told: frozenset[str] = frozenset()
         self._may_ask = True
 
-    def look(self, own: ConsumerData) -> None:
-        """Ask the group's brokers, before they hear from us again, and log how the group differs from us."""
+    def compare(self, own: ConsumerData) -> None:
+        """Ask the group's brokers, before this member's next heartbeat, and log how the group differs from it."""
         if self._may_ask:
             self._ask(own)
         self._is_known = True
@@ -49,9 +49,9 @@ class Company:
             known = self._cluster.groups.fetch_consumer_connections(self._group, deadline=deadline)
         except NoPermission as error:
             self._may_ask = False
-            _log.info("whether %s agrees is not for us to know: %s", self._group, error)
+            _log.info("subscriptions of group %s are not compared, access control forbids it: %s", self._group, error)
         except RocketMQError as error:
-            _log.debug("whether %s agrees is not known: %s", self._group, error)
+            _log.debug("subscriptions of group %s were not compared: %s", self._group, error)
         else:
             self._tell(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
 
@@ -71,18 +71,18 @@ class Company:
 def find_differences(
     message_model: str | None, subscriptions: Iterable[SubscriptionData], own: ConsumerData
 ) -> Iterator[str]:
-    """How what a broker knows of a group differs from what one member says of it, each with what to do."""
+    """Yield how a broker's table of a group differs from one member's own, each difference with what to do."""
     if message_model not in (None, own.message_model):
         yield f"others are {message_model}, we are {own.message_model}; give each model a group of its own"
-    theirs, ours = _wishes(subscriptions), _wishes(own.subscription_data_set)
+    theirs, ours = _expressions(subscriptions), _expressions(own.subscription_data_set)
     for topic in sorted(theirs.keys() | ours.keys()):
         if (wanted := theirs.get(topic)) != (by_us := ours.get(topic)):
             want = f"others want {_text(wanted)} of {topic}, we want {_text(by_us)}"
             yield f"{want}; let all members subscribe to the same, or give them groups of their own"
 
 
-def _wishes(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
-    """Type and expression by topic; alternatives of tags in any order are the same."""
+def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
+    """Return type and expression by topic; the order of tags makes no difference."""
     return {
         each.topic: (each.expression_type, " || ".join(sorted(each.tags_set)) or each.sub_string)
         for each in subscriptions
@@ -90,5 +90,5 @@ def _wishes(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, s
     }
 
 
-def _text(wish: tuple[str, str] | None) -> str:
-    return "nothing" if wish is None else f"{wish[0]} {wish[1]!r}"
+def _text(wanted: tuple[str, str] | None) -> str:
+    return "nothing" if wanted is None else f"{wanted[0]} {wanted[1]!r}"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.client.company import find_differences
 from pyspark_rocketmq.client.settings import MessageModel
+from pyspark_rocketmq.client.subscription_check import find_differences
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire.bodies import ConsumerData, build_subscription
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode

@@ -1,9 +1,9 @@
-"""What becomes of a message that its listener could not consume?
+"""Give messages that a listener could not consume back to their brokers.
 
-Concurrently it is *sent back*: its broker stores it again for the group, after a delay that grows with every failure,
-and in the end among the dead letters. Should the broker refuse or not answer, a copy is sent to the retry topic like
-any message, by way of whichever broker takes it. What is consumed in order is sent that second way at once, and only
-when its retries are used up; brokers put it straight among the dead letters.
+Concurrent consumption *sends back*: the broker stores the message again for the group, after a delay that grows with
+every failure, and in the end among the dead letters. If the broker refuses or does not answer, a copy is sent to the
+retry topic like any message, by way of any broker that takes it. Consumption in order sends only such copies, and only
+when the retries are used up; brokers store them as dead letters at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..wire.properties import join_properties
 from .clock import Clock
 from .message import ReceivedMessage
 
-__all__ = ["CONCURRENT_RETRIES", "ORDERLY_RETRIES", "Retries"]
+__all__ = ["CONCURRENT_RETRIES", "ORDERLY_RETRIES", "Redelivery"]
 
 CONCURRENT_RETRIES = 16
 ORDERLY_RETRIES = 2**31 - 1
@@ -35,18 +35,18 @@ _NOT_COPIED = frozenset({"TRAN_MSG"})
 _log = logging.getLogger(__name__)
 
 
-class Retries:
-    """Gives messages back to their brokers."""
+class Redelivery:
+    """Gives messages of one group back to their brokers. For any thread."""
 
     def __init__(self, cluster: Cluster, group: str, most_retries: int, clock: Clock) -> None:
         self._cluster = cluster
         self._group = group
-        self._most_retries = most_retries
+        self.most_retries = most_retries
         self._clock = clock
         self._turns = itertools.count()
 
     def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Have a message delivered again; raises if neither way worked. A lost answer may lead to a second copy."""
+        """Have a message delivered again. Raise if neither way works; a lost answer may lead to a second copy."""
         try:
             self._cluster.messages.send_back(
                 self._group,
@@ -54,7 +54,7 @@ class Retries:
                 message.record.physical_offset,
                 delay_level=delay_level,
                 origin_message_id=message.message_id,
-                max_reconsume_times=self._most_retries,
+                max_reconsume_times=self.most_retries,
                 deadline=Deadline.after(SEND_BACK_TIMEOUT_S),
             )
         except RocketMQError as error:
@@ -85,7 +85,7 @@ class Retries:
         kept["DELAY"] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
         # The Java client leaves these two in the text, too, beside the header fields that brokers go by.
         kept["RECONSUME_TIME"] = str(message.reconsume_times + 1)
-        kept["MAX_RECONSUME_TIMES"] = str(self._most_retries)
+        kept["MAX_RECONSUME_TIMES"] = str(self.most_retries)
         packed = compression_of(record.sys_flag)
         return Sending(
             producer_group=INNER_PRODUCER,
@@ -96,5 +96,5 @@ class Retries:
             sys_flag=packed.sys_flag if packed else 0,
             flag=record.flag,
             reconsume_times=message.reconsume_times + 1,
-            max_reconsume_times=self._most_retries,
+            max_reconsume_times=self.most_retries,
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.strategy_names import parse_strategy
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.client.settings import ConsumeFrom
-from pyspark_rocketmq.client.starting import Starting
-from pyspark_rocketmq.client.stores import RemoteStore
+from pyspark_rocketmq.client.stores import FirstOffsets, RemoteStore
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import retry_topic
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -16,9 +15,9 @@ from tests.client.fixtures import GROUP, TOPIC, Group, queue
 LAST, FIRST, TIME = ConsumeFrom.LAST_OFFSET, ConsumeFrom.FIRST_OFFSET, ConsumeFrom.TIMESTAMP
 
 
-def _starting(group: Group, wish: ConsumeFrom) -> Starting:
+def _first_offsets(group: Group, wish: ConsumeFrom) -> FirstOffsets:
     offsets = group.cluster().offsets
-    return Starting(offsets, RemoteStore(offsets, GROUP), wish, consume_timestamp_ms=2_500)
+    return FirstOffsets(offsets, RemoteStore(offsets, GROUP), wish, consume_timestamp_ms=2_500)
 
 
 def _fill(group: Group, topic: str, count: int, gone: int) -> None:
@@ -33,7 +32,7 @@ def test_without_a_position_the_wish_counts(group: Group, wish: ConsumeFrom, sta
     """The end, the beginning (which the first pull mends), or the first message since a time."""
     _fill(group, TOPIC, 4, gone=1)
 
-    assert _starting(group, wish).find(queue(0)) == start
+    assert _first_offsets(group, wish).find(queue(0)) == start
 
 
 @pytest.mark.parametrize(("wish", "start"), [(LAST, 0), (FIRST, 0), (TIME, 4)], ids=["last", "first", "time"])
@@ -44,7 +43,7 @@ def test_retries_are_not_skipped(group: Group, wish: ConsumeFrom, start: int) ->
     group.cluster().admin.create_topic(config)
     _fill(group, retries, 4, gone=1)
 
-    assert _starting(group, wish).find(queue(0, retries)) == start
+    assert _first_offsets(group, wish).find(queue(0, retries)) == start
 
 
 @pytest.mark.parametrize("wish", list(ConsumeFrom))
@@ -55,7 +54,7 @@ def test_a_position_always_wins(group: Group, wish: ConsumeFrom) -> None:
     cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     cluster.offsets.commit(GROUP, {queue(0): 0})
 
-    assert _starting(group, wish).find(queue(0)) == 0
+    assert _first_offsets(group, wish).find(queue(0)) == 0
 
 
 @pytest.mark.parametrize("wish", list(ConsumeFrom))
@@ -63,11 +62,11 @@ def test_a_young_queue_is_read_from_its_first_message(group: Group, wish: Consum
     """Brokers say 0 for groups they do not know as long as the first message is there."""
     _fill(group, TOPIC, 4, gone=0)
 
-    assert _starting(group, wish).find(queue(0)) == 0
+    assert _first_offsets(group, wish).find(queue(0)) == 0
 
 
 def test_a_broker_that_does_not_tell_is_an_error(group: Group) -> None:
     """The queue is left for the next round; nobody guesses."""
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.QUERY_CONSUMER_OFFSET)
     with pytest.raises(RocketMQError, match="16"):
-        _starting(group, LAST).find(queue(0))
+        _first_offsets(group, LAST).find(queue(0))

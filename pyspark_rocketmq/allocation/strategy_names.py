@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..allocation import StrategyName
 from ..errors import OptionError
+from .choice import StrategyName
 
 __all__ = ["ACCEPTED", "parse_strategy"]
 
