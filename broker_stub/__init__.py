@@ -10,19 +10,19 @@ messages live in memory, or in a directory if one is given.
 """
 
 from .faults import NAME_SERVER, PROXY, FaultNotReached, Faults
-from .scanning import PullLimits
+from .queue_scan import PullLimits
 from .server import TlsFiles
 from .settings import Settings
-from .stub import Client, Put, StubBroker, StubClock, StubCluster
+from .stub import ClientConnection, PutResult, StubBroker, StubClock, StubCluster
 
 __all__ = [
     "NAME_SERVER",
     "PROXY",
-    "Client",
+    "ClientConnection",
     "FaultNotReached",
     "Faults",
     "PullLimits",
-    "Put",
+    "PutResult",
     "Settings",
     "StubBroker",
     "StubClock",

@@ -19,7 +19,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
-from .requests import Manner, answer
+from .requests import ReplyFault, answer
 from .state import Broker, Cluster
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ PROXY = "proxy"
 BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
-class When(TypedDict, total=False):
+class FaultTarget(TypedDict, total=False):
     """Which requests a fault befalls, where, and how often."""
 
     on: RequestCode | str | None
@@ -55,12 +55,12 @@ class Fault:
     """The broker it is for, `NAME_SERVER` or `PROXY`; None: all brokers."""
     rest: int | None
     """How often it has still to happen; None: for ever."""
-    manner: Manner | None = None
+    reply_fault: ReplyFault | None = None
     make_answer: Callable[[], Command] | None = None
     fired: int = field(default=0)
     """How often it has happened."""
 
-    def fits(self, place: str, asked: int | str) -> bool:
+    def matches(self, place: str, asked: int | str) -> bool:
         """Whether it is for this request."""
         is_here = self.at == place if self.at else place not in (NAME_SERVER, PROXY)
         return is_here and self.on in (None, asked)
@@ -71,7 +71,7 @@ class Fault:
         return f"{self.what} on {asked} at {self.at or 'any broker'}, {times}"
 
 
-class Script:
+class FaultScript:
     """The scripted faults of a stub, in the order they were scripted."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Script:
 
     def take(self, place: str, asked: int | str) -> Fault | None:
         """The fault that befalls a request, if any."""
-        fitting = [fault for fault in self._faults if fault.fits(place, asked)]
+        fitting = [fault for fault in self._faults if fault.matches(place, asked)]
         fault = next((fault for fault in fitting if fault.rest is not None), fitting[0] if fitting else None)
         if fault is not None:
             self._count(fault)
@@ -113,7 +113,7 @@ class Script:
                 self._faults.remove(fault)
 
 
-class Ports(Protocol):
+class StubControl(Protocol):
     """The doors of the brokers, as far as faults act upon them."""
 
     def run(self, function: Callable[[], T]) -> T:
@@ -136,67 +136,67 @@ class Faults:
     all brokers) and `times` (default once; None: for ever), and return the `Fault`, which counts how often it happened.
     """
 
-    def __init__(self, cluster: Cluster, script: Script, ports: Ports) -> None:
+    def __init__(self, cluster: Cluster, script: FaultScript, control: StubControl) -> None:
         self._cluster = cluster
         self._script = script
-        self._ports = ports
+        self._control = control
 
     def __repr__(self) -> str:
         return f"<Faults, {len(self._script)} scripted>"
 
     def clear(self) -> None:
         """Forget what is scripted, reached or not."""
-        self._ports.run(self._script.clear)
+        self._control.run(self._script.clear)
 
     # --- faults of answers -------------------------------------------------------------------------------------------
 
-    def answer(self, code: int, remark: str = "scripted", **when: Unpack[When]) -> Fault:
+    def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
         """Answer with a response code instead of carrying the request out."""
         return self._add(f"answer {code}", when, make_answer=lambda: answer(code, {}, remark=remark))
 
-    def busy(self, **when: Unpack[When]) -> Fault:
+    def busy(self, **when: Unpack[FaultTarget]) -> Fault:
         """Answer that the broker is busy."""
         return self.answer(ResponseCode.SYSTEM_BUSY, BUSY_REMARK, **when)
 
-    def flow_control(self, **when: Unpack[When]) -> Fault:
+    def flow_control(self, **when: Unpack[FaultTarget]) -> Fault:
         """Answer that the client must slow down."""
         return self.answer(ResponseCode.FLOW_CONTROL, "flow control", **when)
 
-    def delay(self, ms: int, **when: Unpack[When]) -> Fault:
+    def delay(self, ms: int, **when: Unpack[FaultTarget]) -> Fault:
         """Carry the request out at once, but answer late by the stub's clock."""
-        return self._add(f"delay by {ms} ms", when, Manner(delay_ms=ms))
+        return self._add(f"delay by {ms} ms", when, ReplyFault(delay_ms=ms))
 
-    def drop_reply(self, **when: Unpack[When]) -> Fault:
+    def drop_reply(self, **when: Unpack[FaultTarget]) -> Fault:
         """Carry the request out, but never answer."""
-        return self._add("drop the reply", when, Manner(drop=True))
+        return self._add("drop the reply", when, ReplyFault(drop=True))
 
-    def cut_reply(self, **when: Unpack[When]) -> Fault:
+    def cut_reply(self, **when: Unpack[FaultTarget]) -> Fault:
         """Send half of the answer, then close the connection; a call of the gRPC door ends with UNAVAILABLE."""
-        return self._add("cut the reply", when, Manner(cut=True))
+        return self._add("cut the reply", when, ReplyFault(cut=True))
 
-    def half_close(self, **when: Unpack[When]) -> Fault:
+    def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
         """Say nothing more on the connection, but go on listening."""
-        return self._add("half-close", _on_a_socket(when), Manner(half_close=True))
+        return self._add("half-close", _on_a_socket(when), ReplyFault(half_close=True))
 
-    def trickle(self, **when: Unpack[When]) -> Fault:
+    def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
         """Answer one byte at a time."""
-        return self._add("trickle the reply", _on_a_socket(when), Manner(trickle=True))
+        return self._add("trickle the reply", _on_a_socket(when), ReplyFault(trickle=True))
 
     def _add(
         self,
         what: str,
-        when: When,
-        manner: Manner | None = None,
+        when: FaultTarget,
+        reply_fault: ReplyFault | None = None,
         make_answer: Callable[[], Command] | None = None,
     ) -> Fault:
-        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), manner, make_answer)
-        return self._ports.run(lambda: self._script.add(fault))
+        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), reply_fault, make_answer)
+        return self._control.run(lambda: self._script.add(fault))
 
     # --- faults of brokers -------------------------------------------------------------------------------------------
 
     def refuse(self, broker: str | None = None) -> None:
         """Refuse new connections; those there are stay. `broker_up` ends it."""
-        self._each(broker, self._ports.refuse)
+        self._each(broker, self._control.refuse)
 
     def broker_down(self, broker: str | None = None, broker_id: int | None = None) -> None:
         """Take a broker away, as a crash does: ports closed, out of the route, locks and members forgotten."""
@@ -212,19 +212,19 @@ class Faults:
 
     def _each(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
         def act_on_all() -> None:
-            for broker in self._cluster.named(name, broker_id):
+            for broker in self._cluster.find_brokers(name, broker_id):
                 act(broker)
 
-        self._ports.run(act_on_all)
+        self._control.run(act_on_all)
 
     def _take_down(self, broker: Broker) -> None:
         broker.is_up = False
-        self._ports.shut(broker)
+        self._control.shut(broker)
         broker.forget_clients()
 
     def _bring_up(self, broker: Broker) -> None:
         broker.is_up = True
-        self._ports.open(broker)
+        self._control.open(broker)
 
     # --- faults of data ----------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Faults:
 
     def clock_jump(self, ms: int) -> None:
         """Set the wall time forth or back; nothing becomes due by it."""
-        self._ports.run(lambda: self._cluster.clock.jump(ms))
+        self._control.run(lambda: self._cluster.clock.jump(ms))
 
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Order a group to an offset of a queue, as an administrator does."""
@@ -242,10 +242,10 @@ class Faults:
         def reset() -> None:
             self._cluster.broker(queue.broker_name).offsets.reset(group, queue.topic, queue.queue_id, offset)
 
-        self._ports.run(reset)
+        self._control.run(reset)
 
 
-def _on_a_socket(when: When) -> When:
+def _on_a_socket(when: FaultTarget) -> FaultTarget:
     """What happens byte by byte cannot happen behind gRPC."""
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"

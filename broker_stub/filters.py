@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyspark_rocketmq.wire.bodies import SubscriptionData
 
-from .scanning import MessageFilter
+from .queue_scan import MessageFilter
 from .sql92 import SqlFilter, SqlSyntaxError, compile_sql
 
 ALL = "*"
@@ -64,7 +64,7 @@ class PropertyFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class CompiledExpression:
     """An expression as a group's heartbeats gave it."""
 
     client_version: int
@@ -75,9 +75,9 @@ class FilterTable:
     """The compiled expressions of a broker's groups."""
 
     def __init__(self) -> None:
-        self._filters: dict[tuple[str, str], Registered] = {}
+        self._filters: dict[tuple[str, str], CompiledExpression] = {}
 
-    def find(self, topic: str, group: str) -> Registered | None:
+    def find(self, topic: str, group: str) -> CompiledExpression | None:
         """The expression by which a group reads a topic; None if none came or the last one does not compile."""
         return self._filters.get((topic, group))
 
@@ -93,7 +93,7 @@ class FilterTable:
             return
         sql = maybe_compile(new.sub_string, new.expression_type)
         if sql:
-            self._filters[key] = Registered(new.sub_version, sql)
+            self._filters[key] = CompiledExpression(new.sub_version, sql)
         else:
             self._filters.pop(key, None)
 
@@ -120,7 +120,7 @@ def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) ->
     return PropertyFilter(sql) if sql else None
 
 
-def wants(wanted: MessageFilter | None, tag_code: int | None, properties: Mapping[str, str] | None) -> bool:
+def matches(wanted: MessageFilter | None, tag_code: int | None, properties: Mapping[str, str] | None) -> bool:
     """Whether a filter lets a message through; what is not known (None) speaks for the message."""
     if wanted is None:
         return True

@@ -13,13 +13,13 @@ from typing import Generic, TypeVar
 
 from pyspark_rocketmq.wire.codes import RequestCode
 
-from .codes import AdminCode
-from .requests import Answer, Call
+from .admin_codes import AdminCode
+from .requests import ClientRequest, HandlerResult
 from .state import Broker, Cluster
 
 S = TypeVar("S")
 
-Handler = Callable[[S, Call], Answer]
+Handler = Callable[[S, ClientRequest], HandlerResult]
 
 
 class Registry(Generic[S]):
@@ -31,7 +31,7 @@ class Registry(Generic[S]):
 
     def handles(
         self, *codes: RequestCode | AdminCode
-    ) -> Callable[[Callable[[S, Call], Answer]], Callable[[S, Call], Answer]]:
+    ) -> Callable[[Callable[[S, ClientRequest], HandlerResult]], Callable[[S, ClientRequest], HandlerResult]]:
         """Register a function for these request codes; a code has one handler."""
 
         def register(handler: Handler[S]) -> Handler[S]:

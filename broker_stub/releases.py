@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode
 
-from .codes import AdminCode
+from .admin_codes import AdminCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,13 @@ class Held(Enum):
 
 
 HELD: Final = Held.HELD
-Answer = Command | Held | None
+HandlerResult = Command | Held | None
 OnReply = Callable[[Command | None], None]
 """Takes a client's answer to the broker's own request; None if the client left or kept silent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ReplyFault:
     """How an answer goes wrong on its way; the first that is set counts."""
 
     drop: bool = False
@@ -52,7 +52,7 @@ class Channel(Protocol):
     def remote(self) -> Address:
         """Where the client speaks from."""
 
-    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
+    def reply(self, request: Command, answer: Command, reply_fault: ReplyFault | None = None) -> None:
         """Answer a request of the client, now or later."""
 
     def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
@@ -66,12 +66,12 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ClientRequest:
     """One request that arrived."""
 
     command: Command
     channel: Channel
-    manner: Manner | None = None
+    reply_fault: ReplyFault | None = None
 
     def header(self, cls: type[H]) -> H:
         """The request's fields as a typed header."""
@@ -85,7 +85,7 @@ class Call:
     def reply(self, answer: Command) -> None:
         """Give the answer of a held request; one that wants none gets none."""
         if not self.command.is_oneway:
-            self.channel.reply(self.command, answer, self.manner)
+            self.channel.reply(self.command, answer, self.reply_fault)
 
 
 class Refusal(Exception):

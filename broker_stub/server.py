@@ -35,8 +35,8 @@ from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, encode_command
 from pyspark_rocketmq.wire.session import Reply, Session
 
 from .clock import Clock
-from .dispatch import Desk
-from .requests import Manner, OnReply
+from .dispatcher import Dispatcher
+from .requests import OnReply, ReplyFault
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class Listener:
         self.loop = runtime.loop
         self._runtime = runtime
         self._tls = tls
-        self._desk: Desk[Any] | None = None
+        self._dispatcher: Dispatcher[Any] | None = None
         self._socket: socket.socket | None = _bind(address)
         host, port = self._socket.getsockname()[:2]
         self._bound = Address(host, port)
@@ -184,9 +184,9 @@ class Listener:
     def __repr__(self) -> str:
         return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
 
-    def open(self, desk: Desk[Any]) -> None:
+    def open(self, dispatcher: Dispatcher[Any]) -> None:
         """Serve whoever connects."""
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._socket = self._socket or _bind(self._bound)
         self.loop.add_reader(self._socket, self._accept)
 
@@ -237,8 +237,8 @@ class Listener:
             self.loop.remove_reader(peer)
 
     def _connect(self) -> Connection:
-        assert self._desk
-        return Connection(self, self._desk, self._runtime.clock)
+        assert self._dispatcher
+        return Connection(self, self._dispatcher, self._runtime.clock)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -272,10 +272,10 @@ def _own_host() -> str:
 class Connection(asyncio.BufferedProtocol):
     """One client's connection: the `Channel` that handlers see."""
 
-    def __init__(self, listener: Listener, desk: Desk[Any], clock: Clock) -> None:
+    def __init__(self, listener: Listener, dispatcher: Dispatcher[Any], clock: Clock) -> None:
         self.remote = Address("", 0)
         self._listener = listener
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._clock = clock
         self._session = Session()
         self._transport: asyncio.Transport | None = None
@@ -291,22 +291,22 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- what handlers call ------------------------------------------------------------------------------------------
 
-    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
+    def reply(self, request: Command, answer: Command, reply_fault: ReplyFault | None = None) -> None:
         """Answer a request of the client; one whose connection is ending gets no answer any more."""
         if self._session.broken:
             return
-        answer.version = self._desk.release.version
-        answer.header_type = self._desk.header_type(request)
+        answer.version = self._dispatcher.release.version
+        answer.header_type = self._dispatcher.header_type(request)
         data = self._session.reply(request, answer)
-        if manner is None:
+        if reply_fault is None:
             self._write(data)
         else:
-            self._deliver(data, manner)
+            self._deliver(data, reply_fault)
 
     def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         """Send the client a request that wants no answer."""
         command = Command(code, 0, to_fields(header) if header else None, body, flag=ONEWAY_FLAG)
-        command.version, command.language = self._desk.release.version, LanguageCode.JAVA
+        command.version, command.language = self._dispatcher.release.version, LanguageCode.JAVA
         self._write(encode_command(command))
 
     def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote = Address(*transport.get_extra_info("peername")[:2])
         self._listener.connections.add(self)
         self._idle_check = self._loop.call_later(IDLE_TIMEOUT_S, self._check_idle)
-        self._desk.opened(self)
+        self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_check.cancel()
         for opaque in list(self._on_reply):
             self._give_up(opaque)
-        self._desk.closed(self)
+        self._dispatcher.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where to receive."""
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
                 if isinstance(event, Reply):
                     self._settle(event.opaque, event.command)
                 else:
-                    self._desk.serve(event.command, self)
+                    self._dispatcher.serve(event.command, self)
         except RemoteProtocolError as error:
             _log.info("%r sent garbage: %s", self, error)
             self.abort()
@@ -391,20 +391,20 @@ class Connection(asyncio.BufferedProtocol):
             self._heard = self._loop.time()
             self._transport.write(data)
 
-    def _deliver(self, data: bytes, manner: Manner) -> None:
+    def _deliver(self, data: bytes, reply_fault: ReplyFault) -> None:
         """Send an answer as a fault wants it."""
-        if manner.drop:
+        if reply_fault.drop:
             return
-        if manner.cut:
+        if reply_fault.cut:
             self._write(data[: len(data) // 2])
             self.close()
-        elif manner.half_close:
+        elif reply_fault.half_close:
             self._is_mute = True
             self._close_half()
-        elif manner.trickle:
+        elif reply_fault.trickle:
             self._trickle(data)
         else:
-            self._clock.call_later(manner.delay_ms, lambda: self._write(data))
+            self._clock.call_later(reply_fault.delay_ms, lambda: self._write(data))
 
     def _close_half(self) -> None:
         if self._transport and self._transport.can_write_eof():

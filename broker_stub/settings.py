@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .queue_scan import DEFAULT_LIMITS, PullLimits
 from .releases import Release, find_release
-from .scanning import DEFAULT_LIMITS, PullLimits
 
 
 @dataclass(frozen=True, slots=True)

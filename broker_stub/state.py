@@ -27,25 +27,25 @@ from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.message_id import UniqueIdMaker
 
 from .clock import Clock
-from .commitlog import CommitLog
-from .delays import Delays
+from .commit_log import CommitLog
+from .delayed_messages import DelayedMessages
 from .filters import FilterTable
-from .groups import ConsumerGroups, GroupConfigs, ProducerGroups
-from .holding import HeldPulls
-from .keys import KeyIndex
-from .locks import LockTable
-from .offsets import ConsumerOffsets
+from .group_tables import ConsumerGroups, GroupConfigs, ProducerGroups
+from .half_messages import HalfMessages
+from .key_index import KeyIndex
+from .lock_table import LockTable
+from .long_polling import HeldPulls
+from .offset_table import ConsumerOffsets
 from .requests import Channel
 from .settings import Settings
 from .store import InnerMessage, Replica, Store, Stored
-from .topics import READ_WRITE, Topics
-from .transactions import Transactions
+from .topic_table import READ_WRITE, Topics
 
 MASTER_ID = 0
 REGISTER_INTERVAL_MS = 30_000
 """How often a broker tells the name server of its topics, if nothing changes."""
 REGION = "DefaultRegion"
-MARKS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+BROKER_PROPERTIES = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 """Properties that a broker of 5.x gives every message, and header fields of every answer to a send."""
 
 
@@ -88,7 +88,7 @@ class Cluster:
         until_ms, changes = self.forgotten.get(topic, (0.0, 0))
         return self.clock.elapsed_ms() < until_ms and self.topic_changes() == changes
 
-    def up(self) -> list[Broker]:
+    def reachable_brokers(self) -> list[Broker]:
         """The brokers that can be reached."""
         return [broker for broker in self.brokers if broker.is_up]
 
@@ -104,7 +104,7 @@ class Cluster:
         known = ", ".join(sorted({broker.name for broker in self.brokers}))
         raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
 
-    def named(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
+    def find_brokers(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
         """The brokers of a name, master and slaves; None stands for any name or number."""
         if name is not None:
             self.broker(name)
@@ -112,9 +112,9 @@ class Cluster:
             broker for broker in self.brokers if name in (None, broker.name) and broker_id in (None, broker.broker_id)
         ]
 
-    def master_of(self, name: str) -> Broker | None:
+    def reachable_master(self, name: str) -> Broker | None:
         """The master of this name, if it can be reached."""
-        return next((broker for broker in self.up() if broker.name == name and broker.is_master), None)
+        return next((broker for broker in self.reachable_brokers() if broker.name == name and broker.is_master), None)
 
 
 class Broker:
@@ -143,7 +143,7 @@ class Broker:
             self.store = Replica(master.store, address)
             self.topics, self.offsets = master.topics, master.offsets
         self.keys = KeyIndex(self.store)
-        self.held = HeldPulls(self.clock, self.store.max_offset)
+        self.held_pulls = HeldPulls(self.clock, self.store.max_offset)
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
         self.other_config: dict[str, str] = {}
@@ -151,14 +151,14 @@ class Broker:
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
         self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
         self.locks = LockTable(self.clock, settings.lock_lease_ms)
-        self.delays = Delays(
+        self.delayed_messages = DelayedMessages(
             self.clock,
             self.store,
             self.put,
             settings.delay_levels,
             settings.timer_max_delay_ms if self.release.is_5x else None,
         )
-        self.transactions = Transactions(self)
+        self.half_messages = HalfMessages(self)
         self.unique_ids = UniqueIdMaker(address.host, os.getpid(), address.port, self.clock.now_ms)
 
     def __repr__(self) -> str:
@@ -172,28 +172,28 @@ class Broker:
 
     def accept(self, message: InnerMessage) -> Stored:
         """Store a message where it belongs: one to be delivered later is put aside till then."""
-        return self.delays.accept(message)
+        return self.delayed_messages.accept(message)
 
     def put(self, message: InnerMessage) -> Stored:
         """Store a message as it is, and wake the pulls that wait for it."""
         stored = self.store.put(message)
-        self.held.arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
+        self.held_pulls.message_arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
         return stored
 
-    def complete(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
+    def complete_properties(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
         """The properties of a message with what the broker adds to them; a batch as a whole gets no id."""
         if self.release.is_5x:
-            properties.update(MARKS)
+            properties.update(BROKER_PROPERTIES)
             if not (is_batch or properties.get("UNIQ_KEY")):
                 properties["UNIQ_KEY"] = self.unique_ids.make()
             properties.pop("POP_CK", None)
         properties["CLUSTER"] = self.settings.cluster_name
         return properties
 
-    def woken_by_fill(self, topic: str, queue_ids: Iterable[int]) -> None:
+    def wake_held_pulls(self, topic: str, queue_ids: Iterable[int]) -> None:
         """Wake the pulls that wait at queues which were filled."""
         for queue_id in queue_ids:
-            self.held.arrived((topic, queue_id), None, None)
+            self.held_pulls.message_arrived((topic, queue_id), None, None)
 
     def remove_queue(self, topic: str) -> None:
         """Take the last queue of a topic away, with its messages."""
@@ -223,6 +223,6 @@ class Broker:
     def channel_closed(self, channel: Channel) -> None:
         """A client has gone: forget what hung on its connection."""
         self.channels.discard(channel)
-        self.held.drop(channel)
+        self.held_pulls.drop(channel)
         self.consumer_groups.channel_closed(channel)
         self.producer_groups.channel_closed(channel)

@@ -20,9 +20,9 @@ from pyspark_rocketmq.wire.record import Record, decode_record, encode_record
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .clock import Clock
-from .commitlog import CommitLog
-from .queues import Boundary, ConsumeQueue, QueueKey
-from .scanning import DEFAULT_LIMITS, GetStatus, Got, MessageFilter, PullLimits, Scan, place
+from .commit_log import CommitLog
+from .consume_queue import Boundary, ConsumeQueue, QueueKey
+from .queue_scan import DEFAULT_LIMITS, GetResult, GetStatus, MessageFilter, PullLimits, Scan, place
 
 ENTRY_END = "\x02"
 """What stands behind each property."""
@@ -139,12 +139,12 @@ class Store:
         offset = queue.next_stored
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
         if self._is_misread(message):
-            queue.ahead += 1
+            queue.unindexed += 1
         else:
             queue.append(physical, len(data), message.queue_code(), now)
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
 
-    def adopt(self, record: Record, queue_id: int) -> None:
+    def append_record(self, record: Record, queue_id: int) -> None:
         """Append a record of another broker, which keeps everything but its place."""
         queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
         physical, room = self.log.reserve(record.total_size)
@@ -191,17 +191,17 @@ class Store:
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int, wanted: MessageFilter | None = None
-    ) -> Got:
+    ) -> GetResult:
         """Messages of a queue from an offset on, within the limits; `wanted` None takes all."""
         queue = self.queue(topic, queue_id)
         low, high = queue.min_offset, self.max_offset(topic, queue_id)
         status, right_offset = place(offset, low, high)
         if status is not GetStatus.FOUND:
-            return Got(status, self.correct(offset, right_offset), low, high)
+            return GetResult(status, self.correct(offset, right_offset), low, high)
         scan = Scan(self.log, self.limits, queue, max_count)
         scan.run(offset, high, wanted)
         cold = scan.is_cold(queue.physical[offset - queue.base])
-        return Got(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
+        return GetResult(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
 
     def correct(self, offset: int, right_offset: int) -> int:
         """Where a reader who asked at a wrong offset is sent."""

@@ -25,23 +25,23 @@ from pyspark_rocketmq.errors import BrokerError, ConnectError, OptionError
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.record import Record
 
-from .acl import Gate
+from .access_control import AccessControl
+from .bulk_fill import fill
 from .clock import Clock
-from .dispatch import Desk
-from .faults import NAME_SERVER, Faults, Script
-from .filling import fill
+from .data_directory import BrokerFiles, NameServerFiles
+from .dispatcher import Dispatcher
+from .faults import NAME_SERVER, Faults, FaultScript
 from .handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
-from .persistence import BrokerFiles, NameServerFiles
 from .releases import find_release
 from .requests import Channel, Refusal
 from .server import Listener, Runtime, TlsFiles, make_tls_context
 from .settings import DEFAULT_SETTINGS, Settings
 from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
-from .topics import TEMPLATE_TOPIC, check_name
+from .topic_table import TEMPLATE_TOPIC, check_name
 
 if TYPE_CHECKING:
-    from .grpc_proxy import GrpcDoor
+    from .grpc_proxy import GrpcServer
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ DEFAULT_QUEUES = 4
 """How many queues a topic gets that `put` or `fill` makes, as from a producer."""
 
 
-class Put(NamedTuple):
+class PutResult(NamedTuple):
     """Where a message was put."""
 
     queue: MessageQueue
@@ -60,7 +60,7 @@ class Put(NamedTuple):
     message_id: str
 
 
-class Client(NamedTuple):
+class ClientConnection(NamedTuple):
     """One connection to a broker."""
 
     broker_name: str
@@ -121,10 +121,10 @@ class StubCluster:
     ) -> None:
         settings = options.get("settings", DEFAULT_SETTINGS)
         self._options = options
-        self._door: GrpcDoor | None = None
+        self._grpc_server: GrpcServer | None = None
         self._files: dict[Broker, BrokerFiles] = {}
         self._name_server_files: NameServerFiles | None = None
-        self._script = Script()
+        self._script = FaultScript()
         self._put_turns: defaultdict[str, count[int]] = defaultdict(count)
         self._runtime = Runtime(Clock(frozen=options.get("frozen_clock", False)))
         self._listeners: dict[Broker, Listener] = {}
@@ -137,7 +137,7 @@ class StubCluster:
         try:
             tls = options.get("tls")
             self._tls = make_tls_context(tls) if tls else None
-            self._gate = Gate(options["acl"], self.state.release) if options.get("acl") else None
+            self._access_control = AccessControl(options["acl"], self.state.release) if options.get("acl") else None
             self.run(lambda: self._build(brokers, slaves, topics or {}))
         except BaseException:
             self._runtime.close()
@@ -160,8 +160,8 @@ class StubCluster:
         """End it all: ports, connections, thread. What a data directory keeps is written."""
         if self._runtime.is_running:
             try:
-                if self._door:
-                    self._door.close()
+                if self._grpc_server:
+                    self._grpc_server.close()
                 self.run(self._save)
             finally:
                 self._runtime.close()
@@ -174,9 +174,9 @@ class StubCluster:
     @property
     def endpoints(self) -> str | None:
         """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
-        if self._door is None and find_spec("grpc"):
-            self._door = self._open_door()
-        return str(self._door.address) if self._door else None
+        if self._grpc_server is None and find_spec("grpc"):
+            self._grpc_server = self._open_proxy()
+        return str(self._grpc_server.address) if self._grpc_server else None
 
     def broker_address(self, broker: str | None = None) -> str:
         """Address of a master, for those who do not ask the name server."""
@@ -195,7 +195,7 @@ class StubCluster:
         queue_id: int | None = None,
         broker: str | None = None,
         store_timestamp: int | None = None,
-    ) -> Put:
+    ) -> PutResult:
         """Send a message without a client; queues take turns unless one is named, and a missing topic is made."""
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
@@ -240,7 +240,7 @@ class StubCluster:
             lambda: {queue: owner for broker in self._masters() for queue, owner in broker.locks.owners(group).items()}
         )
 
-    def connections(self) -> list[Client]:
+    def connections(self) -> list[ClientConnection]:
         """Who is connected to the brokers."""
         return self.run(
             lambda: [_client(broker, channel) for broker in self.state.brokers for channel in broker.channels]
@@ -254,10 +254,10 @@ class StubCluster:
 
     def open(self, broker: Broker) -> None:
         """Let clients connect to a broker."""
-        desk = Desk(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
-        desk.opened, desk.closed = broker.channels.add, broker.channel_closed
-        desk.check = self._gate.check if self._gate else None
-        self._listeners[broker].open(desk)
+        dispatcher = Dispatcher(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
+        dispatcher.on_open, dispatcher.on_close = broker.channels.add, broker.channel_closed
+        dispatcher.check = self._access_control.check if self._access_control else None
+        self._listeners[broker].open(dispatcher)
 
     def refuse(self, broker: Broker) -> None:
         """Refuse new connections to a broker."""
@@ -277,9 +277,9 @@ class StubCluster:
             self._open_files(Path(data))
         for index in range(brokers):
             self._add_broker(f"broker-{_letters(index)}", slaves, host, topics)
-        desk = Desk(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
-        desk.is_silent_on_unknown = not self.state.release.is_5x
-        self._name_listener.open(desk)
+        dispatcher = Dispatcher(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
+        dispatcher.ignores_unknown_codes = not self.state.release.is_5x
+        self._name_listener.open(dispatcher)
 
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
         master = self._add_master(name, host)
@@ -328,22 +328,22 @@ class StubCluster:
         for broker, files in self._files.items():
             files.save(broker)
 
-    def _open_door(self) -> GrpcDoor:
-        from .grpc_proxy import Behaviour, open_door  # needs grpcio, which may be absent
+    def _open_proxy(self) -> GrpcServer:
+        from .grpc_proxy import ProxyOptions, open_proxy  # needs grpcio, which may be absent
 
-        behaviour = Behaviour(
+        behaviour = ProxyOptions(
             self._options.get("like_apache", False),
             secrets=self._options.get("acl", {}),
             tls=self._options.get("tls"),
             script=self._script,
         )
         address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
-        return open_door(self.state, self.run, address, behaviour)
+        return open_proxy(self.state, self.run, address, behaviour)
 
     # --- in the stub's thread ----------------------------------------------------------------------------------------
 
     def _masters(self, name: str | None = None) -> list[Broker]:
-        return [broker for broker in self.state.named(name) if broker.is_master]
+        return [broker for broker in self.state.find_brokers(name) if broker.is_master]
 
     def _queues(self, topic: str, broker: str | None, queue_id: int | None = None) -> list[tuple[Broker, int]]:
         """The queues to be written to; the topic is made if nobody has it."""
@@ -370,7 +370,7 @@ class StubCluster:
         queue_id: int | None,
         broker: str | None,
         store_timestamp: int | None,
-    ) -> Put:
+    ) -> PutResult:
         queues = self._queues(topic, broker, queue_id)
         chosen, number = queues[next(self._put_turns[topic]) % len(queues)]
         message = self._message(chosen, topic, number, body, properties)
@@ -378,13 +378,18 @@ class StubCluster:
             stored = chosen.accept(replace(message, store_timestamp=store_timestamp))
         except Refusal as refusal:
             raise BrokerError(str(refusal), response_code=refusal.answer.code, topic=topic) from None
-        return Put(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
+        return PutResult(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
 
     def _message(
         self, broker: Broker, topic: str, queue_id: int, body: bytes, properties: dict[str, str]
     ) -> InnerMessage:
         return InnerMessage(
-            topic, queue_id, body, broker.complete(properties), born_timestamp=broker.clock.now_ms(), born_host=NOWHERE
+            topic,
+            queue_id,
+            body,
+            broker.complete_properties(properties),
+            born_timestamp=broker.clock.now_ms(),
+            born_host=NOWHERE,
         )
 
     def _fill(self, topic: str, count: int, size: int, tags: str, broker: str | None) -> None:
@@ -399,7 +404,7 @@ class StubCluster:
         for owner, numbers in by_broker.items():
             share = rest * len(numbers) // left
             fill(owner.store, self._message(owner, topic, 0, body, dict(given)), len(numbers), share, first)
-            owner.woken_by_fill(topic, numbers)
+            owner.wake_held_pulls(topic, numbers)
             first, rest, left = first + share, rest - share, left - len(numbers)
 
     def _messages(self, topic: str, queue_id: int | None, broker: str | None) -> list[Record]:
@@ -419,7 +424,7 @@ class StubCluster:
         known = target.topics.create_plain(topic, 0, config.perm)
         moved = MessageQueue(topic, target.name, known.write_queue_nums)
         for record in source.store.messages(topic, last):
-            target.store.adopt(record, moved.queue_id)
+            target.store.append_record(record, moved.queue_id)
         source.remove_queue(topic)
         target.topics.create(replace(known, read_queue_nums=moved.queue_id + 1, write_queue_nums=moved.queue_id + 1))
         return moved
@@ -453,10 +458,10 @@ def _letters(index: int) -> str:
     return (_letters(more) if more else "") + ascii_lowercase[last]
 
 
-def _client(broker: Broker, channel: Channel) -> Client:
+def _client(broker: Broker, channel: Channel) -> ClientConnection:
     members = [
         *(group.members for group in broker.consumer_groups.table.values()),
         *broker.producer_groups.table.values(),
     ]
     ids = dict.fromkeys(table[channel].client_id for table in members if channel in table)
-    return Client(broker.name, channel.remote, tuple(ids))
+    return ClientConnection(broker.name, channel.remote, tuple(ids))

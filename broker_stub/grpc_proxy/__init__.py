@@ -21,17 +21,17 @@ from pyspark_rocketmq.model import Address
 
 from ..state import Cluster
 from . import pulling, receiving, routes, sending, telemetry
-from .proxy import Behaviour, Proxy
-from .server import GrpcDoor, Run
+from .proxy import Proxy, ProxyOptions
+from .server import GrpcServer, Run
 
-__all__ = ["Behaviour", "GrpcDoor", "open_door"]
+__all__ = ["GrpcServer", "ProxyOptions", "open_proxy"]
 
 SERVED = (pulling, receiving, routes, sending, telemetry)
 """The modules whose functions are served; importing them registers these."""
-_USUAL = Behaviour()
+_USUAL = ProxyOptions()
 
 
-def open_door(cluster: Cluster, run: Run, address: Address, behaviour: Behaviour = _USUAL) -> GrpcDoor:
+def open_proxy(cluster: Cluster, run: Run, address: Address, options: ProxyOptions = _USUAL) -> GrpcServer:
     """Listen at an address, port 0 for a free one; ready when this returns."""
-    proxy = run(lambda: Proxy(cluster, behaviour))
-    return GrpcDoor(proxy, run, address)
+    proxy = run(lambda: Proxy(cluster, options))
+    return GrpcServer(proxy, run, address)

@@ -28,7 +28,7 @@ _LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GrpcCall:
     """One call of a method."""
 
     request: Any
@@ -47,7 +47,7 @@ class Call:
         return _LANGUAGES.get(name) or LanguageCode.__members__.get(name, LanguageCode.OTHER)
 
 
-class Denied(Exception):
+class StatusError(Exception):
     """A status other than OK, on its way to the caller."""
 
     def __init__(self, code: Code, message: str) -> None:
@@ -56,7 +56,7 @@ class Denied(Exception):
         self.status = _Status(code=code, message=message)
 
 
-class Later:
+class PendingResponse:
     """An answer that takes time: until it is there, or the caller's patience is over."""
 
     def __init__(self, on_give_up: Callable[[], Any]) -> None:
@@ -82,9 +82,9 @@ class Later:
         return self._on_give_up() if self._answer is None else self._answer
 
 
-def deny(method: Method, denied: Denied) -> Any:
+def error_response(method: Method, error: StatusError) -> Any:
     """The response that tells of a denial."""
-    response = method.response(status=denied.status)
+    response = method.response(status=error.status)
     return [response] if method.is_response_stream else response
 
 

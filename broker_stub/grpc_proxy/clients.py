@@ -16,32 +16,32 @@ from pyspark_rocketmq.wire.commands import Header
 from pyspark_rocketmq.wire.header import Command
 
 from ..clock import Clock
-from ..requests import Manner, OnReply
+from ..requests import OnReply, ReplyFault
 
-Tell = Callable[[Any], None]
-OnTold = Callable[[RequestCode, Header | None, bytes], None]
+WriteCommand = Callable[[Any], None]
+OnOneway = Callable[[RequestCode, Header | None, bytes], None]
 
 
-class Line:
+class ProxyChannel:
     """One gRPC client, or one call of it, as a broker sees it."""
 
     def __init__(
         self,
         remote: Address,
-        on_answer: Callable[[Command], None] = lambda answer: None,
-        on_told: OnTold = lambda code, header, body: None,
+        on_response: Callable[[Command], None] = lambda answer: None,
+        on_oneway: OnOneway = lambda code, header, body: None,
     ) -> None:
         self.remote = remote
-        self._on_answer = on_answer
-        self._on_told = on_told
+        self._on_response = on_response
+        self._on_oneway = on_oneway
 
-    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
+    def reply(self, request: Command, answer: Command, reply_fault: ReplyFault | None = None) -> None:
         """Take an answer; there is no way between us on which it could go wrong."""
-        self._on_answer(answer)
+        self._on_response(answer)
 
     def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         """Take what a broker tells."""
-        self._on_told(code, header, body)
+        self._on_oneway(code, header, body)
 
     def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
         """Say nothing: gRPC clients cannot answer what administrators ask."""
@@ -56,11 +56,11 @@ class Client:
     """One client."""
 
     client_id: str
-    line: Line
+    channel: ProxyChannel
     """As what brokers see it."""
     seen_ms: float
     settings: Any = None
-    tell: Tell | None = None
+    tell: WriteCommand | None = None
     """Writes a command to its Telemetry stream, if there is one."""
 
 
@@ -72,7 +72,7 @@ class Clients:
         self._clock = clock
         self._expiry_ms = expiry_ms
 
-    def meet(self, client_id: str, make_line: Callable[[], Line]) -> Client:
+    def find_or_add(self, client_id: str, make_line: Callable[[], ProxyChannel]) -> Client:
         """A client that calls, known or new."""
         now = self._clock.elapsed_ms()
         client = self.table.setdefault(client_id, Client(client_id, make_line(), now))
@@ -87,7 +87,7 @@ class Clients:
         """A client has gone."""
         self.table.pop(client_id, None)
 
-    def hang_up(self, client_id: str, tell: Tell) -> None:
+    def stream_ended(self, client_id: str, tell: WriteCommand) -> None:
         """A Telemetry stream has ended; another one of the same client may have begun."""
         client = self.table.get(client_id)
         if client and client.tell is tell:

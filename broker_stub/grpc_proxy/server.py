@@ -26,10 +26,10 @@ from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.model import Address, parse_address
 
 from ..faults import PROXY, Fault
-from ..requests import Manner, Refusal
-from .calls import Call, Denied, Later, deny
-from .proxy import HANDLERS, Proxy, denial_of
-from .telemetry import BadSettings, hear
+from ..requests import Refusal, ReplyFault
+from .calls import GrpcCall, PendingResponse, StatusError, error_response
+from .proxy import HANDLERS, Proxy, status_error_of
+from .telemetry import InvalidSettings, handle_command
 
 _log = logging.getLogger(__name__)
 _Command = message_class("TelemetryCommand")
@@ -55,12 +55,12 @@ _TELEMETRY = "Telemetry"
 _END = None
 
 
-class GrpcDoor:
+class GrpcServer:
     """The gRPC server of a stub."""
 
     def __init__(self, proxy: Proxy, run: Run, address: Address) -> None:
         self._proxy, self._run = proxy, run
-        self._hindrance = Hindrance(proxy, run)
+        self._fault_injector = FaultInjector(proxy, run)
         self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="broker-stub-grpc")
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
@@ -86,7 +86,7 @@ class GrpcDoor:
             ) from cause
 
     def _add_port(self, address: str) -> int:
-        files = self._proxy.behaviour.tls
+        files = self._proxy.options.tls
         if files is None:
             return int(self._server.add_insecure_port(address))
         certificate, key = (Path(name).read_bytes() for name in files)
@@ -94,7 +94,7 @@ class GrpcDoor:
 
     def _handlers(self) -> dict[str, Any]:
         """What is served; for the rest gRPC itself answers UNIMPLEMENTED."""
-        hidden = PULL_METHODS if self._proxy.behaviour.like_apache else ()
+        hidden = PULL_METHODS if self._proxy.options.like_apache else ()
         served = [METHODS[name] for name in HANDLERS if name not in hidden]
         return {
             _TELEMETRY: _handler(METHODS[_TELEMETRY], self._telemetry),
@@ -105,41 +105,41 @@ class GrpcDoor:
 
     def _behave(self, method: Method) -> Callable[[Any, Any], Any]:
         def behave(request: Any, context: Any) -> Any:
-            with self._hindrance.of(method.name, context) as denied:
+            with self._fault_injector.of(method.name, context) as error:
                 call = _read_call(request, context)
-                answer = deny(method, denied) if denied else self._answer(method, call, context)
+                answer = error_response(method, error) if error else self._answer(method, call, context)
             return iter(answer) if method.is_response_stream else answer
 
         return behave
 
-    def _answer(self, method: Method, call: Call, context: Any) -> Any:
+    def _answer(self, method: Method, call: GrpcCall, context: Any) -> Any:
         answer = self._run(lambda: self._carry_out(method, call))
-        if not isinstance(answer, Later):
+        if not isinstance(answer, PendingResponse):
             return answer
         if not context.add_callback(answer.wake):
             answer.wake()
         answer.wait(_patience_s(context))
         return self._run(answer.take)
 
-    def _carry_out(self, method: Method, call: Call) -> Any:
+    def _carry_out(self, method: Method, call: GrpcCall) -> Any:
         """In the stub's thread."""
         try:
             self._check(call)
             return HANDLERS[method.name](self._proxy, call)
-        except Denied as denied:
-            return deny(method, denied)
+        except StatusError as error:
+            return error_response(method, error)
         except Refusal as refusal:
-            return deny(method, denial_of(refusal.answer))
+            return error_response(method, status_error_of(refusal.answer))
         except Exception as error:
             _log.exception("the stub failed on %s", method.name)
-            return deny(method, Denied(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+            return error_response(method, StatusError(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"))
 
-    def _check(self, call: Call) -> None:
+    def _check(self, call: GrpcCall) -> None:
         if not call.client_id:
-            raise Denied(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
-        secrets = self._proxy.behaviour.secrets
+            raise StatusError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
+        secrets = self._proxy.options.secrets
         if secrets and not is_signed_by(secrets, call.metadata):
-            raise Denied(Code.UNAUTHORIZED, "the call is not signed, or not rightly")
+            raise StatusError(Code.UNAUTHORIZED, "the call is not signed, or not rightly")
 
     # --- the stream that stays ---------------------------------------------------------------------------------------
 
@@ -151,8 +151,8 @@ class GrpcDoor:
             return
         try:
             self._run(lambda: self._check(call))
-        except Denied as denied:
-            yield _Command(status=denied.status)
+        except StatusError as error:
+            yield _Command(status=error.status)
             return
         reader = threading.Thread(target=self._read_telemetry, args=(commands, call, outbox.put), daemon=True)
         reader.start()
@@ -160,62 +160,62 @@ class GrpcDoor:
 
     def _write_telemetry(self, outbox: queue.SimpleQueue[Any], context: Any) -> Iterator[Any]:
         while (item := outbox.get()) is not _END:  # gRPC calls back at the end of every stream
-            if isinstance(item, BadSettings):
+            if isinstance(item, InvalidSettings):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(item))
             elif isinstance(item, Exception):
                 context.abort(grpc.StatusCode.INTERNAL, str(item))
             yield item
 
-    def _read_telemetry(self, commands: Iterator[Any], call: Call, put: Callable[[Any], None]) -> None:
+    def _read_telemetry(self, commands: Iterator[Any], call: GrpcCall, put: Callable[[Any], None]) -> None:
         try:
             for command in commands:
-                self._run(partial(hear, self._proxy, call, command, put))
+                self._run(partial(handle_command, self._proxy, call, command, put))
         except grpc.RpcError:  # the client has gone
             pass
         except Exception as error:
             put(error)
         finally:
             put(_END)
-            self._hang_up(call, put)
+            self._stream_ended(call, put)
 
-    def _hang_up(self, call: Call, put: Callable[[Any], None]) -> None:
+    def _stream_ended(self, call: GrpcCall, put: Callable[[Any], None]) -> None:
         try:
-            self._run(lambda: self._proxy.clients.hang_up(call.client_id, put))
+            self._run(lambda: self._proxy.clients.stream_ended(call.client_id, put))
         except LocalProtocolError:  # the stub has ended meanwhile
             pass
 
 
-class Hindrance:
+class FaultInjector:
     """What the script of faults has in mind for the calls of a door."""
 
     def __init__(self, proxy: Proxy, run: Run) -> None:
-        self._script, self._clock, self._run = proxy.behaviour.script, proxy.clock, run
+        self._script, self._clock, self._run = proxy.options.script, proxy.clock, run
 
     @contextmanager
-    def of(self, method: str, context: Any) -> Iterator[Denied | None]:
+    def of(self, method: str, context: Any) -> Iterator[StatusError | None]:
         """Around a call: what it is denied with, if it is; leaving waits, or ends the call, as the fault wants."""
         fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
-        yield _denial(fault) if fault else None
-        if fault and fault.manner:
-            self._hinder(fault.manner, context)
+        yield _scripted_error(fault) if fault else None
+        if fault and fault.reply_fault:
+            self._inject(fault.reply_fault, context)
 
-    def _hinder(self, manner: Manner, context: Any) -> None:
-        if not manner.cut:
+    def _inject(self, reply_fault: ReplyFault, context: Any) -> None:
+        if not reply_fault.cut:
             is_over = threading.Event()
-            if context.add_callback(is_over.set) and not manner.drop:
-                self._run(lambda: self._clock.call_later(manner.delay_ms, is_over.set))
+            if context.add_callback(is_over.set) and not reply_fault.drop:
+                self._run(lambda: self._clock.call_later(reply_fault.delay_ms, is_over.set))
             is_over.wait(LONGEST_WAIT_S)
-        if manner.cut or manner.drop:
+        if reply_fault.cut or reply_fault.drop:
             context.abort(grpc.StatusCode.UNAVAILABLE, "as scripted")
 
 
-def _denial(fault: Fault) -> Denied | None:
+def _scripted_error(fault: Fault) -> StatusError | None:
     """A code of the gRPC protocol as it is, one of a broker as a proxy translates it."""
     if fault.make_answer is None:
         return None
     answer = fault.make_answer()
     known = Code.__members__.values()
-    return Denied(Code(answer.code), answer.remark or "") if answer.code in known else denial_of(answer)
+    return StatusError(Code(answer.code), answer.remark or "") if answer.code in known else status_error_of(answer)
 
 
 def _handler(method: Method, behave: Callable[[Any, Any], Any]) -> Any:
@@ -227,10 +227,10 @@ def _handler(method: Method, behave: Callable[[Any, Any], Any]) -> Any:
     return make(behave, method.request.FromString, method.response.SerializeToString)
 
 
-def _read_call(request: Any, context: Any) -> Call:
+def _read_call(request: Any, context: Any) -> GrpcCall:
     metadata = {item.key: item.value for item in context.invocation_metadata() if isinstance(item.value, str)}
     peer = context.peer().partition(":")[2].replace("%5B", "[").replace("%5D", "]")
-    return Call(request, metadata, parse_address(peer))
+    return GrpcCall(request, metadata, parse_address(peer))
 
 
 def _patience_s(context: Any) -> float:

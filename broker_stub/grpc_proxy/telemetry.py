@@ -24,10 +24,10 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.record import decode_record
 
 from ..state import Broker
-from .calls import OK, Call, Denied, stored_message
-from .checks import check_group, check_topic, read_subscription
-from .clients import Client, Line, Tell
+from .calls import OK, GrpcCall, StatusError, stored_message
+from .clients import Client, ProxyChannel, WriteCommand
 from .proxy import HalfMessage, Proxy, answers
+from .validation import check_group, check_topic, read_subscription
 
 _HeartbeatResponse, _TerminationResponse, _Command = map(
     message_class, ("HeartbeatResponse", "NotifyClientTerminationResponse", "TelemetryCommand")
@@ -46,27 +46,27 @@ _CONSUME_TYPES = {
 }
 
 
-class BadSettings(Exception):
+class InvalidSettings(Exception):
     """Settings that end the stream."""
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def hear(proxy: Proxy, call: Call, command: Any, tell: Tell) -> None:
+def handle_command(proxy: Proxy, call: GrpcCall, command: Any, tell: WriteCommand) -> None:
     """Take what a client wrote to its stream, and answer settings there; the rest needs no answer."""
     if command.WhichOneof("command") != "settings":
         return
     settings = command.settings
     if settings.WhichOneof("pub_sub") is None:
-        raise BadSettings("settings neither of a producer nor of a consumer")
-    if proxy.behaviour.like_apache and settings.client_type == ClientType.PULL_CONSUMER:
+        raise InvalidSettings("settings neither of a producer nor of a consumer")
+    if proxy.options.like_apache and settings.client_type == ClientType.PULL_CONSUMER:
         raise RuntimeError("client type is not a consumer")
     try:
         completed = _complete(proxy, settings)
-    except Denied as denied:
-        raise BadSettings(str(denied)) from denied
-    client = _meet(proxy, call)
+    except StatusError as error:
+        raise InvalidSettings(str(error)) from error
+    client = _find_or_add(proxy, call)
     client.settings, client.tell = settings, tell
     _register(proxy, call, client)
     tell(_Command(status=OK, settings=completed))
@@ -103,11 +103,11 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
     broker = proxy.any_master()
     config = broker.group_configs.find(group)
     if config is None:
-        raise Denied(Code.CONSUMER_GROUP_NOT_FOUND, f"no group {group}")
+        raise StatusError(Code.CONSUMER_GROUP_NOT_FOUND, f"no group {group}")
     subscription.fifo = bool(config.consume_message_orderly)
     subscription.receive_batch_size = RECEIVE_BATCH_SIZE
     subscription.long_polling_timeout.CopyFrom(to_duration(LONG_POLLING_MS))
-    steps = _CustomizedBackoff(next=[to_duration(ms) for ms in broker.delays.levels_ms])
+    steps = _CustomizedBackoff(next=[to_duration(ms) for ms in broker.delayed_messages.levels_ms])
     policy = _RetryPolicy(max_attempts=config.retry_max_times + 1, customized_backoff=steps)
     settings.backoff_policy.CopyFrom(policy)
 
@@ -116,7 +116,7 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
 
 
 @answers("Heartbeat")
-def heartbeat(proxy: Proxy, call: Call) -> Any:
+def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
     """The client is still there."""
     client = _known(proxy, call)
     if client.settings is not None:
@@ -125,28 +125,30 @@ def heartbeat(proxy: Proxy, call: Call) -> Any:
 
 
 @answers("NotifyClientTermination")
-def notify_client_termination(proxy: Proxy, call: Call) -> Any:
+def notify_client_termination(proxy: Proxy, call: GrpcCall) -> Any:
     """The client leaves."""
     client = _known(proxy, call)
     for broker in proxy.masters():
         for header in _departures(client):
-            proxy.serve(broker, header, call, client.line)
+            proxy.serve(broker, header, call, client.channel)
     proxy.clients.forget(call.client_id)
     return _TerminationResponse(status=OK)
 
 
-def _known(proxy: Proxy, call: Call) -> Client:
+def _known(proxy: Proxy, call: GrpcCall) -> Client:
     client = proxy.clients.find(call.client_id)
-    if proxy.behaviour.like_apache and (client is None or client.settings is None):
-        raise Denied(Code.UNRECOGNIZED_CLIENT_TYPE, "the client has sent no settings")
-    return _meet(proxy, call)
+    if proxy.options.like_apache and (client is None or client.settings is None):
+        raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, "the client has sent no settings")
+    return _find_or_add(proxy, call)
 
 
-def _meet(proxy: Proxy, call: Call) -> Client:
-    return proxy.clients.meet(call.client_id, lambda: Line(call.remote, on_told=_carry(proxy, call.client_id)))
+def _find_or_add(proxy: Proxy, call: GrpcCall) -> Client:
+    return proxy.clients.find_or_add(
+        call.client_id, lambda: ProxyChannel(call.remote, on_oneway=_forwarder(proxy, call.client_id))
+    )
 
 
-def _register(proxy: Proxy, call: Call, client: Client) -> None:
+def _register(proxy: Proxy, call: GrpcCall, client: Client) -> None:
     """Make a client known to all brokers, as its settings say."""
     settings = client.settings
     beat = HeartbeatData(
@@ -155,7 +157,7 @@ def _register(proxy: Proxy, call: Call, client: Client) -> None:
         consumer_data_set=(_consumer_data(proxy, settings),) if settings.HasField("subscription") else (),
     )
     for broker in proxy.masters():
-        proxy.serve(broker, HeartbeatRequestHeader(), call, client.line, encode_body(beat))
+        proxy.serve(broker, HeartbeatRequestHeader(), call, client.channel, encode_body(beat))
 
 
 def _consumer_data(proxy: Proxy, settings: Any) -> ConsumerData:
@@ -186,15 +188,15 @@ def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
 # --- what brokers tell -----------------------------------------------------------------------------------------------
 
 
-def _carry(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
+def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
     """Brings a client what brokers tell it: questions about half messages, nothing else concerns it."""
 
-    def carry(code: RequestCode, header: Header | None, body: bytes) -> None:
+    def forward(code: RequestCode, header: Header | None, body: bytes) -> None:
         client = proxy.clients.find(client_id)
         if isinstance(header, CheckTransactionStateRequestHeader) and client and client.tell:
             client.tell(_question(proxy, header, body))
 
-    return carry
+    return forward
 
 
 def _question(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:

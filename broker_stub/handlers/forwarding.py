@@ -20,27 +20,27 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 
-from ..codes import AdminCode
+from ..admin_codes import AdminCode
 from ..registry import handles
-from ..requests import HELD, Answer, Call, Refusal, answer
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, answer
 from ..state import Broker
-from .topics import NO_REMARK
+from .topic_admin import NO_REMARK
 
 CONSUMER_TIMEOUT_MS = 10_000
 
 
 @handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
-def get_running_info(broker: Broker, call: Call) -> Answer:
+def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Ask a consumer how it is doing."""
-    header = call.header(GetConsumerRunningInfoRequestHeader)
-    _ask_consumer(broker, call, header, header.consumer_group, header.client_id)
+    header = request.header(GetConsumerRunningInfoRequestHeader)
+    _ask_consumer(broker, request, header, header.consumer_group, header.client_id)
     return HELD
 
 
 @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
-def consume_directly(broker: Broker, call: Call) -> Answer:
+def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Have a consumer consume a message of the log now."""
-    header = call.header(ConsumeMessageDirectlyResultRequestHeader)
+    header = request.header(ConsumeMessageDirectlyResultRequestHeader)
     try:
         place = decode_offset_message_id(header.msg_id or "")
     except DecodeError as error:
@@ -49,7 +49,7 @@ def consume_directly(broker: Broker, call: Call) -> Answer:
     if data is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
     told = _complete(broker, header)
-    _ask_consumer(broker, call, told, header.consumer_group, header.client_id or "", bytes(data))
+    _ask_consumer(broker, request, told, header.consumer_group, header.client_id or "", bytes(data))
     return HELD
 
 
@@ -71,7 +71,7 @@ def _complete(
 
 def _ask_consumer(
     broker: Broker,
-    call: Call,
+    request: ClientRequest,
     header: GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyResultRequestHeader,
     group_name: str,
     client_id: str,
@@ -81,20 +81,20 @@ def _ask_consumer(
     member = group.find_member(client_id) if group else None
     if member is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
-    pass_on = _passer(call, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
+    pass_on = _passer(request, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
     member.channel.ask(header.code, header, body, pass_on, CONSUMER_TIMEOUT_MS)
 
 
-def _passer(call: Call, silence: str) -> Callable[[Command | None], None]:
+def _passer(request: ClientRequest, silence: str) -> Callable[[Command | None], None]:
     """Gives a consumer's answer to whoever asked the broker."""
 
     def pass_on(reply: Command | None) -> None:
         if reply is None:
-            call.reply(answer(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
+            request.reply(answer(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
             return
         passed = answer(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
         passed.code = reply.code
-        call.reply(passed)
+        request.reply(passed)
 
     return pass_on
 
@@ -109,9 +109,9 @@ class GetConsumerStatusRequestHeader(RequestHeader):
 
 
 @handles(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
-def get_consumer_status(broker: Broker, call: Call) -> Answer:
+def get_consumer_status(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Ask every member of a group how far it is; those that keep silent are left out."""
-    wish = call.header(GetConsumerStatusRequestHeader)
+    wish = request.header(GetConsumerStatusRequestHeader)
     group = broker.consumer_groups.table.get(wish.group)
     if group is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{wish.group}]")
@@ -122,7 +122,7 @@ def get_consumer_status(broker: Broker, call: Call) -> Answer:
         tables[client_id] = _queue_offsets(reply)
         if len(tables) == len({member.client_id for member in members}):
             told = {"consumerTable": tables, "messageQueueTable": {}}
-            call.reply(answer(body=fastjson.write(told), remark=NO_REMARK))
+            request.reply(answer(body=fastjson.write(told), remark=NO_REMARK))
 
     for member in members:
         code, on_reply = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, partial(collect, member.client_id)

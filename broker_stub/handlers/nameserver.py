@@ -28,11 +28,11 @@ from pyspark_rocketmq.wire.commands import (
     header,
 )
 
-from ..codes import AdminCode
+from ..admin_codes import AdminCode
 from ..registry import handles_as_name_server
-from ..requests import Answer, Call, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, answer
 from ..state import Broker, Cluster
-from ..topics import WRITABLE
+from ..topic_table import WRITABLE
 
 _FORBIDDEN = frozenset({"configBlackList", "configStorePath", "kvConfigPath"})
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -40,9 +40,9 @@ _FIRST_STANDARD_JSON_VERSION = 401
 
 
 @handles_as_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-def get_route(cluster: Cluster, call: Call) -> Answer:
+def get_route(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Where the queues of a topic are; old clients get JSON with bare numbers for keys."""
-    fields = {"topic": "null", **(call.command.fields or {})}
+    fields = {"topic": "null", **(request.command.fields or {})}
     wish = from_fields(GetRouteInfoRequestHeader, fields)
     route = find_route(cluster, wish.topic)
     if route is None:
@@ -51,13 +51,13 @@ def get_route(cluster: Cluster, call: Call) -> Answer:
             f"No topic route info in name server for the topic: {wish.topic}\n"
             f"See {cluster.release.help_page} for further details.",
         )
-    is_standard = wish.accept_standard_json_only or call.command.version >= _FIRST_STANDARD_JSON_VERSION
+    is_standard = wish.accept_standard_json_only or request.command.version >= _FIRST_STANDARD_JSON_VERSION
     return answer(body=encode_body(route, bare_integer_keys=not is_standard))
 
 
 def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
     """The route of a topic over the brokers that are up; None if none of them has it."""
-    configs = {broker.name: config for broker in cluster.up() if (config := broker.topics.find(topic))}
+    configs = {broker.name: config for broker in cluster.reachable_brokers() if (config := broker.topics.find(topic))}
     if not configs or cluster.is_forgotten(topic):
         return None
     return TopicRouteData(
@@ -79,7 +79,7 @@ def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
 def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
     """The brokers that are up, by name."""
     names: dict[str, list[Broker]] = {}
-    for broker in cluster.up():
+    for broker in cluster.reachable_brokers():
         names.setdefault(broker.name, []).append(broker)
     return {
         name: BrokerData(
@@ -93,7 +93,7 @@ def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
 
 
 @handles_as_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-def get_cluster_info(cluster: Cluster, call: Call) -> Answer:
+def get_cluster_info(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Which brokers there are; real name servers always write bare numbers for keys here."""
     brokers = broker_table(cluster)
     info = ClusterInfo(
@@ -103,33 +103,33 @@ def get_cluster_info(cluster: Cluster, call: Call) -> Answer:
 
 
 @handles_as_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-def get_all_topics(cluster: Cluster, call: Call) -> Answer:
+def get_all_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Every topic of every broker."""
-    topics = dict.fromkeys(config.topic_name for broker in cluster.up() for config in broker.topics)
+    topics = dict.fromkeys(config.topic_name for broker in cluster.reachable_brokers() for config in broker.topics)
     return answer(body=encode_body(TopicList(topic_list=tuple(topics))))
 
 
 @handles_as_name_server(RequestCode.GET_TOPICS_BY_CLUSTER)
-def get_topics_by_cluster(cluster: Cluster, call: Call) -> Answer:
+def get_topics_by_cluster(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Every topic of one cluster; of another than ours there are none."""
-    if call.header(GetTopicsByClusterRequestHeader).cluster != cluster.settings.cluster_name:
+    if request.header(GetTopicsByClusterRequestHeader).cluster != cluster.settings.cluster_name:
         return answer(body=encode_body(TopicList()))
-    return get_all_topics(cluster, call)
+    return get_all_topics(cluster, request)
 
 
 @handles_as_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-def get_system_topics(cluster: Cluster, call: Call) -> Answer:
+def get_system_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """The topics that bear the names of the cluster and of its brokers."""
     brokers = broker_table(cluster)
-    address = next((str(broker.address) for broker in cluster.up()), None)
+    address = next((str(broker.address) for broker in cluster.reachable_brokers()), None)
     names = TopicList(broker_addr=address, topic_list=(cluster.settings.cluster_name, *brokers))
     return answer(body=encode_body(names))
 
 
 @handles_as_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV)
-def delete_topic(cluster: Cluster, call: Call) -> Answer:
+def delete_topic(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Leave a topic out of routes; a broker that still has it brings it back when it registers."""
-    cluster.forget(call.header(DeleteTopicFromNamesrvRequestHeader).topic)
+    cluster.forget(request.header(DeleteTopicFromNamesrvRequestHeader).topic)
     return answer()
 
 
@@ -137,15 +137,15 @@ def delete_topic(cluster: Cluster, call: Call) -> Answer:
 
 
 @handles_as_name_server(RequestCode.GET_NAMESRV_CONFIG)
-def get_config(cluster: Cluster, call: Call) -> Answer:
+def get_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """The settings that mean something here, and those that were given."""
     return answer(body="".join(f"{name}={value}\n" for name, value in sorted(cluster.config.items())).encode())
 
 
 @handles_as_name_server(RequestCode.UPDATE_NAMESRV_CONFIG)
-def update_config(cluster: Cluster, call: Call) -> Answer:
+def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Settings are accepted, and remembered."""
-    pairs = (line.partition("=") for line in call.body.decode().splitlines() if "=" in line)
+    pairs = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line)
     wishes = {name.strip(): value.strip() for name, _, value in pairs}
     if _FORBIDDEN & wishes.keys():
         raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -161,17 +161,17 @@ class WritePermOfBrokerRequestHeader(RequestHeader):
 
 
 @handles_as_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
-def wipe_write_permission(cluster: Cluster, call: Call) -> Answer:
+def wipe_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Show all topics of a broker as not to be written to."""
-    name = call.header(WritePermOfBrokerRequestHeader).broker_name
+    name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.add(name)
     return answer(fields={"wipeTopicCount": str(_topic_count(cluster, name))})
 
 
 @handles_as_name_server(AdminCode.ADD_WRITE_PERM_OF_BROKER)
-def add_write_permission(cluster: Cluster, call: Call) -> Answer:
+def add_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Show the topics of a broker as they are again."""
-    name = call.header(WritePermOfBrokerRequestHeader).broker_name
+    name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.discard(name)
     return answer(fields={"addTopicCount": str(_topic_count(cluster, name))})
 
@@ -184,9 +184,9 @@ def _topic_count(cluster: Cluster, broker_name: str) -> int:
 
 
 @handles_as_name_server(RequestCode.PUT_KV_CONFIG)
-def put_value(cluster: Cluster, call: Call) -> Answer:
+def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Store a value."""
-    wish = call.header(PutKVConfigRequestHeader)
+    wish = request.header(PutKVConfigRequestHeader)
     cluster.values.setdefault(wish.namespace, {})[wish.key] = wish.value
     if wish.namespace == ORDER_NAMESPACE:
         _mark_ordered(cluster, wish.key)
@@ -201,9 +201,9 @@ def _mark_ordered(cluster: Cluster, topic: str) -> None:
 
 
 @handles_as_name_server(RequestCode.GET_KV_CONFIG)
-def get_value(cluster: Cluster, call: Call) -> Answer:
+def get_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """One value."""
-    wish = call.header(GetKVConfigRequestHeader)
+    wish = request.header(GetKVConfigRequestHeader)
     value = cluster.values.get(wish.namespace, {}).get(wish.key)
     if value is None:
         remark = f"No config item, Namespace: {wish.namespace} Key: {wish.key}"
@@ -212,17 +212,17 @@ def get_value(cluster: Cluster, call: Call) -> Answer:
 
 
 @handles_as_name_server(RequestCode.DELETE_KV_CONFIG)
-def delete_value(cluster: Cluster, call: Call) -> Answer:
+def delete_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Remove a value."""
-    wish = call.header(DeleteKVConfigRequestHeader)
+    wish = request.header(DeleteKVConfigRequestHeader)
     cluster.values.get(wish.namespace, {}).pop(wish.key, None)
     return answer()
 
 
 @handles_as_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE)
-def get_values(cluster: Cluster, call: Call) -> Answer:
+def get_values(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """All values of a namespace."""
-    namespace = call.header(GetKVListByNamespaceRequestHeader).namespace
+    namespace = request.header(GetKVListByNamespaceRequestHeader).namespace
     if namespace not in cluster.values:
         raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
     return answer(body=encode_body(KVTable(table=cluster.values[namespace])))

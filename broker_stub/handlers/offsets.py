@@ -32,35 +32,35 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.header import Command
 
-from ..codes import AdminCode
-from ..offsets import describe_offsets
-from ..queues import Boundary
+from ..admin_codes import AdminCode
+from ..consume_queue import Boundary
+from ..offset_table import describe_offsets
 from ..registry import handles
-from ..requests import Answer, Call, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, answer
 from ..state import Broker
-from .topics import NO_REMARK
+from .topic_admin import NO_REMARK
 
 
 @handles(RequestCode.GET_MAX_OFFSET)
-def get_max_offset(broker: Broker, call: Call) -> Answer:
+def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """The offset of the next message."""
-    header = call.header(GetMaxOffsetRequestHeader)
+    header = request.header(GetMaxOffsetRequestHeader)
     return _offset(broker.store.max_offset(header.topic, header.queue_id))
 
 
 @handles(RequestCode.GET_MIN_OFFSET)
-def get_min_offset(broker: Broker, call: Call) -> Answer:
+def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """The first offset still there."""
-    header = call.header(GetMinOffsetRequestHeader)
+    header = request.header(GetMinOffsetRequestHeader)
     found = _offset(broker.store.min_offset(header.topic, header.queue_id))
     found.remark = "" if broker.release.is_5x else None
     return found
 
 
 @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
-def search_offset(broker: Broker, call: Call) -> Answer:
+def search_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """The offset that belongs to a store time; old brokers know no boundary and take the nearest message."""
-    header = call.header(SearchOffsetRequestHeader)
+    header = request.header(SearchOffsetRequestHeader)
     boundary = Boundary.NEAREST
     if broker.release.is_5x:
         boundary = Boundary.UPPER if (header.boundary_type or "").lower() == "upper" else Boundary.LOWER
@@ -68,18 +68,18 @@ def search_offset(broker: Broker, call: Call) -> Answer:
 
 
 @handles(RequestCode.GET_EARLIEST_MSG_STORETIME)
-def get_earliest_store_time(broker: Broker, call: Call) -> Answer:
+def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerResult:
     """When the first message still there was stored."""
-    header = call.header(GetEarliestMsgStoretimeRequestHeader)
+    header = request.header(GetEarliestMsgStoretimeRequestHeader)
     first = broker.store.min_offset(header.topic, header.queue_id)
     time_ms = broker.store.store_time(header.topic, header.queue_id, first)
     return answer(fields=GetEarliestMsgStoretimeResponseHeader(timestamp=time_ms))
 
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
-def query_consumer_offset(broker: Broker, call: Call) -> Answer:
+def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Where a group stands; a new group stands at 0 where the first message is still there."""
-    header = call.header(QueryConsumerOffsetRequestHeader)
+    header = request.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
     if stored is not None:
         return _offset(stored)
@@ -102,11 +102,11 @@ def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
 
 
 @handles(RequestCode.UPDATE_CONSUMER_OFFSET)
-def update_consumer_offset(broker: Broker, call: Call) -> Answer:
+def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Store where a group stands; 5.x checks that group and topic exist."""
     if broker.release.is_5x:
-        _check_given(call, queueId="QueueId", commitOffset="Offset")
-    header = call.header(UpdateConsumerOffsetRequestHeader)
+        _check_given(request, queueId="QueueId", commitOffset="Offset")
+    header = request.header(UpdateConsumerOffsetRequestHeader)
     if broker.release.is_5x:
         if header.consumer_group not in broker.group_configs.table:
             remark = f"Group {header.consumer_group} not exist!"
@@ -117,9 +117,9 @@ def update_consumer_offset(broker: Broker, call: Call) -> Answer:
     return answer(fields={})
 
 
-def _check_given(call: Call, **needed: str) -> None:
+def _check_given(request: ClientRequest, **needed: str) -> None:
     """Refuse a commit that lacks a number, by the name it goes by in the refusal."""
-    fields = call.command.fields or {}
+    fields = request.command.fields or {}
     for name, text in needed.items():
         if name not in fields:
             remark = f"{text} is null, topic is {fields.get('topic')}"
@@ -127,16 +127,16 @@ def _check_given(call: Call, **needed: str) -> None:
 
 
 @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
-def get_all_consumer_offsets(broker: Broker, call: Call) -> Answer:
+def get_all_consumer_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
     """All that was ever committed."""
     told = describe_offsets(broker.offsets.committed, is_5x=broker.release.is_5x)
     return answer(body=fastjson.write(told, bare_integer_keys=True))
 
 
 @handles(RequestCode.GET_TOPIC_STATS_INFO)
-def get_topic_stats(broker: Broker, call: Call) -> Answer:
+def get_topic_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
     """The bounds of all queues of a topic."""
-    topic = call.header(GetTopicStatsInfoRequestHeader).topic
+    topic = request.header(GetTopicStatsInfoRequestHeader).topic
     config = broker.topics.find(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
@@ -173,9 +173,9 @@ class CloneGroupOffsetRequestHeader(TopicRequestHeader):
 
 
 @handles(AdminCode.CLONE_GROUP_OFFSET)
-def clone_offsets(broker: Broker, call: Call) -> Answer:
+def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Give one group the offsets of another, in one topic or in all."""
-    wish = call.header(CloneGroupOffsetRequestHeader)
+    wish = request.header(CloneGroupOffsetRequestHeader)
     topics = [wish.topic] if wish.topic else sorted(broker.offsets.topics(wish.src_group))
     for topic in topics:
         if broker.topics.find(topic):
@@ -185,9 +185,9 @@ def clone_offsets(broker: Broker, call: Call) -> Answer:
 
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
-def reset_offset(broker: Broker, call: Call) -> Answer:
+def reset_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Move a group: in the broker's own table, or (4.9.7) by telling its members."""
-    header = call.header(ResetOffsetRequestHeader)
+    header = request.header(ResetOffsetRequestHeader)
     if broker.release.is_5x and broker.settings.server_side_reset:
         moved = _reset_here(broker, header)
         return answer(body=encode_body(ResetOffsetBody(offset_table=moved)))
@@ -272,9 +272,9 @@ def _tell_members(broker: Broker, header: ResetOffsetHeader, moved: dict[Message
 
 
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)
-def get_delay_offsets(broker: Broker, call: Call) -> Answer:
+def get_delay_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
     """How far the delay queues have been delivered."""
-    table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delays.delivered}
+    table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delayed_messages.delivered}
     return answer(body=fastjson.write(table, bare_integer_keys=True))
 
 

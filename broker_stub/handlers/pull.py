@@ -9,14 +9,14 @@ from pyspark_rocketmq.wire.commands import PullHeader, PullMessageRequestHeader,
 from pyspark_rocketmq.wire.header import Command
 
 from ..filters import is_tag_type, make_filter, maybe_compile
-from ..groups import BROADCASTING
-from ..holding import HeldPull
+from ..group_tables import BROADCASTING
+from ..long_polling import HeldPull
+from ..queue_scan import GetResult, GetStatus, MessageFilter
 from ..registry import handles
-from ..requests import HELD, Answer, Call, Refusal, answer
-from ..scanning import GetStatus, Got, MessageFilter
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, answer
 from ..sql92 import SqlFilter
 from ..state import MASTER_ID, Broker
-from ..topics import READABLE, illegal_code
+from ..topic_table import READABLE, illegal_code
 
 COMMIT_FLAG, SUSPEND_FLAG, SUBSCRIPTION_FLAG = 1, 2, 4
 SHORT_POLLING_MS = 1_000
@@ -35,10 +35,10 @@ _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST = "1
 
 
 @handles(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-def pull_message(broker: Broker, call: Call) -> Answer:
+def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Give messages of a queue, or let the pull wait for some."""
-    header = call.header(PullMessageRequestHeader)
-    group, topic = _check(broker, call, header)
+    header = request.header(PullMessageRequestHeader)
+    group, topic = _check(broker, request, header)
     wanted = _filter(broker, header)
     found = _read(broker, header, wanted)
     broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
@@ -46,7 +46,7 @@ def pull_message(broker: Broker, call: Call) -> Answer:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     result = _answer(broker, header, found, group, topic)
     if result.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND_FLAG:
-        _hold(broker, call, header, wanted, group, topic)
+        _hold(broker, request, header, wanted, group, topic)
         return HELD
     return result
 
@@ -54,7 +54,7 @@ def pull_message(broker: Broker, call: Call) -> Answer:
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _check(broker: Broker, call: Call, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
+def _check(broker: Broker, request: ClientRequest, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
     """The broker's checks in its order; the group may come into being by them."""
     if broker.release.is_5x and not broker.is_master and not broker.settings.slave_reads:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
@@ -75,7 +75,7 @@ def _check(broker: Broker, call: Call, header: PullHeader) -> tuple[Subscription
     if not 0 <= header.queue_id < topic.read_queue_nums:
         remark = (
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{call.channel.remote}]"
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{request.channel.remote}]"
         )
         raise Refusal(illegal_code(broker.release), remark, {})
     return group, topic
@@ -152,17 +152,17 @@ def _registered(broker: Broker, header: PullHeader) -> SqlFilter:
 # --- reading and answering -------------------------------------------------------------------------------------------
 
 
-def _read(broker: Broker, header: PullHeader, wanted: MessageFilter | None) -> Got:
+def _read(broker: Broker, header: PullHeader, wanted: MessageFilter | None) -> GetResult:
     reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
     if reset is not None:
         low = broker.store.min_offset(header.topic, header.queue_id)
         high = broker.store.max_offset(header.topic, header.queue_id)
-        return Got(GetStatus.OFFSET_RESET, reset, low, high)
+        return GetResult(GetStatus.OFFSET_RESET, reset, low, high)
     return broker.store.get_message(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted)
 
 
 def _answer(
-    broker: Broker, header: PullHeader, found: Got, group: SubscriptionGroupConfig, topic: TopicConfig
+    broker: Broker, header: PullHeader, found: GetResult, group: SubscriptionGroupConfig, topic: TopicConfig
 ) -> Command:
     code, suggestion = _code(found.status, header.queue_offset), MASTER_ID
     if broker.settings.slave_reads:
@@ -187,9 +187,9 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
     return _CODES[status]
 
 
-def _answer_of_slave(broker: Broker, found: Got, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
+def _answer_of_slave(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
     """A slave never says that an offset is wrong, and of 5.x sends back to a living master who found nothing here."""
-    if broker.release.is_5x and not found.cold and broker.cluster.master_of(broker.name):
+    if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
     if code == ResponseCode.PULL_OFFSET_MOVED:
         return ResponseCode.PULL_RETRY_IMMEDIATELY, MASTER_ID
@@ -198,7 +198,7 @@ def _answer_of_slave(broker: Broker, found: Got, code: ResponseCode, suggestion:
 
 def _hold(
     broker: Broker,
-    call: Call,
+    request: ClientRequest,
     header: PullHeader,
     wanted: MessageFilter | None,
     group: SubscriptionGroupConfig,
@@ -209,8 +209,10 @@ def _hold(
     def run() -> None:
         found = _read(broker, header, wanted)
         broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
-        call.reply(_answer(broker, header, found, group, topic))
+        request.reply(_answer(broker, header, found, group, topic))
 
     wait_ms = header.suspend_timeout_millis if broker.settings.long_polling else SHORT_POLLING_MS
     due_ms = broker.clock.elapsed_ms() + wait_ms
-    broker.held.hold((header.topic, header.queue_id), HeldPull(call.channel, header.queue_offset, wanted, due_ms, run))
+    broker.held_pulls.hold(
+        (header.topic, header.queue_id), HeldPull(request.channel, header.queue_offset, wanted, due_ms, run)
+    )

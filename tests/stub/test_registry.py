@@ -7,13 +7,13 @@ import pytest
 from broker_stub.handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from broker_stub.registry import Registry, handles
 from broker_stub.releases import RELEASES, find_release
-from broker_stub.requests import Call, Refusal, answer
+from broker_stub.requests import ClientRequest, Refusal, answer
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command
 
-from .channels import RecordingChannel
+from .recording_channel import RecordingChannel
 
 
 def test_a_code_has_one_handler() -> None:
@@ -36,7 +36,7 @@ def test_every_handler_says_what_it_does() -> None:
 def test_a_call_reads_its_header_and_replies_on_its_channel() -> None:
     """A late answer goes where the request came from."""
     channel = RecordingChannel()
-    call = Call(Command(30, fields={"topic": "T", "queueId": "3"}, body=memoryview(b"b")), channel)
+    call = ClientRequest(Command(30, fields={"topic": "T", "queueId": "3"}, body=memoryview(b"b")), channel)
 
     call.reply(answer(fields=OffsetResponseHeader(offset=7)))
 
@@ -49,7 +49,7 @@ def test_a_request_that_wants_no_answer_gets_none() -> None:
     """Whatever its handler says."""
     channel = RecordingChannel()
 
-    Call(Command(15, flag=ONEWAY_FLAG), channel).reply(answer())
+    ClientRequest(Command(15, flag=ONEWAY_FLAG), channel).reply(answer())
 
     assert channel.replies == []
 

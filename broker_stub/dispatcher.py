@@ -1,0 +1,77 @@
+"""Who answers a request, and what if nobody does?
+
+A `Desk` stands behind each port: it lets a scripted fault have its way, looks the handler up, and turns what was
+raised into an answer. It knows neither sockets nor what requests mean.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pyspark_rocketmq.errors import DecodeError, RemoteProtocolError
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.header import Command, HeaderType
+
+from .faults import FaultScript
+from .registry import Registry
+from .requests import HELD, Channel, ClientRequest, HandlerResult, Refusal, answer
+from .settings import Settings
+
+S = TypeVar("S")
+_log = logging.getLogger(__name__)
+
+
+class Dispatcher(Generic[S]):
+    """Answers the requests of one role at one place."""
+
+    def __init__(self, place: str, subject: S, registry: Registry[S], settings: Settings, script: FaultScript) -> None:
+        self.place = place
+        self.subject = subject
+        self.settings = settings
+        self.release = settings.release
+        self.ignores_unknown_codes = False
+        """Whether requests with an unknown code get no answer at all."""
+        self.check: Callable[[S, ClientRequest], None] | None = None
+        """Raises a `Refusal` for requests that may not be made."""
+        self.on_open: Callable[[Channel], None] = lambda channel: None
+        self.on_close: Callable[[Channel], None] = lambda channel: None
+        self._handlers = registry.handlers
+        self._script = script
+
+    def serve(self, command: Command, channel: Channel) -> None:
+        """Take care of one request."""
+        fault = self._script.take(self.place, command.code) if self._script and not command.is_oneway else None
+        request = ClientRequest(command, channel, fault.reply_fault if fault else None)
+        result = fault.make_answer() if fault and fault.make_answer else self._answer(request)
+        if result is not None and result is not HELD:
+            request.reply(result)
+
+    def header_type(self, request: Command) -> HeaderType:
+        """In which form a request is answered: 4.9.7 echoes the request's, 5.x has its own."""
+        if self.release.is_5x:
+            return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
+        return request.header_type
+
+    def _answer(self, request: ClientRequest) -> HandlerResult:
+        code = request.command.code
+        handler = self._handlers.get(code)
+        if handler is None or code in self.release.unknown_codes:
+            return self._refuse_unknown(code)
+        try:
+            if self.check is not None:
+                self.check(self.subject, request)
+            return handler(self.subject, request)
+        except Refusal as refusal:
+            return refusal.answer
+        except (RemoteProtocolError, DecodeError) as error:
+            return answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except Exception as error:
+            _log.exception("the stub failed on request %s", code)
+            return answer(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+    def _refuse_unknown(self, code: int) -> HandlerResult:
+        if self.ignores_unknown_codes:
+            return None
+        return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

@@ -1,0 +1,238 @@
+"""Which messages are not committed yet, and how does the broker come to know what became of them?
+
+A half message lies in the half topic until its producer commits it, which stores it where it belongs, or rolls it
+back. Either way a note in the done topic ends it. At intervals the broker looks at the half messages in their order:
+one that is too old without an end is stored again, and a producer of its group is asked about the copy; one that was
+asked about too often, or is older than three days, goes to the topic of those given up. The broker's own group keeps
+in the offset table how far it has looked.
+
+A producer may claim more time for a message (CHECK_IMMUNITY_TIME_IN_SECONDS). Such a message does not hold up the
+ones behind it: it is stored again, too, and its copy remembers which half message it stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from pyspark_rocketmq.wire.properties import join_properties
+from pyspark_rocketmq.wire.record import Record, encode_record
+from pyspark_rocketmq.wire.sys_flag import TransactionState
+
+from .clock import Clock
+from .delayed_messages import DELAY
+from .group_tables import ProducerGroups
+from .offset_table import ConsumerOffsets
+from .releases import Release
+from .requests import Refusal
+from .settings import Settings
+from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, Stored
+from .topic_table import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topics
+
+OLDEST_MS = 72 * 3600 * 1000
+"""Log files are kept so long."""
+
+HALF_MESSAGE = "TRAN_MSG"
+_GROUP_5X, _GROUP_4X = "CID_RMQ_SYS_TRANS", "CID_SYS_RMQ_TRANS"
+_UNIQUE_ID, _TRANSACTION_ID, _PRODUCER_GROUP, _WAIT = "UNIQ_KEY", "__transactionId__", "PGROUP", "WAIT"
+_IMMUNITY, _CHECK_TIMES = "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES"
+_STANDS_FOR = "TRAN_PREPARED_QUEUE_OFFSET"
+_DONE_TAG, _DONE_END = "d", ","
+
+
+class HalfMessageBroker(Protocol):
+    """What `Transactions` uses of its broker."""
+
+    name: str
+    address: Address
+    release: Release
+    clock: Clock
+    settings: Settings
+    store: Store
+    topics: Topics
+    offsets: ConsumerOffsets
+    producer_groups: ProducerGroups
+
+    def accept(self, message: InnerMessage) -> Stored:
+        """Store a message, or set it aside until it is due."""
+
+    def put(self, message: InnerMessage) -> Stored:
+        """Store a message now."""
+
+
+class HalfMessages:
+    """The half messages of one broker."""
+
+    def __init__(self, broker: HalfMessageBroker) -> None:
+        self._broker = broker
+        self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
+        self._ended: set[int] = set()
+        """Offsets in the half queue of the messages that were committed or rolled back."""
+        self._is_watching = False
+
+    @property
+    def position(self) -> int:
+        """The offset in the half queue from which on there is something to look at."""
+        return self._broker.offsets.query(self._group, HALF_TOPIC, 0) or 0
+
+    def prepare(self, message: InnerMessage) -> Stored:
+        """Store a half message."""
+        if self._broker.release.is_5x and _UNIQUE_ID in message.properties:
+            message.properties[_TRANSACTION_ID] = message.properties[_UNIQUE_ID]
+        half = message.set_aside(HALF_TOPIC, 0)
+        half.sys_flag &= ~TransactionState.ROLLBACK
+        stored = self._broker.accept(half)
+        self._expiry_scan()
+        return stored
+
+    def commit(self, header: EndTransactionRequestHeader) -> None:
+        """Store a half message where it belongs; doing so twice stores it twice."""
+        record = self._half_message(header)
+        message = InnerMessage.restored(record)
+        message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
+        message.prepared_transaction_offset = header.commit_log_offset
+        self._broker.accept(message)
+        self._note_end(record.queue_offset)
+
+    def roll_back(self, header: EndTransactionRequestHeader) -> None:
+        """Leave a half message where it is, for ever."""
+        self._note_end(self._half_message(header).queue_offset)
+
+    def resume_check(self, physical_offset: int) -> None:
+        """Take up a half message that was given up, as if nobody had been asked about it."""
+        record = self._broker.store.message_at(physical_offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
+        if REAL_TOPIC in record.properties:
+            message = replace(InnerMessage.of_record(record), topic=HALF_TOPIC, queue_id=0)
+            message.properties[_CHECK_TIMES] = "0"
+            self._broker.put(message)
+            self._expiry_scan()
+
+    def resume(self) -> None:
+        """Go on where an earlier broker left off with the same store."""
+        for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
+            if record := self._broker.store.message_at(physical):
+                self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
+        self._expiry_scan()
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+
+    def _half_message(self, header: EndTransactionRequestHeader) -> Record:
+        record = self._broker.store.message_at(header.commit_log_offset)
+        if record is None or REAL_TOPIC not in record.properties:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        if self._broker.release.is_5x and not header.from_transaction_check and self._is_too_late(record):
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own time for a first end is over")
+        if record.properties.get(_PRODUCER_GROUP) != header.producer_group:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if record.queue_offset != header.tran_state_table_offset:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        return record
+
+    def _is_too_late(self, record: Record) -> bool:
+        latest_ms = max(self._immunity_ms(record), self._broker.settings.transaction_timeout_ms)
+        return _IMMUNITY in record.properties and self._age_ms(record) > latest_ms
+
+    def _note_end(self, offset: int) -> None:
+        self._ended.add(offset)
+        text = f"{offset}{_DONE_END if self._broker.release.is_5x else ''}"
+        now = self._broker.clock.now_ms()
+        host = self._broker.address
+        note = InnerMessage(HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG}, born_timestamp=now, born_host=host)
+        self._broker.put(note)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def _expiry_scan(self) -> None:
+        has_more = self.position < self._broker.store.max_offset(HALF_TOPIC, 0)
+        if has_more and not self._is_watching:
+            self._is_watching = True
+            self._broker.clock.call_later(self._broker.settings.transaction_check_interval_ms, self._look)
+
+    def _look(self) -> None:
+        self._is_watching = False
+        offset, end = self.position, self._broker.store.max_offset(HALF_TOPIC, 0)
+        while offset < end and self._pass(offset):
+            offset += 1
+        self._broker.offsets.commit(self._group, HALF_TOPIC, 0, offset)
+        self._expiry_scan()
+
+    def _pass(self, offset: int) -> bool:
+        """Look at one half message; False if it is too young, and with it all behind it."""
+        record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
+        if record is None or _number(record, _STANDS_FOR, -1) in self._ended:
+            return True
+        times, age_ms, immunity_ms = _number(record, _CHECK_TIMES, 0), self._age_ms(record), self._immunity_ms(record)
+        if times >= self._broker.settings.transaction_check_max or age_ms > OLDEST_MS:
+            self._give_up(record)
+        elif _IMMUNITY in record.properties and age_ms <= immunity_ms:
+            self._put_again(record, times + 1, {_STANDS_FOR: str(_number(record, _STANDS_FOR, offset))})
+        elif 0 <= age_ms <= immunity_ms:
+            return False
+        else:
+            self._ask(record, times + 1)
+        return True
+
+    def _give_up(self, record: Record) -> None:
+        topic = self._broker.topics.create_plain(HALF_GIVEN_UP_TOPIC, 1)
+        self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
+
+    def _ask(self, record: Record, times: int) -> None:
+        """Store the message again and ask a producer about the copy; the others' turn comes at the next look."""
+        message, stored = self._put_again(record, times, {})
+        channel = self._broker.producer_groups.pick(message.properties.get(_PRODUCER_GROUP, ""))
+        if channel:
+            unique_id = message.properties.get(_UNIQUE_ID)
+            header = CheckTransactionStateRequestHeader(
+                bname=self._broker.name if self._broker.release.is_5x else None,
+                topic=HALF_TOPIC if self._broker.release.is_5x else None,
+                tran_state_table_offset=stored.queue_offset,
+                commit_log_offset=stored.physical_offset,
+                msg_id=unique_id,
+                transaction_id=unique_id,
+                offset_msg_id=stored.message_id,
+            )
+            body = self._as_asked(record, message, stored)
+            channel.tell(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+
+    def _put_again(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
+        message = InnerMessage.of_record(record)
+        message.properties.update({_CHECK_TIMES: str(times), **more})
+        return message, self._broker.put(message)
+
+    def _as_asked(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
+        """The message as its producer knows it, at the place of the copy."""
+        text = join_properties({**message.properties, _WAIT: "false"})
+        return encode_record(
+            replace(
+                record,
+                topic=message.properties[REAL_TOPIC],
+                queue_id=int(message.properties[REAL_QUEUE_ID]),
+                queue_offset=stored.queue_offset,
+                physical_offset=stored.physical_offset,
+                properties_text=(text if self._broker.store.ends_properties else text.removesuffix(ENTRY_END)).encode(),
+            )
+        )
+
+    def _age_ms(self, record: Record) -> int:
+        return self._broker.clock.now_ms() - record.born_timestamp
+
+    def _immunity_ms(self, record: Record) -> int:
+        """How old a message must be to be asked about: its own wish, or the broker's setting."""
+        wish_s = _number(record, _IMMUNITY, -1)
+        return self._broker.settings.transaction_timeout_ms if wish_s < 0 else wish_s * 1000
+
+
+def is_half(message: InnerMessage) -> bool:
+    """Whether a message that is sent begins a transaction; one sent for another try does not begin it again."""
+    is_retry = message.reconsume_times > 0 and message.properties.get(DELAY, "0") not in ("0", "-1")
+    return message.properties.get(HALF_MESSAGE, "").lower() == "true" and not is_retry
+
+
+def _number(record: Record, name: str, default: int) -> int:
+    text = record.properties.get(name, "")
+    return int(text) if text.isdecimal() else default

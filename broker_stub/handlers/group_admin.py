@@ -1,0 +1,353 @@
+"""How are groups administered, who is in them, and how far have they come?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from pyspark_rocketmq.model import RETRY_PREFIX, MessageQueue
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.bodies import (
+    Body,
+    Connection,
+    ConsumerConnection,
+    ConsumeStats,
+    DataVersion,
+    GroupList,
+    OffsetWrapper,
+    ProducerConnection,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    SetMessageRequestModeRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicList,
+    body,
+    decode_body,
+    encode_body,
+)
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+    RequestHeader,
+    TopicRequestHeader,
+    header,
+)
+
+from ..admin_codes import AdminCode
+from ..group_tables import Member
+from ..registry import handles
+from ..requests import ClientRequest, HandlerResult, Refusal, answer
+from ..state import Broker
+
+
+@body
+class SubscriptionGroupList(Body):
+    """Several groups at once."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...]
+
+
+# --- configuration ---------------------------------------------------------------------------------------------------
+
+
+@handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+def update_group(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Make or change a group; its name is not looked at."""
+    _update(broker, decode_body(SubscriptionGroupConfig, request.body))
+    return answer()
+
+
+@handles(AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
+def update_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Make or change several groups; one that may not be ends it, and those before it stay."""
+    for config in decode_body(SubscriptionGroupList, request.body).group_config_list:
+        _update(broker, config)
+    return answer()
+
+
+def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
+    if broker.release.is_5x:
+        for change in config.attributes or {}:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, _attribute_fault(broker, config.group_name, change))
+    broker.group_configs.update(config)
+
+
+def _attribute_fault(broker: Broker, group: str, change: str) -> str:
+    """What is wrong with a change of an attribute: 5.3.3 has the mechanism, and no attribute of groups."""
+    sign, name = change[:1], change[1:]
+    if sign == "+":
+        return f"java.lang.RuntimeException: unsupported key: {name}"
+    if group not in broker.group_configs.table:
+        return f"java.lang.RuntimeException: only add attribute is supported while creating topic. key: {name}"
+    return f"java.lang.RuntimeException: attempt to delete a nonexistent key: {name}"
+
+
+@handles(RequestCode.DELETE_SUBSCRIPTIONGROUP)
+def delete_group(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Forget a group's configuration, and its offsets if so wanted."""
+    header = request.header(DeleteSubscriptionGroupRequestHeader)
+    broker.group_configs.delete(header.group_name)
+    if header.clean_offset:
+        broker.offsets.forget_group(header.group_name)
+    return answer()
+
+
+@handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG)
+def get_group(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """How a group is configured; asking may make it."""
+    config = broker.group_configs.find(request.header(GetSubscriptionGroupConfigRequestHeader).group)
+    if config is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+    return answer(body=encode_body(config))
+
+
+@handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+def get_all_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """How every group is configured."""
+    is_5x = broker.release.is_5x
+    version = DataVersion(
+        counter=broker.group_configs.change_count,
+        state_version=0 if is_5x else None,
+        timestamp=broker.clock.now_ms(),
+    )
+    wrapper = SubscriptionGroupWrapper(
+        subscription_group_table=broker.group_configs.table,
+        forbidden_table={} if is_5x else None,
+        data_version=version,
+    )
+    return answer(body=encode_body(wrapper))
+
+
+@handles(RequestCode.SET_MESSAGE_REQUEST_MODE)
+def set_request_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Accept how a group is to read a topic; without effect, since the stub offers no pop over remoting."""
+    wish = decode_body(SetMessageRequestModeRequestBody, request.body)
+    if wish.topic.startswith(RETRY_PREFIX):
+        raise Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+    return answer()
+
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+@handles(RequestCode.GET_CONSUMER_CONNECTION_LIST)
+def get_consumer_connections(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Who consumes for a group, and what the group subscribes."""
+    name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
+    group = broker.consumer_groups.table.get(name)
+    if group is None:
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
+    body = ConsumerConnection(
+        connection_set=tuple(map(_connection, group.members.values())),
+        subscription_table=group.subscriptions,
+        consume_type=group.consume_type,
+        message_model=group.message_model,
+        consume_from_where=group.consume_from_where,
+    )
+    return answer(body=encode_body(body))
+
+
+@handles(RequestCode.GET_PRODUCER_CONNECTION_LIST)
+def get_producer_connections(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Who produces for a group."""
+    name = request.header(GetProducerConnectionListRequestHeader).producer_group
+    members = broker.producer_groups.table.get(name)
+    if members is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
+    return answer(body=encode_body(ProducerConnection(connection_set=tuple(map(_connection, members.values())))))
+
+
+def _connection(member: Member) -> Connection:
+    return Connection(
+        client_id=member.client_id,
+        client_addr=str(member.channel.remote),
+        language=member.language.name if member.language is not None else None,
+        version=member.version,
+    )
+
+
+@handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
+def query_groups_of_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Which groups have offsets in a topic. 4.9.7 adds those that subscribe it now, 5.3.3 the topic's own name."""
+    topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
+    groups = broker.offsets.groups(topic)
+    if not broker.release.is_5x:
+        groups |= {group.name for group in broker.consumer_groups.table.values() if topic in group.subscriptions}
+    elif topic in broker.consumer_groups.heard_topics:
+        groups.add(topic)
+    return answer(body=encode_body(GroupList(group_list=tuple(groups))))
+
+
+@handles(RequestCode.QUERY_TOPICS_BY_CONSUMER)
+def query_topics_of_group(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Which topics a group has offsets in."""
+    topics = broker.offsets.topics(request.header(QueryTopicsByConsumerRequestHeader).group)
+    return answer(body=encode_body(TopicList(broker_addr=str(broker.address), topic_list=tuple(topics))))
+
+
+@handles(AdminCode.GET_ALL_PRODUCER_INFO)
+def get_all_producers(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Who produces, by group."""
+    table = {
+        group: [
+            {
+                "clientId": member.client_id,
+                "language": None if member.language is None else member.language.name,
+                "lastUpdateTimestamp": broker.clock.now_ms() - int(broker.clock.elapsed_ms() - member.seen_ms),
+                "remoteIP": f"/{channel.remote}",
+                "version": member.version,
+            }
+            for channel, member in members.items()
+        ]
+        for group, members in broker.producer_groups.table.items()
+    }
+    return answer(body=fastjson.write({"data": table}))
+
+
+@header
+class QuerySubscriptionRequestHeader(TopicRequestHeader):
+    """What does a group want of a topic?"""
+
+    group: str
+    topic: str
+
+
+@handles(AdminCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
+def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """What the group's last heartbeat said about the topic; nothing about it if no member is there."""
+    wish = request.header(QuerySubscriptionRequestHeader)
+    members = broker.consumer_groups.table.get(wish.group)
+    subscription = members.subscriptions.get(wish.topic) if members else None
+    told: dict[str, Any] = {"group": wish.group, "topic": wish.topic}
+    if subscription:
+        told["subscriptionData"] = fastjson.parse(encode_body(subscription))
+    return answer(body=fastjson.write(told))
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+
+
+@handles(RequestCode.GET_CONSUME_STATS)
+def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """How far a group is in each queue; rates are not measured."""
+    header = request.header(GetConsumeStatsRequestHeader)
+    table = {
+        queue: _progress(broker, header.consumer_group, queue)
+        for topic in _topics_to_count(broker, header)
+        for queue in _read_queues(broker, topic)
+    }
+    return answer(body=encode_body(ConsumeStats(offset_table=table)))
+
+
+def _topics_to_count(broker: Broker, header: GetConsumeStatsRequestHeader) -> list[str]:
+    """The topics asked for, or all the group has offsets in; without those its members do not subscribe."""
+    if header.topic_list:
+        return [topic for topic in header.topic_list.split(";") if topic]
+    topics = [header.topic] if header.topic else sorted(broker.offsets.topics(header.consumer_group))
+    subscribed = broker.consumer_groups.topics_of(header.consumer_group)
+    return [topic for topic in topics if not subscribed or topic in subscribed]
+
+
+def _read_queues(broker: Broker, topic: str) -> Iterator[MessageQueue]:
+    config = broker.topics.find(topic)
+    for queue_id in range(config.read_queue_nums if config else 0):
+        yield MessageQueue(topic, broker.name, queue_id)
+
+
+def _progress(broker: Broker, group: str, queue: MessageQueue) -> OffsetWrapper:
+    topic, _, queue_id = queue
+    committed = broker.offsets.query(group, topic, queue_id) or 0
+    pulled = broker.offsets.pulled_to(group, topic, queue_id) or 0
+    return OffsetWrapper(
+        broker_offset=broker.store.max_offset(topic, queue_id),
+        consumer_offset=committed,
+        pull_offset=max(committed, pulled) if broker.release.is_5x else None,
+        last_timestamp=max(0, broker.store.store_time(topic, queue_id, committed - 1)),
+    )
+
+
+@header
+class GetConsumeStatsInBrokerHeader(RequestHeader):
+    """How far is every group, in all topics or in ordered ones?"""
+
+    is_order: bool = False
+
+
+@handles(AdminCode.GET_BROKER_CONSUME_STATS)
+def get_all_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """How far every group is in every topic; rates are not measured."""
+    ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
+    groups = {group: _stats_of_group(broker, group, ordered=ordered) for group in broker.group_configs.table}
+    lags = [
+        row["brokerOffset"] - row["consumerOffset"]
+        for stats in groups.values()
+        for topic in stats
+        for row in topic["offsetTable"].values()
+    ]
+    told: dict[str, Any] = {
+        "brokerAddr": str(broker.address),
+        "consumeStatsList": [{group: stats} for group, stats in groups.items()],
+        "totalDiff": sum(lags),
+    }
+    return answer(body=fastjson.write({**told, "totalInflightDiff": 0} if broker.release.is_5x else told))
+
+
+def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[str, Any]]:
+    return [
+        {"consumeTps": 0.0, "offsetTable": _written_progress(broker, group, config)}
+        for topic in sorted(broker.offsets.topics(group))
+        if (config := broker.topics.find(topic)) and (config.order or not ordered)
+    ]
+
+
+def _written_progress(broker: Broker, group: str, config: TopicConfig) -> dict[MessageQueue, dict[str, Any]]:
+    """All queues that are written to: one the group has not begun counts from 0."""
+    queues = (MessageQueue(config.topic_name, broker.name, queue_id) for queue_id in range(config.write_queue_nums))
+    return {queue: fastjson.parse(encode_body(_progress(broker, group, queue))) for queue in queues}
+
+
+@handles(RequestCode.QUERY_CONSUME_TIME_SPAN)
+def query_time_span(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Between which store times each queue lies, and where the group stands between them."""
+    header = request.header(QueryConsumeTimeSpanRequestHeader)
+    config = broker.topics.find(header.topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+    spans = tuple(_time_span(broker, header, queue_id) for queue_id in range(config.write_queue_nums))
+    return answer(body=encode_body(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+
+
+def _time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, queue_id: int) -> QueueTimeSpan:
+    store, topic = broker.store, header.topic
+    end = store.max_offset(topic, queue_id)
+    first_ms = store.store_time(topic, queue_id, store.min_offset(topic, queue_id))
+    last_ms = store.store_time(topic, queue_id, end - 1)
+    committed = broker.offsets.query(header.group, topic, queue_id)
+    place = -1 if committed is None else committed
+    place_ms = store.store_time(topic, queue_id, place - 1) if place > 0 else first_ms
+    delay_ms = broker.clock.now_ms() - store.store_time(topic, queue_id, place) if place < end else 0
+    return QueueTimeSpan(
+        message_queue=MessageQueue(topic, broker.name, queue_id),
+        min_time_stamp=first_ms,
+        max_time_stamp=last_ms,
+        consume_time_stamp=place_ms,
+        delay_time=delay_ms,
+        min_time_stamp_str=_as_text(first_ms),
+        max_time_stamp_str=_as_text(last_ms),
+        consume_time_stamp_str=_as_text(place_ms),
+    )
+
+
+def _as_text(time_ms: int) -> str:
+    """A time as Java's tools show it, in local time."""
+    return f"{datetime.fromtimestamp(time_ms // 1000):%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03}"

@@ -1,0 +1,86 @@
+"""Which pulls wait for a message, and what ends the wait?
+
+A pull that found nothing new may wait at its queue. It is carried out again when a message arrives that its filter lets
+through, when its time is up, or when, at a look every five seconds, the queue has grown: that look knows no tags, so it
+also ends the wait behind messages that do not match. The second time a pull answers whatever it finds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .clock import Clock, Timer
+from .consume_queue import QueueKey
+from .filters import matches
+from .queue_scan import MessageFilter
+from .requests import Channel
+
+CHECK_INTERVAL_MS = 5_000
+
+
+@dataclass(slots=True, eq=False)
+class HeldPull:
+    """One pull that waits."""
+
+    channel: Channel
+    offset: int
+    wanted: MessageFilter | None
+    due_ms: float
+    """Elapsed time of the clock at which the wait ends."""
+    run: Callable[[], None]
+    """Carries the pull out again and answers it."""
+    timer: Timer = field(init=False)
+
+
+class HeldPulls:
+    """The waiting pulls of one broker."""
+
+    def __init__(self, clock: Clock, max_offset: Callable[[str, int], int]) -> None:
+        self._clock = clock
+        self._max_offset = max_offset
+        self._pulls: defaultdict[QueueKey, list[HeldPull]] = defaultdict(list)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pulls.values()))
+
+    def hold(self, key: QueueKey, pull: HeldPull) -> None:
+        """Let a pull wait."""
+        self._pulls[key].append(pull)
+        self._set_timer(key, pull)
+
+    def message_arrived(self, key: QueueKey, tag_code: int | None, properties: Mapping[str, str] | None) -> None:
+        """A message has come into a queue; unknown code and properties pass every filter."""
+        if not (waiting := self._pulls.get(key)):
+            return
+        end = self._max_offset(*key)
+        for pull in waiting.copy():
+            if end > pull.offset and matches(pull.wanted, tag_code, properties):
+                self._finish(key, pull)
+
+    def drop(self, channel: Channel) -> None:
+        """Forget the pulls of a client that has gone."""
+        for key, waiting in list(self._pulls.items()):
+            for pull in [pull for pull in waiting if pull.channel is channel]:
+                self._remove(key, pull)
+
+    def _set_timer(self, key: QueueKey, pull: HeldPull) -> None:
+        rest_ms = pull.due_ms - self._clock.elapsed_ms()
+        pull.timer = self._clock.call_later(min(rest_ms, CHECK_INTERVAL_MS), lambda: self._look(key, pull))
+
+    def _look(self, key: QueueKey, pull: HeldPull) -> None:
+        if self._clock.elapsed_ms() >= pull.due_ms or self._max_offset(*key) > pull.offset:
+            self._finish(key, pull)
+        else:
+            self._set_timer(key, pull)
+
+    def _finish(self, key: QueueKey, pull: HeldPull) -> None:
+        self._remove(key, pull)
+        pull.run()
+
+    def _remove(self, key: QueueKey, pull: HeldPull) -> None:
+        pull.timer.cancel()
+        self._pulls[key].remove(pull)
+        if not self._pulls[key]:
+            del self._pulls[key]
