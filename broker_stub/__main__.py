@@ -1,7 +1,7 @@
-"""How does one run the stub by itself, in the foreground?
+"""Run the stub by itself, in the foreground.
 
-The first line on stdout says that it is ready and where: `nameServer=HOST:PORT endpoints=HOST:PORT`. SIGTERM and SIGINT
-end it.
+The first line on stdout says that the stub is ready, and where: `nameServer=HOST:PORT endpoints=HOST:PORT`. SIGTERM and
+SIGINT end it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a stub until it is told to end; returns the exit code."""
+    """Run a stub until a signal ends it, and return the exit code."""
     given = _parser().parse_args(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,7 +81,7 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
 
 
 def parse_topic(text: str) -> tuple[str, int]:
-    """A topic and its number of queues, from `NAME:QUEUES`."""
+    """Return the topic and the number of queues that `NAME:QUEUES` gives."""
     name, _, queues = text.rpartition(":")
     if not (name and queues.isdecimal() and int(queues)):
         raise OptionError("--topic", text, "not a topic", advice="give NAME:QUEUES, for example orders:8")
@@ -92,7 +92,7 @@ def parse_topic(text: str) -> tuple[str, int]:
 
 
 def read_seeds(path: Path) -> Iterator[dict[str, Any]]:
-    """What `StubBroker.put` takes, message by message."""
+    """Yield the arguments of `StubBroker.put` for each message of a JSON-lines file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as cause:

@@ -1,9 +1,9 @@
-"""Who may ask a broker at all?
+"""Check the signatures of requests.
 
-A client signs each request with its secret: HMAC-SHA1 over the values of all header fields in the order of their
-names, the signature apart, and the body. The two generations of access control sign alike and refuse differently:
-5.x by NO_PERMISSION with a plain reason, 4.9.7 by SYSTEM_ERROR with a Java exception. Whoever signs rightly may do
-everything. Name servers ask for nothing.
+A client signs each request with its secret: HMAC-SHA1 over the values of all header fields but the signature, in the
+order of their names, and the body. Both generations of access control check the same signature and refuse differently:
+5.x with NO_PERMISSION and a plain reason, 4.9.7 with SYSTEM_ERROR and a Java exception. A user with a valid signature
+may do everything. Name servers check nothing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LAST_VERSION_WITHOUT_QUERY_KEY = 399
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """Lets only requests pass that a known user has signed."""
+    """Refuses requests that no known user has signed."""
 
     secrets: Mapping[str, str] = field(repr=False)
-    """By access key."""
+    """Secrets by access key."""
     release: Release
 
     def check(self, broker: object, request: ClientRequest) -> None:
-        """Refuse a request that is not signed, or not rightly."""
+        """Raise a `Refusal` for a request without a valid signature."""
         fields = request.command.fields or {}
         user = fields.get(ACCESS_KEY)
         if not user:
@@ -64,5 +64,5 @@ class AccessControl:
 
 
 def sign(secret: str, content: bytes) -> str:
-    """The signature of a request's content."""
+    """Return the signature of a request's content."""
     return base64.b64encode(hmac.new(secret.encode(), content, hashlib.sha1).digest()).decode()

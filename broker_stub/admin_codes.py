@@ -1,4 +1,4 @@
-"""Which further numbers do administrators' tools use? No client of ours sends them, so `wire` does not know them."""
+"""Define the request codes that only administrators' tools use; the library sends none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class AdminCode(IntEnum):
-    """What a tool asks for; the names are RocketMQ's."""
+    """Request codes of administrators' tools, by RocketMQ's names."""
 
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = 223
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST = 225

@@ -1,9 +1,9 @@
-"""How are a million messages put into a queue's log in a moment?
+"""Store a million equal messages in a moment.
 
-All are alike but for a few fields at fixed places, so one record is encoded, copied as often as needed, and patched
-column by column: queue, offset, address, unique id, and a body that begins with the message's number. CRC-32 is linear:
-changing a digit of the body changes the CRC by a value that depends on that digit and its place only, so the CRCs are
-looked up and XORed, too.
+The messages differ in a few fields at fixed positions. So one record is encoded, copied, and patched column by column:
+queue, offset, address, unique id, and a body that begins with the message's number. CRC-32 is linear: a changed digit
+of the body changes the CRC by a value that depends only on that digit and its position, so the CRCs come from a table,
+too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .commit_log import SEGMENT_BYTES
 from .store import InnerMessage, Store
 
 DIGITS = 10
-"""The body begins with the message's number in so many digits, as far as it is long enough."""
+"""Number of digits with which a body begins, if it has room for them."""
 
 _CRC_AT, _QUEUE_ID_AT, _OFFSET_AT, _PHYSICAL_AT = 8, 12, 20, 28
 _BODY_AT = 88
@@ -32,7 +32,7 @@ Numbers = NDArray[np.int64]
 
 
 class Template:
-    """One record to be copied, and where its copies differ."""
+    """One record to copy, and the positions at which its copies differ."""
 
     def __init__(self, store: Store, message: InnerMessage) -> None:
         self.now = store.clock.now_ms()
@@ -45,7 +45,7 @@ class Template:
         self._crc_changes = _crc_changes(message.body, self.digits)
 
     def stamp(self, room: Bytes, numbers: Numbers, queue_ids: Numbers, offsets: Numbers, physical: int) -> None:
-        """Fill `room`, one row a record."""
+        """Fill `room`, one row per record."""
         room[:] = self.record
         size, count = self.record.size, len(numbers)
         digits = _decimal_digits(numbers, self.digits)
@@ -64,7 +64,7 @@ class Template:
 
 
 def fill(store: Store, message: InnerMessage, queue_count: int, count: int, first_number: int = 0) -> None:
-    """Put `count` copies of a message into the queues of its topic, which take turns."""
+    """Store `count` copies of a message in the queues of its topic, which take turns."""
     template = Template(store, message)
     starts = np.array([store.max_offset(message.topic, queue_id) for queue_id in range(queue_count)], np.int64)
     done = 0
@@ -78,7 +78,7 @@ def fill(store: Store, message: InnerMessage, queue_count: int, count: int, firs
 def _fill_chunk(
     store: Store, topic: str, template: Template, starts: Numbers, indexes: Numbers, first_number: int
 ) -> None:
-    """Within a chunk the messages of a queue lie one behind the other, so that a pull is one slice."""
+    """Store one chunk; the messages of a queue are adjacent in it, so that a pull is one slice."""
     queue_count = len(starts)
     queue_ids = indexes % queue_count
     order = np.argsort(queue_ids, kind="stable")
@@ -112,7 +112,7 @@ def _write(room: Bytes, at: int, width: int, values: Numbers) -> None:
 
 
 def _crc_changes(body: bytes, digits: int) -> Numbers:
-    """By place and digit: how the CRC changes if the body has that digit there."""
+    """Return, by position and digit, how the CRC changes if the body has that digit there."""
     base = zlib.crc32(body)
     table = np.zeros((digits, 10), np.int64)
     for place in range(digits):

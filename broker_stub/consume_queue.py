@@ -1,4 +1,4 @@
-"""What is kept of each queue, so that nothing need be decoded to find its messages?
+"""Keep the columns of a queue, from which its messages are found without decoding.
 
 Four columns: address, size, tag code and store time of each message, in the order of their offsets.
 """
@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 QueueKey = tuple[str, int]
-"""Topic and queue number."""
+"""Topic and queue id."""
 
 
 class Boundary(Enum):
-    """Which message a search by time means: the first at or after it, the last at or before it, or the nearest."""
+    """The message that a search by time returns: the first at or after it, the last at or before it, or the nearest."""
 
     LOWER = "lower"
     UPPER = "upper"
     NEAREST = "nearest"
-    """The rule of the releases before 5.1.1."""
+    """The rule of releases before 5.1.1."""
 
 
 class ConsumeQueue:
@@ -34,7 +34,7 @@ class ConsumeQueue:
     def __init__(self, base: int = 0) -> None:
         self.base = self.min_offset = base
         self.unindexed = 0
-        """How many messages got an offset, but no entry."""
+        """Number of messages that got an offset, but no entry."""
         self.physical = array("q")
         self.sizes = array("i")
         self.codes = array("q")
@@ -42,23 +42,23 @@ class ConsumeQueue:
 
     @property
     def max_offset(self) -> int:
-        """Where the next entry stands."""
+        """Offset of the next entry."""
         return self.base + len(self.physical)
 
     @property
     def next_stored(self) -> int:
-        """The offset that is written in the next message."""
+        """Offset that the next message's record contains."""
         return self.max_offset + self.unindexed
 
     def append(self, physical: int, size: int, code: int, store_time: int) -> None:
-        """Take note of a message."""
+        """Append a message."""
         self.physical.append(physical)
         self.sizes.append(size)
         self.codes.append(code)
         self.store_times.append(store_time)
 
     def extend(self, physical: NDArray[np.int64], size: int, code: int, store_time: int) -> None:
-        """Take note of many messages of one size."""
+        """Append many messages of one size."""
         count = len(physical)
         self.physical.frombytes(physical.astype(np.int64).tobytes())
         self.sizes.extend(array("i", [size]) * count)
@@ -66,12 +66,12 @@ class ConsumeQueue:
         self.store_times.extend(array("q", [store_time]) * count)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Offset, address and size of each message still there."""
+        """Yield offset, address and size of each message that is not expired."""
         for index in range(self.min_offset - self.base, len(self.physical)):
             yield self.base + index, self.physical[index], self.sizes[index]
 
     def search(self, time_ms: int, boundary: Boundary) -> int:
-        """The offset that belongs to a store time, within the bounds."""
+        """Return the offset for a store time, within the bounds."""
         first = self.min_offset - self.base
         if boundary is Boundary.UPPER:
             index = bisect_right(self.store_times, time_ms, first) - 1
@@ -83,7 +83,7 @@ class ConsumeQueue:
 
 
 def _nearest(times: array[int], index: int, first: int, time_ms: int) -> int:
-    """Of the entries around an insertion point the one whose time is nearer; a tie goes to the earlier."""
+    """Return the index of the nearer of two entries around an insertion point; a tie goes to the earlier one."""
     if index == first or (index < len(times) and times[index] == time_ms):
         return index
     is_later_nearer = index < len(times) and times[index] - time_ms < time_ms - times[index - 1]

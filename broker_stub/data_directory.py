@@ -1,14 +1,14 @@
-"""How does a broker's state outlive its process?
+"""Keep a broker's state in a directory.
 
-As at a real broker, the log is its files: segments are mapped into memory, so what was stored is on disk by itself.
-Everything else is written as small JSON files, when something changed and at the end; the offsets' file looks as
-RocketMQ writes it. Consume queues are not kept: they are read out of the log again. What the log cannot tell is kept
-beside: where a queue begins since it was made anew, and what expired.
+As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk by itself.
+Everything else is written as small JSON files, at intervals if it changed, and at the end; `consumerOffset.json` has
+RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log cannot tell:
+where a queue begins since it was created again, and what expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json
 
-A file that cannot be read is refused by its name; the one that was there before it, kept as `.bak`, is tried first.
+If a file is unreadable its predecessor, kept as `.bak`, is used; if that fails too, the error names the file.
 """
 
 from __future__ import annotations
@@ -46,39 +46,39 @@ _VALUES, _OFFSETS, _DELAYS = "kvConfig.json", "consumerOffset.json", "delayOffse
 _TOPICS, _GROUPS, _QUEUES = "topics.json", "subscriptionGroup.json", "queues.json"
 _BACKUP = ".bak"
 _LEAST_BYTES = 91
-"""A record without body, topic and properties."""
+"""Size of a record without body, topic and properties."""
 
 
 class DamagedData(OptionError):
-    """A file of the data directory cannot be used."""
+    """A file of the data directory is unusable."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__("data", str(path), what, advice="restore the file, or give another directory")
 
 
 class QueuePlace(NamedTuple):
-    """What the log cannot tell about a queue."""
+    """What the log cannot tell about one queue."""
 
     topic: str
     queue_id: int
     base: int
     min_offset: int
     start: int
-    """Address of its first record; earlier ones belong to a queue of this name that was deleted."""
+    """Address of its first record; earlier ones belong to a deleted queue of this name."""
 
 
 class Places(NamedTuple):
     """What the log cannot tell about itself and its queues."""
 
     address: Address | None = None
-    """Where the broker listened."""
+    """Address at which the broker listened."""
     log_end: int = 0
     log_min: int = 0
     queues: tuple[QueuePlace, ...] = ()
 
 
 class Delivered(NamedTuple):
-    """How far delayed messages have been delivered."""
+    """Progress of delayed messages."""
 
     by_level: dict[int, int]
     timers: list[int]
@@ -97,7 +97,7 @@ class ConfigFiles:
             raise DamagedData(directory, f"not a directory to write to: {cause.strerror}") from cause
 
     def read(self, name: str, parse: Callable[[bytes], T], default: T) -> T:
-        """A file's content, else that of the file before it, else the default if there is neither."""
+        """Return a file's parsed content, else its predecessor's, else the default if neither exists."""
         fault: Exception | None = None
         for path in (self.directory / name, self.directory / (name + _BACKUP)):
             try:
@@ -111,7 +111,7 @@ class ConfigFiles:
         return default
 
     def save(self, parts: dict[str, bytes]) -> None:
-        """Write what changed since the last time."""
+        """Write the files whose content changed."""
         for name, content in parts.items():
             if self._saved.get(name) != content:
                 self._write(name, content)
@@ -129,29 +129,29 @@ class ConfigFiles:
 
 
 class NameServerFiles:
-    """What a name server keeps: its key-value configuration."""
+    """Files of a name server: its key-value configuration."""
 
     def __init__(self, directory: Path) -> None:
         self._files = ConfigFiles(directory / "namesrv")
 
     def load(self, cluster: Cluster) -> None:
-        """Bring a new name server into the state that was saved."""
+        """Restore the saved state into a new name server."""
         cluster.values.update(self._files.read(_VALUES, _parse_values, Values()))
 
     def save(self, cluster: Cluster) -> None:
-        """Write what changed since the last time."""
+        """Write what changed since the last save."""
         self._files.save({_VALUES: json.dumps(cluster.values).encode()})
 
 
 class BrokerFiles:
-    """What a broker keeps."""
+    """Files of one broker."""
 
     def __init__(self, directory: Path) -> None:
         self._config = ConfigFiles(directory / "config")
         self._log = ConfigFiles(directory / "commitlog").directory
 
     def open_log(self) -> CommitLog:
-        """The log with what it held."""
+        """Return the log with the records of its files."""
         log = CommitLog(self._map_segment)
         for index, path in enumerate(sorted(self._log.iterdir())):
             if path.name != _segment_name(index):
@@ -161,11 +161,11 @@ class BrokerFiles:
         return log
 
     def address(self) -> Address | None:
-        """Where the broker listened last; message ids and clients may remember it."""
+        """Return the address at which the broker listened last, since message ids contain it; None if there is none."""
         return self._config.read(_QUEUES, _parse_places, Places()).address
 
     def load(self, broker: Broker) -> None:
-        """Bring a new broker into the state that was saved; its log is open already."""
+        """Restore the saved state into a new broker, whose log is open already."""
         read = self._config.read
         for config in read(_TOPICS, _parse_topics, TopicConfigSerializeWrapper()).topic_config_table.values():
             broker.topics.create(config)
@@ -177,7 +177,7 @@ class BrokerFiles:
         broker.half_messages.resume()
 
     def save(self, broker: Broker) -> None:
-        """Write what changed since the last time."""
+        """Write what changed since the last save."""
         topics = TopicConfigSerializeWrapper(topic_config_table={config.topic_name: config for config in broker.topics})
         groups = SubscriptionGroupWrapper(subscription_group_table=broker.group_configs.table)
         delayed_messages = {
@@ -202,7 +202,7 @@ class BrokerFiles:
         return np.memmap(path, np.uint8, "w+" if is_new else "r+", shape=(SEGMENT_BYTES,)).data
 
     def _rebuild_queues(self, broker: Broker, places: Places) -> None:
-        """Read the consume queues out of the log. Records of queues that were gone at the last save stay out."""
+        """Rebuild the consume queues from the log, without records of queues that were deleted before the last save."""
         store = broker.store
         starts: dict[QueueKey, int] = {}
         for place in places.queues:
@@ -257,7 +257,7 @@ def _segment_name(index: int) -> str:
 
 
 def _end_of(segment: memoryview, path: Path, index: int) -> int:
-    """Where the records of a segment end."""
+    """Return the end of a segment's records; raise DamagedData if they are malformed."""
     at = 0
     while at + _LEAST_BYTES <= SEGMENT_BYTES and (size := int.from_bytes(segment[at : at + 4], "big")):
         physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
@@ -268,7 +268,7 @@ def _end_of(segment: memoryview, path: Path, index: int) -> int:
 
 
 def _code(broker: Broker, record: Record) -> int:
-    """What the consume queue says of a message: its tag's hash, or, in a delay queue, when it is due."""
+    """Return a consume queue's code for a message: its tag's hash, or its due time in a delay queue."""
     if record.topic == SCHEDULE_TOPIC:
         return record.store_timestamp + broker.delayed_messages.levels_ms[record.queue_id]
     return tag_code_of(record.properties)

@@ -1,11 +1,11 @@
-"""Which messages are not due yet, and where do they wait?
+"""Keep messages that are not due, and store them again when they are.
 
-A message with a delay level waits in the queue of its level in SCHEDULE_TOPIC_XXXX, one with a time (TIMER_*, 5.x) in
-the timer topic; both remember topic and queue in REAL_TOPIC and REAL_QID. When its time has come it is stored again
-where it belongs; nothing of it is taken away, so the delivered message still tells of its delay.
+A message with a delay level waits in the queue of its level in SCHEDULE_TOPIC_XXXX. A message with a time (TIMER_*,
+5.x) waits in the timer topic. The properties REAL_TOPIC and REAL_QID name its own topic and queue. When it is due it is
+stored there with all its properties, so a delivered message still shows its delay.
 
-Times are kept to the second for timers: a message comes within the second after the one it asked for. A recall is a
-message to the timer topic, too: what it names is dropped when due.
+Timers have a precision of one second: a message is delivered within the second after its time. A recall is a message to
+the timer topic, too; it drops the message that it names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HANDLE_PARTS = 5
 
 
 class DelayedMessages:
-    """The messages of one broker that wait for their time."""
+    """The delayed messages of one broker."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DelayedMessages:
         timer_limit_ms: int | None,
     ) -> None:
         self.delivered: dict[int, int] = {}
-        """By level: the offset in the level's queue of the next message to deliver."""
+        """By level: the offset, in the level's queue, of the next message to deliver."""
         self.levels_ms = parse_levels(levels)
         self._timer_limit_ms = timer_limit_ms
         self._clock = clock
@@ -59,7 +59,7 @@ class DelayedMessages:
         self._recalled: set[str] = set()
 
     def accept(self, message: InnerMessage) -> Stored:
-        """Store a message where it belongs, or aside if it is not due; its properties tell then where it belongs."""
+        """Store a message, or set it aside if it is not due; REAL_TOPIC and REAL_QID then name its own queue."""
         if transaction_state(message.sys_flag) in (TransactionState.NONE, TransactionState.COMMIT):
             level = _read_level(message)
             if level > 0:
@@ -70,11 +70,11 @@ class DelayedMessages:
 
     @property
     def waiting_timers(self) -> list[int]:
-        """The offsets in the timer queue of the messages that are not due."""
+        """Offsets, in the timer queue, of the messages that are not due."""
         return sorted(offset for _, offset in self._timers)
 
     def resume(self, delivered: Mapping[int, int], timers: Iterable[int]) -> None:
-        """Go on where an earlier broker left off with the same store."""
+        """Continue with the store of an earlier broker."""
         self.delivered = dict(delivered)
         for level in range(1, len(self.levels_ms) + 1):
             queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
@@ -88,8 +88,8 @@ class DelayedMessages:
     # --- levels ------------------------------------------------------------------------------------------------------
 
     def _delay(self, message: InnerMessage, level: int) -> Stored:
-        for wish in _TIMER_PROPERTIES if self._timer_limit_ms is not None else ():
-            message.properties.pop(wish, None)
+        for name in _TIMER_PROPERTIES if self._timer_limit_ms is not None else ():
+            message.properties.pop(name, None)
         message.properties[DELAY] = str(level)
         delay_ms = self.levels_ms[level - 1]
         stored = self._put(
@@ -99,9 +99,9 @@ class DelayedMessages:
         return stored
 
     def _deliver_next(self, level: int) -> None:
-        """Messages of a level wait equally long, so the next one due is the next one in its queue.
+        """Deliver the next message of a level; all of them wait equally long, so the first one is due first.
 
-        A half message that was given a level is lost here, as it is in a real broker.
+        A half message that was given a level is lost here, as at a real broker.
         """
         offset = max(self.delivered.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
         record = self._store.record_at(SCHEDULE_TOPIC, level - 1, offset)
@@ -156,7 +156,7 @@ class DelayedMessages:
 
 
 def parse_levels(text: str) -> list[int]:
-    """Milliseconds of each delay level, from text such as `1s 5s 1m`."""
+    """Return the milliseconds of each delay level, from text such as `1s 5s 1m`."""
     return [int(word[:-1]) * _UNITS_MS[word[-1]] for word in text.split()]
 
 
@@ -170,7 +170,7 @@ def _read_level(message: InnerMessage) -> int:
 
 
 def _wants_timer(message: InnerMessage) -> bool:
-    return TIMER_OUT_MS not in message.properties and any(wish in message.properties for wish in _TIMER_PROPERTIES)
+    return TIMER_OUT_MS not in message.properties and any(name in message.properties for name in _TIMER_PROPERTIES)
 
 
 def _illegal_timer(limit_ms: int) -> Refusal:
@@ -186,7 +186,7 @@ def _illegal_timer(limit_ms: int) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a sender shows to take a timer message back."""
+    """What a sender shows to recall a timer message."""
 
     topic: str
     broker_name: str
@@ -194,13 +194,13 @@ class RecallHandle:
     unique_id: str
 
     def encode(self) -> str:
-        """As the sender gets it."""
+        """Return the handle in the form that senders get."""
         parts = (_HANDLE_VERSION, self.topic, self.broker_name, str(self.timestamp_ms), self.unique_id)
         return base64.urlsafe_b64encode(" ".join(parts).encode()).decode()
 
 
 def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
-    """The handle of a message that was just accepted; None unless it waits for a timer."""
+    """Return the recall handle of an accepted message; None unless it waits for a timer."""
     out_ms, topic = message.properties.get(TIMER_OUT_MS), message.properties.get(REAL_TOPIC)
     if out_ms is None or topic is None or topic.startswith(RETRY_PREFIX):
         return None
@@ -208,7 +208,7 @@ def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
 
 
 def decode_recall_handle(text: str) -> RecallHandle | None:
-    """Read a handle; None if it is none."""
+    """Return the recall handle that a text encodes; None if it is malformed."""
     try:
         parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split(" ")
         if parts[0] != _HANDLE_VERSION or len(parts) < _HANDLE_PARTS:
@@ -219,5 +219,5 @@ def decode_recall_handle(text: str) -> RecallHandle | None:
 
 
 def recall_key(topic: str, unique_id: str) -> str:
-    """By what a recall names the message it drops."""
+    """Return the key by which a recall names its message."""
     return f"{topic}+{unique_id}"

@@ -1,7 +1,7 @@
-"""Who answers a request, and what if nobody does?
+"""Dispatch requests to their handlers.
 
-A `Desk` stands behind each port: it lets a scripted fault have its way, looks the handler up, and turns what was
-raised into an answer. It knows neither sockets nor what requests mean.
+A `Dispatcher` stands behind each port. It applies a scripted fault, looks up the handler, and turns an exception into a
+response. It knows neither sockets nor what requests mean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_rocketmq.wire.header import Command, HeaderType
 
 from .faults import FaultScript
 from .registry import Registry
-from .requests import HELD, Channel, ClientRequest, HandlerResult, Refusal, answer
+from .requests import HELD, Channel, ClientRequest, HandlerResult, Refusal, response
 from .settings import Settings
 
 S = TypeVar("S")
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Dispatcher(Generic[S]):
-    """Answers the requests of one role at one place."""
+    """Dispatches the requests that arrive at one server."""
 
     def __init__(self, place: str, subject: S, registry: Registry[S], settings: Settings, script: FaultScript) -> None:
         self.place = place
@@ -32,29 +32,29 @@ class Dispatcher(Generic[S]):
         self.settings = settings
         self.release = settings.release
         self.ignores_unknown_codes = False
-        """Whether requests with an unknown code get no answer at all."""
+        """Whether requests with an unknown code get no response."""
         self.check: Callable[[S, ClientRequest], None] | None = None
-        """Raises a `Refusal` for requests that may not be made."""
+        """Raises a `Refusal` for a request that access control does not allow."""
         self.on_open: Callable[[Channel], None] = lambda channel: None
         self.on_close: Callable[[Channel], None] = lambda channel: None
         self._handlers = registry.handlers
         self._script = script
 
     def serve(self, command: Command, channel: Channel) -> None:
-        """Take care of one request."""
+        """Handle one request and send its response."""
         fault = self._script.take(self.place, command.code) if self._script and not command.is_oneway else None
         request = ClientRequest(command, channel, fault.reply_fault if fault else None)
-        result = fault.make_answer() if fault and fault.make_answer else self._answer(request)
+        result = fault.make_response() if fault and fault.make_response else self._handle(request)
         if result is not None and result is not HELD:
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:
-        """In which form a request is answered: 4.9.7 echoes the request's, 5.x has its own."""
+        """Return the header form of a response: the request's at 4.9.7, the configured one at 5.x."""
         if self.release.is_5x:
             return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
         return request.header_type
 
-    def _answer(self, request: ClientRequest) -> HandlerResult:
+    def _handle(self, request: ClientRequest) -> HandlerResult:
         code = request.command.code
         handler = self._handlers.get(code)
         if handler is None or code in self.release.unknown_codes:
@@ -64,14 +64,14 @@ class Dispatcher(Generic[S]):
                 self.check(self.subject, request)
             return handler(self.subject, request)
         except Refusal as refusal:
-            return refusal.answer
+            return refusal.response
         except (RemoteProtocolError, DecodeError) as error:
-            return answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+            return response(ResponseCode.SYSTEM_ERROR, remark=str(error))
         except Exception as error:
             _log.exception("the stub failed on request %s", code)
-            return answer(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+            return response(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def _refuse_unknown(self, code: int) -> HandlerResult:
         if self.ignores_unknown_codes:
             return None
-        return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
+        return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

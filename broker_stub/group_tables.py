@@ -1,15 +1,13 @@
-"""Who consumes and produces at this broker, and what do the groups want?
+"""Keep the configuration and the members of consumer and producer groups.
 
-Three tables, all fed by heartbeats:
-
-- `GroupConfigs`: how each consumer group is configured; a group comes into being when it is first asked for.
-- `ConsumerGroups`: the members of each group and what it subscribes. Members are connections, so a client id that is
-  connected twice is listed twice. All members share one subscription table, and the latest heartbeat rules it: members
-  that subscribe differently flip it back and forth. Whoever joins, leaves or changes the topics makes the broker tell
-  every member (NOTIFY_CONSUMER_IDS_CHANGED).
+- `GroupConfigs`: the configuration of each consumer group; a query creates the group.
+- `ConsumerGroups`: members and subscriptions. A member is a connection, so a client id that is connected twice is
+listed twice. All members share one subscription table, and the latest heartbeat replaces it: members with different
+subscriptions overwrite each other. When a member joins, leaves or changes its topics, the broker notifies all members
+(NOTIFY_CONSUMER_IDS_CHANGED).
 - `ProducerGroups`: the connections of each producer group.
 
-A connection whose heartbeats stop is dropped and closed after a while, unlike one that never sent any.
+A connection whose heartbeats stop expires and is closed; one that never sent a heartbeat stays.
 """
 
 from __future__ import annotations
@@ -42,29 +40,29 @@ _TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
 
 class GroupConfigs:
-    """How the consumer groups of one broker are configured."""
+    """The configurations of one broker's consumer groups."""
 
     def __init__(self, release: Release, *, auto_create: bool = True) -> None:
         self.auto_create = auto_create
         self.change_count = 0
-        """How often the table was changed; its data version."""
+        """Number of changes of the table; its data version."""
         self._release = release
         system = (*_SYSTEM_GROUPS, *_SYSTEM_BROADCAST_GROUPS, *([_TRANSACTION_GROUP] if release.is_5x else []))
         self.table = {name: self._complete(SubscriptionGroupConfig(group_name=name)) for name in system}
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """A group's configuration, made on the way if it may be."""
+        """Return a group's configuration, creating it if that is allowed; else None."""
         if group not in self.table and self._may_create(group):
             self.update(SubscriptionGroupConfig(group_name=group))
         return self.table.get(group)
 
     def update(self, config: SubscriptionGroupConfig) -> None:
-        """Make or change a group."""
+        """Create or change a group."""
         self.table[config.group_name] = self._complete(config)
         self.change_count += 1
 
     def delete(self, group: str) -> None:
-        """Forget a group; it may come back by being asked for."""
+        """Delete a group's configuration; a later query may create it again."""
         if self.table.pop(group, None):
             self.change_count += 1
 
@@ -74,7 +72,7 @@ class GroupConfigs:
         return self.auto_create or group.startswith(SYSTEM_GROUP_PREFIX)
 
     def _complete(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-        """With the members this release knows, and no others."""
+        """Return the configuration with exactly the members that this release has."""
         if not self._release.is_5x:
             return replace(
                 config,
@@ -95,7 +93,7 @@ class GroupConfigs:
 
 
 def is_legal_name(group: str) -> bool:
-    """Whether a group may be called so."""
+    """Return whether a name is a legal group name."""
     return _LEGAL_NAME.fullmatch(group) is not None
 
 
@@ -115,7 +113,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A group that has members now."""
+    """A consumer group that has members."""
 
     name: str
     consume_type: str
@@ -126,15 +124,15 @@ class ConsumerGroup:
 
     @property
     def client_ids(self) -> list[str]:
-        """One id per connection."""
+        """Client ids, one per connection."""
         return [member.client_id for member in self.members.values()]
 
     def find_member(self, client_id: str) -> Member | None:
-        """A connection of this client."""
+        """Return one connection of this client; None if it has none."""
         return next((member for member in self.members.values() if member.client_id == client_id), None)
 
     def join(self, member: Member, data: ConsumerData) -> bool:
-        """Take note of a heartbeat, which also sets how the whole group consumes; whether the connection is new."""
+        """Apply a heartbeat, which also sets how the whole group consumes; return whether the connection is new."""
         self.consume_type, self.message_model = data.consume_type, data.message_model
         self.consume_from_where = data.consume_from_where
         is_new = member.channel not in self.members
@@ -142,7 +140,7 @@ class ConsumerGroup:
         return is_new
 
     def subscribe(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take over newer subscriptions and drop missing topics; whether the set of topics changed."""
+        """Replace older subscriptions and drop absent topics; return whether the set of topics changed."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         kept = {topic: self.subscriptions[topic] for topic in self.subscriptions if topic in wanted}
@@ -159,7 +157,7 @@ class ConsumerGroups:
     def __init__(self, clock: Clock, configs: GroupConfigs, filters: FilterTable, expiry_ms: float = EXPIRY_MS) -> None:
         self.table: dict[str, ConsumerGroup] = {}
         self.heard_topics: set[str] = set()
-        """Every topic that a heartbeat has named so far."""
+        """Topics that heartbeats have named so far."""
         self._clock = clock
         self._configs = configs
         self._filters = filters
@@ -167,7 +165,7 @@ class ConsumerGroups:
         self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
 
     def heartbeat(self, member: Member, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
-        """A client consumes for a group; what it left out (`without_subscriptions`) stays as it is."""
+        """Apply a consumer's heartbeat; with `without_subscriptions` the group's subscriptions stay as they are."""
         group = self.table.setdefault(
             data.group_name,
             ConsumerGroup(data.group_name, data.consume_type, data.message_model, data.consume_from_where),
@@ -183,13 +181,13 @@ class ConsumerGroups:
         self._expiry_scan.start()
 
     def exchange_fingerprint(self, group: str, fingerprint: int) -> bool:
-        """Remember what stands for a group's subscriptions; whether it was known and differs."""
+        """Store the fingerprint of a group's subscriptions; return whether a stored one differs from it."""
         known = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
         return known is not None and known != fingerprint
 
     def leave(self, group_name: str, channel: Channel) -> None:
-        """A client says that it stops consuming for a group."""
+        """Remove a client that unregisters from a group."""
         group = self.table.get(group_name)
         if group:
             group.members.pop(channel, None)
@@ -197,7 +195,7 @@ class ConsumerGroups:
             self._notify_if_wanted(group)
 
     def channel_closed(self, channel: Channel) -> None:
-        """A connection ended: its groups' other members are told, whatever the groups' configuration."""
+        """Remove a closed connection and notify its groups' other members, whatever the groups' configuration."""
         for group in list(self.table.values()):
             if group.members.pop(channel, None):
                 self._drop_if_empty(group)
@@ -205,7 +203,7 @@ class ConsumerGroups:
                     self._notify(group)
 
     def topics_of(self, group_name: str) -> list[str]:
-        """What a group with members subscribes."""
+        """Return the topics that a group with members subscribes to."""
         return list(self.table[group_name].subscriptions) if group_name in self.table else []
 
     def _notify_if_wanted(self, group: ConsumerGroup) -> None:
@@ -216,7 +214,7 @@ class ConsumerGroups:
     def _notify(self, group: ConsumerGroup) -> None:
         header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
         for channel in list(group.members):
-            channel.tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+            channel.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
 
     def _drop_if_empty(self, group: ConsumerGroup) -> None:
         if not group.members:
@@ -227,7 +225,7 @@ class ConsumerGroups:
             yield from group.members.values()
 
     def _expire(self, silent: Member) -> None:
-        """Nobody is told of a member that fell silent; the others notice at their next rebalance."""
+        """Remove a member whose heartbeats stopped, without notifying the others, who notice at their next rebalance."""
         for group in list(self.table.values()):
             if group.members.get(silent.channel) is silent:
                 del group.members[silent.channel]
@@ -235,7 +233,7 @@ class ConsumerGroups:
 
 
 class ProducerGroups:
-    """The connections of the producer groups at one broker."""
+    """The producer groups that have members at one broker."""
 
     def __init__(self, clock: Clock, expiry_ms: float = EXPIRY_MS) -> None:
         self.table: dict[str, dict[Channel, Member]] = {}
@@ -245,7 +243,7 @@ class ProducerGroups:
         self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
 
     def heartbeat(self, member: Member, group: str) -> None:
-        """A client produces for a group."""
+        """Apply a producer's heartbeat."""
         members = self.table.setdefault(group, {})
         if member.channel not in members:
             members[member.channel] = replace(member)
@@ -254,7 +252,7 @@ class ProducerGroups:
         self._expiry_scan.start()
 
     def leave(self, group: str, client_id: str, channel: Channel) -> None:
-        """A client says that it stops producing for a group."""
+        """Remove a client that unregisters from a group."""
         members = self.table.get(group)
         if members:
             members.pop(channel, None)
@@ -262,7 +260,7 @@ class ProducerGroups:
             self._drop_if_empty(group)
 
     def channel_closed(self, channel: Channel) -> None:
-        """A connection ended."""
+        """Remove a closed connection."""
         for group, members in list(self.table.items()):
             member = members.pop(channel, None)
             if member:
@@ -270,11 +268,11 @@ class ProducerGroups:
                 self._drop_if_empty(group)
 
     def find_client(self, client_id: str) -> Channel | None:
-        """The connection of a client, whatever it produces for."""
+        """Return the connection of a client in any group; None if it has none."""
         return self._by_client.get(client_id)
 
     def pick(self, group: str) -> Channel | None:
-        """A connection of a group; another one each time."""
+        """Return a connection of a group, in turn; None if it has none."""
         channels = list(self.table.get(group, ()))
         self._turn += 1
         return channels[self._turn % len(channels)] if channels else None
@@ -292,7 +290,7 @@ class ProducerGroups:
 
 
 class _ExpiryScan:
-    """Looks for members that fell silent, as long as there are any."""
+    """Expires members whose heartbeats stopped, as long as there are members."""
 
     def __init__(
         self,
@@ -308,7 +306,7 @@ class _ExpiryScan:
         self._running = False
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the scan unless it runs."""
         if not self._running:
             self._running = True
             self._clock.call_later(SCAN_MS, self._scan)

@@ -1,13 +1,13 @@
-"""Which messages are not committed yet, and how does the broker come to know what became of them?
+"""Keep half messages until their transaction ends, and check with producers about open ones.
 
-A half message lies in the half topic until its producer commits it, which stores it where it belongs, or rolls it
-back. Either way a note in the done topic ends it. At intervals the broker looks at the half messages in their order:
-one that is too old without an end is stored again, and a producer of its group is asked about the copy; one that was
-asked about too often, or is older than three days, goes to the topic of those given up. The broker's own group keeps
-in the offset table how far it has looked.
+A half message lies in the half topic until its producer commits it, which stores it in its own topic, or rolls it back.
+Either way a record in the done topic marks the end. At intervals the broker goes through the half messages in order:
+one that is old enough to be checked is stored again, and a producer of its group is asked about the copy; one that was
+checked too often, or is older than three days, moves to TRANS_CHECK_MAX_TIME_TOPIC. The broker's own group keeps its
+position in the offset table.
 
-A producer may claim more time for a message (CHECK_IMMUNITY_TIME_IN_SECONDS). Such a message does not hold up the
-ones behind it: it is stored again, too, and its copy remembers which half message it stands for.
+A producer may postpone the first check (CHECK_IMMUNITY_TIME_IN_SECONDS). Such a message does not block those behind it:
+it is stored again, too, and its copy keeps the offset of the original.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, St
 from .topic_table import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topics
 
 OLDEST_MS = 72 * 3600 * 1000
-"""Log files are kept so long."""
+"""Milliseconds for which log files are kept."""
 
 HALF_MESSAGE = "TRAN_MSG"
 _GROUP_5X, _GROUP_4X = "CID_RMQ_SYS_TRANS", "CID_SYS_RMQ_TRANS"
@@ -44,7 +44,7 @@ _DONE_TAG, _DONE_END = "d", ","
 
 
 class HalfMessageBroker(Protocol):
-    """What `Transactions` uses of its broker."""
+    """What `HalfMessages` uses of its broker."""
 
     name: str
     address: Address
@@ -70,12 +70,12 @@ class HalfMessages:
         self._broker = broker
         self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
         self._ended: set[int] = set()
-        """Offsets in the half queue of the messages that were committed or rolled back."""
+        """Offsets, in the half queue, of the messages that were committed or rolled back."""
         self._is_watching = False
 
     @property
     def position(self) -> int:
-        """The offset in the half queue from which on there is something to look at."""
+        """Offset in the half queue from which on messages are checked."""
         return self._broker.offsets.query(self._group, HALF_TOPIC, 0) or 0
 
     def prepare(self, message: InnerMessage) -> Stored:
@@ -89,7 +89,7 @@ class HalfMessages:
         return stored
 
     def commit(self, header: EndTransactionRequestHeader) -> None:
-        """Store a half message where it belongs; doing so twice stores it twice."""
+        """Store a half message in its own topic; a repeated commit stores it again."""
         record = self._half_message(header)
         message = InnerMessage.restored(record)
         message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
@@ -98,11 +98,11 @@ class HalfMessages:
         self._note_end(record.queue_offset)
 
     def roll_back(self, header: EndTransactionRequestHeader) -> None:
-        """Leave a half message where it is, for ever."""
+        """Mark a half message as ended, without storing it anywhere."""
         self._note_end(self._half_message(header).queue_offset)
 
     def resume_check(self, physical_offset: int) -> None:
-        """Take up a half message that was given up, as if nobody had been asked about it."""
+        """Return a message that was given up to the half topic, with its number of checks set to 0."""
         record = self._broker.store.message_at(physical_offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
@@ -113,7 +113,7 @@ class HalfMessages:
             self._expiry_scan()
 
     def resume(self) -> None:
-        """Go on where an earlier broker left off with the same store."""
+        """Continue with the store of an earlier broker."""
         for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
             if record := self._broker.store.message_at(physical):
                 self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
@@ -162,7 +162,7 @@ class HalfMessages:
         self._expiry_scan()
 
     def _pass(self, offset: int) -> bool:
-        """Look at one half message; False if it is too young, and with it all behind it."""
+        """Check one half message; return False if it, and so all behind it, are too young."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
         if record is None or _number(record, _STANDS_FOR, -1) in self._ended:
             return True
@@ -182,7 +182,7 @@ class HalfMessages:
         self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
 
     def _ask(self, record: Record, times: int) -> None:
-        """Store the message again and ask a producer about the copy; the others' turn comes at the next look."""
+        """Store the message again and ask one producer about the copy; the next check asks another producer."""
         message, stored = self._put_again(record, times, {})
         channel = self._broker.producer_groups.pick(message.properties.get(_PRODUCER_GROUP, ""))
         if channel:
@@ -197,7 +197,7 @@ class HalfMessages:
                 offset_msg_id=stored.message_id,
             )
             body = self._as_asked(record, message, stored)
-            channel.tell(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+            channel.send_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 
     def _put_again(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
         message = InnerMessage.of_record(record)
@@ -205,7 +205,7 @@ class HalfMessages:
         return message, self._broker.put(message)
 
     def _as_asked(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
-        """The message as its producer knows it, at the place of the copy."""
+        """Return the message as its producer knows it, with the copy's place in the log."""
         text = join_properties({**message.properties, _WAIT: "false"})
         return encode_record(
             replace(
@@ -222,13 +222,13 @@ class HalfMessages:
         return self._broker.clock.now_ms() - record.born_timestamp
 
     def _immunity_ms(self, record: Record) -> int:
-        """How old a message must be to be asked about: its own wish, or the broker's setting."""
+        """Return the age from which on a message is checked: its own, or the broker's setting."""
         wish_s = _number(record, _IMMUNITY, -1)
         return self._broker.settings.transaction_timeout_ms if wish_s < 0 else wish_s * 1000
 
 
 def is_half(message: InnerMessage) -> bool:
-    """Whether a message that is sent begins a transaction; one sent for another try does not begin it again."""
+    """Return whether a sent message begins a transaction; one that is sent for a retry does not begin it again."""
     is_retry = message.reconsume_times > 0 and message.properties.get(DELAY, "0") not in ("0", "-1")
     return message.properties.get(HALF_MESSAGE, "").lower() == "true" and not is_retry
 

@@ -1,6 +1,6 @@
-"""Which messages bear a key?
+"""Find messages by key.
 
-Nobody asks for keys until somebody does: the log is read then, from where the last question left off.
+The index is built on demand: each query first reads the part of the log that was written since the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .store import Store
 
 
 class KeyIndex:
-    """Addresses of messages by topic and key; unique ids are keys, too."""
+    """Addresses of messages by topic and key; a unique id is a key, too."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -22,7 +22,7 @@ class KeyIndex:
         self._addresses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[Record]:
-        """The messages of a topic with a key that were stored between two times, the latest first."""
+        """Yield a topic's messages with a key that were stored between two times, the latest first."""
         self._catch_up()
         for physical in reversed(self._addresses.get((topic, key), ())):
             record = self._store.message_at(physical)
@@ -30,7 +30,7 @@ class KeyIndex:
                 yield record
 
     def _is_there(self, record: Record) -> bool:
-        """Whether the record is still in its queue, rather than in one that was since deleted."""
+        """Return whether the record is still in its queue, and the queue was not deleted since."""
         queue = self._store.queue(record.topic, record.queue_id)
         index = record.queue_offset - queue.base
         return 0 <= index < len(queue.physical) and queue.physical[index] == record.physical_offset

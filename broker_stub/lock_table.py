@@ -1,7 +1,8 @@
-"""Which client may consume a queue in order?
+"""Keep the locks of queues that are consumed in order.
 
-A lock belongs to a client id of a group, one per queue, and is a lease: whoever does not renew it for `lease_ms` can
-lose it to anybody. Groups never meet. Nothing is kept over a restart. A client id that is connected twice is one owner.
+A lock belongs to a client id of a group, one per queue, and is a lease: without renewal for `lease_ms` any client of
+the group can take it. Groups do not affect each other. Locks are lost at a restart. A client id that is connected twice
+is one owner.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ class LockTable:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = defaultdict(dict)
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Take or renew what is free, expired or the client's own; returns what the client holds of these queues."""
+        """Take or renew what is free, expired or the client's own; return the queues that the client now holds."""
         return [queue for queue in queues if self._take(self._groups[group], queue, client_id)]
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Give back what the client holds of these queues, expired or not; other clients' locks stay."""
+        """Release what the client holds of these queues, expired or not; other clients' locks stay."""
         locks = self._groups[group]
         for queue in queues:
             if queue in locks and locks[queue].client_id == client_id:
                 del locks[queue]
 
     def clear(self) -> None:
-        """Free every queue, as a restart does."""
+        """Release all locks, as a restart does."""
         self._groups.clear()
 
     def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Who holds which queue of a group now."""
+        """Return the owner of each locked queue of a group."""
         return {queue: lock.client_id for queue, lock in self._groups[group].items() if not self._is_expired(lock)}
 
     def _take(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue, client_id: str) -> bool:

@@ -1,8 +1,8 @@
-"""Which pulls wait for a message, and what ends the wait?
+"""Hold pulls until a message arrives.
 
-A pull that found nothing new may wait at its queue. It is carried out again when a message arrives that its filter lets
-through, when its time is up, or when, at a look every five seconds, the queue has grown: that look knows no tags, so it
-also ends the wait behind messages that do not match. The second time a pull answers whatever it finds.
+A pull that finds nothing new may wait at its queue. It runs again when a message arrives that its filter matches, when
+its time is up, or when a check every five seconds finds that the queue has grown. That check knows no tags, so it also
+ends the wait behind messages that do not match. On its second run a pull responds in any case.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class HeldPull:
 
     channel: Channel
     offset: int
-    wanted: MessageFilter | None
+    message_filter: MessageFilter | None
     due_ms: float
     """Elapsed time of the clock at which the wait ends."""
     run: Callable[[], None]
-    """Carries the pull out again and answers it."""
+    """Runs the pull again and responds."""
     timer: Timer = field(init=False)
 
 
@@ -46,21 +46,21 @@ class HeldPulls:
         return sum(map(len, self._pulls.values()))
 
     def hold(self, key: QueueKey, pull: HeldPull) -> None:
-        """Let a pull wait."""
+        """Hold a pull until a message arrives or its time is up."""
         self._pulls[key].append(pull)
         self._set_timer(key, pull)
 
     def message_arrived(self, key: QueueKey, tag_code: int | None, properties: Mapping[str, str] | None) -> None:
-        """A message has come into a queue; unknown code and properties pass every filter."""
+        """Run the pulls that wait for a new message; None stands for an unknown code or unknown properties."""
         if not (waiting := self._pulls.get(key)):
             return
         end = self._max_offset(*key)
         for pull in waiting.copy():
-            if end > pull.offset and matches(pull.wanted, tag_code, properties):
+            if end > pull.offset and matches(pull.message_filter, tag_code, properties):
                 self._finish(key, pull)
 
     def drop(self, channel: Channel) -> None:
-        """Forget the pulls of a client that has gone."""
+        """Remove the pulls of a closed connection."""
         for key, waiting in list(self._pulls.items()):
             for pull in [pull for pull in waiting if pull.channel is channel]:
                 self._remove(key, pull)

@@ -1,7 +1,7 @@
-"""Where does each group stand in each queue, as the broker knows it?
+"""Keep the offsets of consumer groups.
 
-Three tables by `topic@group`: what was committed; what was pulled last, for statistics; and the resets an
-administrator ordered, each of which holds until the group's next pull of the queue: till then queries answer the reset
+Three tables by `topic@group`: committed offsets; the next offset to pull, for statistics; and resets that an
+administrator ordered. A reset lasts until the group's next pull of the queue: until then queries return the reset
 offset and commits are ignored.
 """
 
@@ -20,7 +20,7 @@ Table = dict[str, dict[int, int]]
 
 
 def table_key(topic: str, group: str) -> str:
-    """How the tables name a group's place in a topic."""
+    """Return the tables' key for a topic and group."""
     return f"{topic}{SEPARATOR}{group}"
 
 
@@ -33,53 +33,53 @@ class ConsumerOffsets:
         self.resets: Table = defaultdict(dict)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store where a group stands, forth or back; ignored while a reset is pending."""
+        """Store an offset, higher or lower; without effect while a reset is pending."""
         key = table_key(topic, group)
         if queue_id not in self.resets.get(key, {}):
             self.committed[key][queue_id] = offset
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a group stands; None if nothing was ever stored."""
+        """Return a group's offset; None if it has none."""
         key = table_key(topic, group)
         reset = self.resets.get(key, {}).get(queue_id)
         return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
 
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember where the group's next pull will begin."""
+        """Store the offset of the group's next pull."""
         self.pulled[table_key(topic, group)][queue_id] = offset
 
     def pulled_to(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group's next pull will begin; None if it never pulled."""
+        """Return the offset of the group's next pull; None if it never pulled."""
         return self.pulled.get(table_key(topic, group), {}).get(queue_id)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Order a group to another offset."""
+        """Reset a group's offset."""
         key = table_key(topic, group)
         self.committed[key][queue_id] = self.resets[key][queue_id] = offset
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The pending reset of a queue, which is thereby carried out; None if there is none."""
+        """Remove and return the pending reset of a queue; None if there is none."""
         return self.resets.get(table_key(topic, group), {}).pop(queue_id, None)
 
     def topics(self, group: str) -> set[str]:
-        """The topics a group has offsets in."""
+        """Return the topics in which a group has offsets."""
         return {topic for topic, other in self._keys() if other == group}
 
     def groups(self, topic: str) -> set[str]:
-        """The groups that have offsets in a topic."""
+        """Return the groups that have offsets in a topic."""
         return {group for other, group in self._keys() if other == topic}
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
-        """A group's offsets in a topic."""
+        """Return a group's committed offsets in a topic."""
         return self.committed.get(table_key(topic, group), {})
 
     def forget_group(self, group: str) -> None:
-        """Drop all a group ever stored."""
+        """Remove all offsets of a group."""
         for topic in self.topics(group):
             self._forget(table_key(topic, group))
 
     def forget_topic(self, topic: str) -> None:
-        """Drop what all groups stored for a topic."""
+        """Remove all groups' offsets in a topic."""
         for group in self.groups(topic):
             self._forget(table_key(topic, group))
 
@@ -97,13 +97,13 @@ class ConsumerOffsets:
 
 
 def parse_offsets(data: bytes) -> Table:
-    """Read a `consumerOffset.json`."""
+    """Parse a `consumerOffset.json`."""
     table = fastjson.parse(data)["offsetTable"]
     return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
 
 
 def describe_offsets(table: Table, *, is_5x: bool) -> dict[str, Any]:
-    """What brokers write and tell of their offsets; 4.9.7 has the offsets alone."""
+    """Return the offsets as brokers write and send them; 4.9.7 has the offsets alone."""
     members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
     if is_5x:
         groups: defaultdict[str, list[str]] = defaultdict(list)
@@ -117,12 +117,12 @@ def describe_offsets(table: Table, *, is_5x: bool) -> dict[str, Any]:
 
 
 def format_offsets(table: Table, *, is_5x: bool) -> str:
-    """The text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
+    """Return the text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
     return _format(describe_offsets(table, is_5x=is_5x), 0)
 
 
 def _format(value: Any, depth: int) -> str:
-    """Objects over several lines, but for a queue's numbers, of which only the last ends its line."""
+    """Format objects over several lines; a queue's numbers stay on one line, and only the last one ends it."""
     if not isinstance(value, dict):
         return fastjson.write(value).decode()
     inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth

@@ -1,7 +1,7 @@
-"""What does a look into a queue find, and where does it stop?
+"""Scan a queue for the messages of one pull.
 
-The broker walks the queue's columns from an offset on: the tag code decides first, then, if the filter must know more,
-the properties. It stops at what one answer may hold, or when it has looked at enough entries.
+The broker walks the queue's columns from an offset on. The tag code decides first, then, if the filter needs them, the
+properties. The scan stops at the limits of one response, or at the limit of entries that one pull may scan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INDEX_ENTRY_BYTES = 20
 
 
 class GetStatus(Enum):
-    """What a look into a queue came to; the names are the broker's, and its answers' remarks."""
+    """Outcome of a read from a queue; the names are the broker's, and the remarks of its responses."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -35,29 +35,29 @@ class GetStatus(Enum):
 
 
 class MessageFilter(Protocol):
-    """Which messages a subscription wants: first the tag code is asked, then, if need be, the properties."""
+    """A subscription's filter: it is asked for the tag code first, then, if it needs them, for the properties."""
 
     @property
     def reads_properties(self) -> bool:
         """Whether the tag code alone does not decide."""
 
     def matches_code(self, tag_code: int) -> bool:
-        """Whether a message with this tag code may be wanted."""
+        """Return whether a message with this tag code may match."""
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties is wanted."""
+        """Return whether a message with these properties matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """How much one answer may hold; the defaults are the broker's."""
+    """Limits of one response; the defaults are the broker's."""
 
     memory_bytes: int = 256 * 1024
     memory_count: int = 32
     disk_bytes: int = 64 * 1024
     disk_count: int = 8
     warm_bytes: int | None = None
-    """How far behind the log's end data counts as "in memory"; None: all of it."""
+    """Distance from the log's end within which data counts as in memory; None: all of it."""
     filter_bytes: int = 16_000
     total_bytes: int = 128 * 1024 * 1024
     index_file_entries: int = 300_000
@@ -67,7 +67,7 @@ DEFAULT_LIMITS = PullLimits()
 
 
 class GetResult(NamedTuple):
-    """What a look into a queue found."""
+    """Result of a read from a queue."""
 
     status: GetStatus
     next_begin_offset: int
@@ -75,36 +75,36 @@ class GetResult(NamedTuple):
     max_offset: int
     records: tuple[memoryview, ...] = ()
     cold: bool = False
-    """Whether the data counts as read from disk, so that a slave had better be asked next time."""
+    """Whether the data counts as read from disk, upon which the broker suggests a slave."""
 
 
 class Scan:
-    """One walk through a queue's columns by the broker's rules."""
+    """One scan of a queue's columns by the broker's rules."""
 
     def __init__(self, log: CommitLog, limits: PullLimits, queue: ConsumeQueue, max_count: int) -> None:
         self.status = GetStatus.NO_MATCHED_MESSAGE
         self.next_offset = queue.min_offset
-        """Where the next walk is to begin."""
+        """Offset at which the next scan begins."""
         self.records: list[memoryview] = []
-        """What was found; a view may hold several records, one behind the other."""
+        """The records found; one view may hold several adjacent records."""
         self._log, self._limits, self._queue, self._max_count = log, limits, queue, max_count
         self._bytes = 0
 
-    def run(self, offset: int, end: int, wanted: MessageFilter | None) -> None:
-        """Walk from an offset within the bounds; `wanted` None takes all."""
+    def run(self, offset: int, end: int, message_filter: MessageFilter | None) -> None:
+        """Scan from an offset within the bounds; without a filter every message matches."""
         limits = self._limits
         entries = -(-max(limits.filter_bytes, self._max_count * _INDEX_ENTRY_BYTES) // _INDEX_ENTRY_BYTES)
         file_end = (offset // limits.index_file_entries + 1) * limits.index_file_entries
         end = min(end, offset + entries, file_end)
-        if wanted is not None or not self._take_stretch(offset, end):
-            self._walk(offset, end, wanted)
+        if message_filter is not None or not self._take_stretch(offset, end):
+            self._walk(offset, end, message_filter)
 
     def is_cold(self, physical: int) -> bool:
-        """Whether an address counts as being on disk only."""
+        """Return whether an address counts as on disk only."""
         return self._limits.warm_bytes is not None and self._log.end - physical > self._limits.warm_bytes
 
     def _take_stretch(self, offset: int, end: int) -> bool:
-        """Take all that one answer may hold in one slice, where nothing is filtered, cold, deleted or scattered."""
+        """Take a whole response in one slice and return True, unless something in it is cold, deleted or scattered."""
         limits, queue = self._limits, self._queue
         first = offset - queue.base
         count = min(end - offset, max(self._max_count, 1), limits.memory_count)
@@ -119,23 +119,23 @@ class Scan:
         self.status, self.next_offset = GetStatus.FOUND, offset + count
         return True
 
-    def _walk(self, offset: int, end: int, wanted: MessageFilter | None) -> None:
+    def _walk(self, offset: int, end: int, message_filter: MessageFilter | None) -> None:
         queue, log = self._queue, self._log
         for index in range(offset - queue.base, end - queue.base):
             physical, size = queue.physical[index], queue.sizes[index]
             if self.records and self._is_full(physical, size):
                 return
             self.next_offset = queue.base + index + 1
-            if wanted is not None and not wanted.matches_code(queue.codes[index]):
+            if message_filter is not None and not message_filter.matches_code(queue.codes[index]):
                 self._skip(GetStatus.NO_MATCHED_MESSAGE)
             elif physical < log.min_offset:
                 self._skip(GetStatus.MESSAGE_WAS_REMOVING)
             else:
-                self._offer(log.read(physical, size), wanted)
+                self._offer(log.read(physical, size), message_filter)
 
-    def _offer(self, data: memoryview, wanted: MessageFilter | None) -> None:
-        if wanted is not None and wanted.reads_properties:
-            if not wanted.matches_properties(decode_record(data)[0].properties):
+    def _offer(self, data: memoryview, message_filter: MessageFilter | None) -> None:
+        if message_filter is not None and message_filter.reads_properties:
+            if not message_filter.matches_properties(decode_record(data)[0].properties):
                 self._skip(GetStatus.NO_MATCHED_MESSAGE)
                 return
         self.records.append(data)
@@ -156,7 +156,7 @@ class Scan:
 
 
 def place(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
-    """How an offset lies to a queue's bounds, and where to go on; FOUND if it lies within."""
+    """Compare an offset with a queue's bounds; return FOUND if it lies within, and the offset to go on from."""
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < low:

@@ -1,7 +1,7 @@
 """Register request handlers by request code.
 
     @handles(RequestCode.GET_MAX_OFFSET)
-    def get_max_offset(broker: Broker, call: Call) -> Answer: ...
+    def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult: ...
 
 A handler knows no sockets. Handlers run one at a time, in one thread. Importing `handlers` registers all of them.
 """
@@ -32,7 +32,7 @@ class Registry(Generic[S]):
     def handles(
         self, *codes: RequestCode | AdminCode
     ) -> Callable[[Callable[[S, ClientRequest], HandlerResult]], Callable[[S, ClientRequest], HandlerResult]]:
-        """Register a function for these request codes; a code has one handler."""
+        """Register a function for these request codes; raise ValueError if one of them has a handler already."""
 
         def register(handler: Handler[S]) -> Handler[S]:
             for code in codes:

@@ -1,8 +1,8 @@
-"""What becomes of a message its consumer could not cope with?
+"""Store messages again that their consumer sends back.
 
-It is stored again: in the group's retry topic, delayed, or, when it was tried often enough, in the group's dead-letter
-topic. It gets there in two ways: the consumer names its place in the log (`send_back`), or sends it as a new message to
-the retry topic (`redirect`), which orderly consumers do when they give up.
+Such a message goes to the group's retry topic, delayed, or, after the last retry, to the group's dead-letter topic.
+There are two ways: the consumer names the message's place in the log (`send_back`), or sends it as a new message to the
+retry topic (`redirect`), as orderly consumers do after their last retry.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .topic_table import WRITABLE
 
 FIRST_RETRY_LEVEL = 3
 MAX_TIMES_SINCE_VERSION = 121
-"""Clients of 3.4.9 and later say how often a message is tried; others leave it to the group."""
+"""Clients of this version (3.4.9) and later send the maximum of retries; for older ones the group's counts."""
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT"
 
 
 def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_version: int) -> None:
-    """Store a message of the log for another try, or as a dead letter."""
+    """Store a message of the log for a retry, or as a dead letter."""
     config = _find_group(broker, header.group)
     if not broker.permission & WRITABLE:
         remark = f"the broker[{broker.address.host}] sending message is forbidden"
@@ -64,7 +64,7 @@ def _retried(
 
 
 def redirect(broker: Broker, message: InnerMessage, max_times: int | None, client_version: int) -> InnerMessage:
-    """A message sent to a retry topic, or to the dead letters if it was tried too often or its group is orderly."""
+    """Return a message to a retry topic, or to the dead letters after the last retry or for an orderly group."""
     if not message.topic.startswith(RETRY_PREFIX):
         return message
     config = _find_group(broker, message.topic.removeprefix(RETRY_PREFIX))
@@ -77,7 +77,7 @@ def redirect(broker: Broker, message: InnerMessage, max_times: int | None, clien
 
 
 def _is_exhausted(broker: Broker, group: str, times: int, limit: int) -> bool:
-    """A group that holds queue locks sends nothing back but what it gave up (5.1.1 and later)."""
+    """Return whether no retry is left; a group with queue locks sends only dead letters (5.1.1 and later)."""
     if not broker.release.is_5x:
         return times >= limit
     return times > limit or bool(broker.locks.owners(group))

@@ -1,11 +1,11 @@
-"""How do requests reach the stub's state, and answers their clients?
+"""Serve sockets: pass requests to the dispatcher and send responses.
 
-One thread runs an event loop, and in it everything the stub does: sockets, handlers, the clock's calls. Other threads
-have their calls carried there (`Runtime.call`) and wait. That keeps the state free of locks, and lets a call that
-answers held requests write to their connections at once.
+One thread runs an event loop, and in it everything the stub does: sockets, handlers, timers. Other threads have their
+calls carried there (`Runtime.call`) and wait. So the state needs no locks, and a handler that responds to held requests
+writes to their connections at once.
 
-Bytes are received straight into the session's buffer. Garbage closes the connection it came on and nothing else. A
-client that does not read its answers is not read from either, until it does.
+Bytes are received straight into the session's buffer. Garbage closes its connection and no other. While a client does
+not read its responses, the stub does not read its requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 120.0
-"""Both sides of a connection end it after so long without a byte either way."""
+"""Seconds without a byte in either direction after which both sides close a connection."""
 _SEND_BUFFER_BYTES = 4 * 1024 * 1024
 _BACKLOG = 1024
 _TLS_HELLO = b"\x16"
@@ -53,14 +53,14 @@ _LOOPBACK = "127.0.0.1"
 
 
 class TlsFiles(NamedTuple):
-    """The server's certificate and key, as paths of PEM files."""
+    """Paths of the server's certificate and key, in PEM format."""
 
     certificate: str
     key: str
 
 
 def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """How TLS is spoken with this certificate."""
+    """Return the TLS context of a certificate; raise OptionError if the files are unusable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(files.certificate, files.key)
@@ -70,7 +70,7 @@ def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 class Runtime:
-    """The stub's thread."""
+    """The stub's thread and its event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -87,11 +87,11 @@ class Runtime:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a thread to carry calls out."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Carry a call out in the stub's thread, and wait for its result."""
+        """Run a function in the stub's thread, wait for it, and return its result."""
         if threading.current_thread() is self._thread:
             return function()
         if self.loop.is_closed():
@@ -104,13 +104,13 @@ class Runtime:
             raise RequestTimeout(f"the stub was busy for {CALL_TIMEOUT_S} s", advice="ask for less at once") from cause
 
     def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
-        """A port, taken but not served yet; port 0 stands for a free one."""
+        """Bind a port without serving it yet; port 0 stands for a free one."""
         listener = Listener(self, address, tls)
         self.listeners.append(listener)
         return listener
 
     def every(self, seconds: float, function: Callable[[], None]) -> None:
-        """Make a call again and again, by real time, until the end."""
+        """Call a function repeatedly, by real time, until the end."""
 
         def ring() -> None:
             try:
@@ -143,7 +143,7 @@ class Runtime:
         self.loop.stop()
 
     def _set_alarm(self) -> None:
-        """Have the clock called when its next call is due; an alarm that comes too early only sets a new one."""
+        """Set an alarm for the clock's next timer; an alarm that rings too early only sets a new one."""
         wait_ms = self.clock.wait_ms()
         if wait_ms is None or self.loop.is_closed():
             return
@@ -166,7 +166,7 @@ def _settle(future: Future[T], function: Callable[[], T]) -> None:
 
 
 class Listener:
-    """One port and the connections that came in by it. All but the constructor runs in the stub's thread."""
+    """One port and its connections. All but the constructor runs in the stub's thread."""
 
     def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connections: set[Connection] = set()
@@ -179,26 +179,26 @@ class Listener:
         host, port = self._socket.getsockname()[:2]
         self._bound = Address(host, port)
         self.address = Address(_own_host() if host in _WILDCARDS else host, port)
-        """What clients are told."""
+        """Address that clients are given."""
 
     def __repr__(self) -> str:
         return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
 
     def open(self, dispatcher: Dispatcher[Any]) -> None:
-        """Serve whoever connects."""
+        """Serve the clients that connect."""
         self._dispatcher = dispatcher
         self._socket = self._socket or _bind(self._bound)
         self.loop.add_reader(self._socket, self._accept)
 
     def refuse(self) -> None:
-        """Give the port up; connections stay."""
+        """Release the port; open connections stay."""
         if self._socket:
             self.loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
     def close(self) -> None:
-        """Give the port up and end its connections."""
+        """Release the port and end its connections."""
         self.refuse()
         for task in self.tasks:
             task.cancel()
@@ -219,7 +219,7 @@ class Listener:
         task.add_done_callback(self.tasks.discard)
 
     async def _start(self, peer: socket.socket) -> None:
-        """With a certificate, the first byte tells a TLS client from a plain one, as at a real broker."""
+        """Start a connection; with a certificate, the first byte tells a TLS client from a plain one, as at a broker."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
             await self.loop.connect_accepted_socket(self._connect, peer, ssl=tls)
@@ -259,7 +259,7 @@ def _bind(address: Address) -> socket.socket:
 
 
 def _own_host() -> str:
-    """By which address others reach this machine: the one it would send from. Nothing is sent."""
+    """Return this machine's own address, from its routing table; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -270,7 +270,7 @@ def _own_host() -> str:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection: the `Channel` that handlers see."""
+    """One client's connection: the `Channel` that handlers use."""
 
     def __init__(self, listener: Listener, dispatcher: Dispatcher[Any], clock: Clock) -> None:
         self.remote = Address("", 0)
@@ -291,41 +291,43 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- what handlers call ------------------------------------------------------------------------------------------
 
-    def reply(self, request: Command, answer: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Answer a request of the client; one whose connection is ending gets no answer any more."""
+    def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
+        """Respond to a request of the client; do nothing if the connection is ending."""
         if self._session.broken:
             return
-        answer.version = self._dispatcher.release.version
-        answer.header_type = self._dispatcher.header_type(request)
-        data = self._session.reply(request, answer)
+        response.version = self._dispatcher.release.version
+        response.header_type = self._dispatcher.header_type(request)
+        data = self._session.reply(request, response)
         if reply_fault is None:
             self._write(data)
         else:
             self._deliver(data, reply_fault)
 
-    def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Send the client a request that wants no answer."""
+    def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """Send the client a request that takes no response."""
         command = Command(code, 0, to_fields(header) if header else None, body, flag=ONEWAY_FLAG)
         command.version, command.language = self._dispatcher.release.version, LanguageCode.JAVA
         self._write(encode_command(command))
 
-    def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
-        """Send the client a request; its answer is handed to `on_reply`."""
+    def send_request(
+        self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
+    ) -> None:
+        """Send the client a request, and pass its response to `on_reply`."""
         if self._session.broken:
             on_reply(None)
             return
         opaque, data = self._session.request(code, to_fields(header) if header else None, body)
         timer = self._clock.call_later(timeout_ms, lambda: self._give_up(opaque))
 
-        def settle(answer: Command | None) -> None:
+        def settle(response: Command | None) -> None:
             timer.cancel()
-            on_reply(answer)
+            on_reply(response)
 
         self._on_reply[opaque] = settle
         self._write(data)
 
     def close(self) -> None:
-        """End the connection when what was written has gone out."""
+        """End the connection after everything written has been sent."""
         if self._transport:
             self._transport.close()
 
@@ -337,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """Register the connection; called by the event loop."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.remote = Address(*transport.get_extra_info("peername")[:2])
@@ -346,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """Release everything that belongs to the connection; called by the event loop."""
         self._transport = None
         self._listener.connections.discard(self)
         if self._idle_check:
@@ -356,11 +358,11 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to receive."""
+        """Return the memory to receive into."""
         return self._session.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
+        """Dispatch the requests that the received bytes complete."""
         self._heard = self._loop.time()
         try:
             for event in self._session.received(nbytes):
@@ -373,12 +375,12 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read: do not read from it either."""
+        """Stop reading from a client that does not read."""
         if self._transport:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Read again from a client that reads again."""
         if self._transport:
             self._transport.resume_reading()
 
@@ -392,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def _deliver(self, data: bytes, reply_fault: ReplyFault) -> None:
-        """Send an answer as a fault wants it."""
+        """Send a response as the fault injector wants it."""
         if reply_fault.drop:
             return
         if reply_fault.cut:
@@ -413,7 +415,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _trickle(self, data: bytes, at: int = 0) -> None:
-        """Send a byte per round of the loop; what is written meanwhile waits for its end."""
+        """Send one byte per round of the loop; writes in between wait until the last byte is sent."""
         waiting, self._outbox = self._outbox or deque(), None
         self._write(data[at : at + 1])
         if at + 1 < len(data) and self._transport:
@@ -425,9 +427,9 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, opaque: int, answer: Command | None) -> None:
+    def _settle(self, opaque: int, response: Command | None) -> None:
         if on_reply := self._on_reply.pop(opaque, None):
-            on_reply(answer)
+            on_reply(response)
 
     def _give_up(self, opaque: int) -> None:
         self._session.forget(opaque)

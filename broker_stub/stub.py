@@ -1,11 +1,11 @@
-"""How does a test, a demo or a notebook get a cluster, and what may it do with it besides connecting?
+"""Start a stub cluster and act on it without a client.
 
     with StubBroker(topics={"orders": 8}) as broker:
         broker.put("orders", b"hello", tags="new")
         client = Client(broker.name_server)
 
-Everything listens on free loopback ports, is ready when the constructor returns, and is gone when `close` does. All
-methods may be called from any thread.
+All servers listen on free loopback ports, are ready when the constructor returns, and are gone when `close` returns.
+All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 SAVE_INTERVAL_S = 5.0
-"""How often a data directory is brought up to date, as at a real broker."""
+"""Seconds between two updates of a data directory, as at a real broker."""
 DEFAULT_QUEUES = 4
-"""How many queues a topic gets that `put` or `fill` makes, as from a producer."""
+"""Number of queues of a topic that `put` or `fill` creates, as for a producer."""
 
 
 class PutResult(NamedTuple):
-    """Where a message was put."""
+    """The queue, offset and id of a message that `put` stored."""
 
     queue: MessageQueue
     offset: int
@@ -61,16 +61,16 @@ class PutResult(NamedTuple):
 
 
 class ClientConnection(NamedTuple):
-    """One connection to a broker."""
+    """One client's connection to a broker."""
 
     broker_name: str
     address: Address
     client_ids: tuple[str, ...]
-    """As given in heartbeats; empty for a client that sent none."""
+    """Client ids from its heartbeats; empty if it sent none."""
 
 
 class StubClock:
-    """The stub's time, for any thread."""
+    """The stub's time, for use from any thread."""
 
     def __init__(self, clock: Clock, run: Callable[[Callable[[], None]], None]) -> None:
         self._clock = clock
@@ -80,41 +80,41 @@ class StubClock:
         return repr(self._clock)
 
     def now_ms(self) -> int:
-        """The wall time messages are stamped with."""
+        """Return the wall time, with which messages are stamped."""
         return self._clock.now_ms()
 
     def advance(self, ms: int) -> None:
-        """Let time pass at once; what is due on the way happens before this returns."""
+        """Let time pass at once, and run everything that becomes due before this returns."""
         self._run(lambda: self._clock.advance(ms))
 
 
 class Options(TypedDict, total=False):
-    """What may be chosen about a stub."""
+    """Options of a stub."""
 
     emulate: str
-    """The release it behaves like: 5.3.3 or 4.9.7."""
+    """Release whose behaviour the stub has: 5.3.3 or 4.9.7."""
     settings: Settings
-    """How its brokers are configured."""
+    """Configuration of its brokers."""
     host: str
-    """Where it listens; loopback unless told otherwise."""
+    """Host to listen at; default: loopback."""
     port: int
-    """The name server's port; 0, as usual, for a free one."""
+    """Port of the name server; default: 0, a free one."""
     tls: TlsFiles | None
-    """A certificate; with it, every port takes TLS clients beside plain ones, and the gRPC door takes no others."""
+    """Certificate and key; every port then takes TLS clients and plain clients, the gRPC proxy TLS clients only."""
     acl: Mapping[str, str]
-    """Secrets by access key; with them, brokers and the gRPC door serve signed requests only."""
+    """Secrets by access key; brokers and the gRPC proxy then serve signed requests only."""
     data: str | Path | None
-    """A directory that keeps the state; without it, the state ends with the stub."""
+    """Directory that keeps the state; without it, the state ends with the stub."""
     grpc_port: int
-    """Port of the gRPC door; 0, as usual, for a free one."""
+    """Port of the gRPC proxy; default: 0, a free one."""
     like_apache: bool
-    """Whether the gRPC door answers as Apache's proxy, which does not implement pulling."""
+    """Whether the gRPC proxy behaves as Apache's, which does not implement pulling."""
     frozen_clock: bool
     """Whether time passes by `clock.advance` only."""
 
 
 class StubCluster:
-    """A name server and brokers: `brokers` masters named broker-a, broker-b ..., each with so many `slaves`."""
+    """A name server and `brokers` masters named broker-a, broker-b ..., each with `slaves` slaves."""
 
     def __init__(
         self, brokers: int = 1, slaves: int = 0, *, topics: Mapping[str, int] | None = None, **options: Unpack[Options]
@@ -131,7 +131,7 @@ class StubCluster:
         self.state = Cluster(
             replace(settings, release=find_release(options.get("emulate", "5.3.3"))), self._runtime.clock
         )
-        """What lies behind the ports; for the stub's own thread only."""
+        """The state behind the ports; only the stub's own thread may use it (`run`)."""
         self.clock = StubClock(self._runtime.clock, self._runtime.call)
         self.faults = Faults(self.state, self._script, self)
         try:
@@ -157,7 +157,7 @@ class StubCluster:
             self._script.check_reached()
 
     def close(self) -> None:
-        """End it all: ports, connections, thread. What a data directory keeps is written."""
+        """Write the data directory, close all ports and connections, and end the thread."""
         if self._runtime.is_running:
             try:
                 if self._grpc_server:
@@ -168,18 +168,18 @@ class StubCluster:
 
     @property
     def name_server(self) -> str:
-        """Address of the name server, as clients want it."""
+        """Address of the name server, in the form that clients take."""
         return str(self._name_listener.address)
 
     @property
     def endpoints(self) -> str | None:
-        """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
+        """Address of the gRPC proxy, which the first use starts; None without grpcio."""
         if self._grpc_server is None and find_spec("grpc"):
             self._grpc_server = self._open_proxy()
         return str(self._grpc_server.address) if self._grpc_server else None
 
     def broker_address(self, broker: str | None = None) -> str:
-        """Address of a master, for those who do not ask the name server."""
+        """Return the address of a master."""
         return str(self.run(lambda: self._masters(broker)[0].address))
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -196,20 +196,20 @@ class StubCluster:
         broker: str | None = None,
         store_timestamp: int | None = None,
     ) -> PutResult:
-        """Send a message without a client; queues take turns unless one is named, and a missing topic is made."""
+        """Store a message without a client; without `queue_id` the queues take turns, and a missing topic is created."""
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
         return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
 
     def fill(self, topic: str, count: int, size: int, *, tags: str = "", broker: str | None = None) -> None:
-        """Put many messages of one body size at once, spread evenly over the queues.
+        """Store many messages of one body size at once, spread evenly over the queues.
 
-        A body begins with the message's number in ten digits, as far as it is long enough.
+        A body begins with the message's number in ten digits, or with as many of them as it has room for.
         """
         self.run(lambda: self._fill(topic, count, size, tags, broker))
 
     def messages(self, topic: str, queue_id: int | None = None, *, broker: str | None = None) -> list[Record]:
-        """What is stored, by broker, queue and offset."""
+        """Return the stored messages, ordered by broker, queue and offset."""
         return self.run(lambda: self._messages(topic, queue_id, broker))
 
     def expire(self, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
@@ -217,31 +217,31 @@ class StubCluster:
         self.run(lambda: self._masters(broker)[0].store.expire(topic, queue_id, offset))
 
     def move_queue(self, topic: str, source: str, target: str) -> MessageQueue:
-        """Move the last queue of a topic from one broker to another, whose last it becomes."""
+        """Move the last queue of a topic to another broker, where it becomes the last one."""
         return self.run(lambda: self._move_queue(topic, self.state.broker(source), self.state.broker(target)))
 
     def remove_queue(self, topic: str, *, broker: str | None = None) -> None:
-        """Take the last queue of a topic away, with its messages."""
+        """Remove the last queue of a topic, with its messages."""
         self.faults.lose_queue(topic, broker)
 
     # --- what clients left behind ------------------------------------------------------------------------------------
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """The consumer groups that have members, and their client ids."""
+        """Return the client ids of each consumer group that has members."""
         return self.run(self._groups)
 
     def offsets(self, group: str) -> dict[MessageQueue, int]:
-        """Where a group stands in each queue it stored an offset for."""
+        """Return a group's committed offsets."""
         return self.run(lambda: self._offsets(group))
 
     def locks(self, group: str) -> dict[MessageQueue, str]:
-        """Which client of a group holds which queue."""
+        """Return the client that holds the lock of each queue, for one group."""
         return self.run(
             lambda: {queue: owner for broker in self._masters() for queue, owner in broker.locks.owners(group).items()}
         )
 
     def connections(self) -> list[ClientConnection]:
-        """Who is connected to the brokers."""
+        """Return the connections to all brokers."""
         return self.run(
             lambda: [_client(broker, channel) for broker in self.state.brokers for channel in broker.channels]
         )
@@ -249,11 +249,11 @@ class StubCluster:
     # --- the thread and the ports (what `Faults` acts through) -------------------------------------------------------
 
     def run(self, function: Callable[[], T]) -> T:
-        """Carry a call out in the stub's thread, where `state` may be touched."""
+        """Run a function in the stub's thread, where `state` may be used, and return its result."""
         return self._runtime.call(function)
 
     def open(self, broker: Broker) -> None:
-        """Let clients connect to a broker."""
+        """Accept connections to a broker."""
         dispatcher = Dispatcher(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
         dispatcher.on_open, dispatcher.on_close = broker.channels.add, broker.channel_closed
         dispatcher.check = self._access_control.check if self._access_control else None
@@ -264,7 +264,7 @@ class StubCluster:
         self._listeners[broker].refuse()
 
     def shut(self, broker: Broker) -> None:
-        """Refuse new connections to a broker, and end the others."""
+        """Refuse new connections to a broker and end the open ones."""
         self._listeners[broker].close()
 
     # --- building ----------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class StubCluster:
         return broker
 
     def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """At the known address if it is to be had, because message ids name it."""
+        """Listen at the known address if it is free, because message ids contain it."""
         if known and known.host == host:
             with suppress(ConnectError):
                 return self._runtime.listen(known, self._tls)
@@ -346,7 +346,7 @@ class StubCluster:
         return [broker for broker in self.state.find_brokers(name) if broker.is_master]
 
     def _queues(self, topic: str, broker: str | None, queue_id: int | None = None) -> list[tuple[Broker, int]]:
-        """The queues to be written to; the topic is made if nobody has it."""
+        """Return the queues to write to; create the topic if no broker has it."""
         masters = self._masters(broker)
         if not any(master.topics.find(topic) for master in masters):
             for master in masters:
@@ -377,7 +377,7 @@ class StubCluster:
         try:
             stored = chosen.accept(replace(message, store_timestamp=store_timestamp))
         except Refusal as refusal:
-            raise BrokerError(str(refusal), response_code=refusal.answer.code, topic=topic) from None
+            raise BrokerError(str(refusal), response_code=refusal.response.code, topic=topic) from None
         return PutResult(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
 
     def _message(
@@ -453,7 +453,7 @@ class StubBroker(StubCluster):
 
 
 def _letters(index: int) -> str:
-    """a, b, ... z, then ba, bb ..."""
+    """Return a, b, ... z, then ba, bb ..."""
     more, last = divmod(index, len(ascii_lowercase))
     return (_letters(more) if more else "") + ascii_lowercase[last]
 

@@ -1,7 +1,7 @@
-"""Which topics does a broker have, which names may a topic bear, and when does one come into being by itself?
+"""Keep the topics of a broker, and create topics from templates.
 
-A broker is born with the system topics. A topic nobody made is made by the first message sent to it, after the pattern
-of the template topic the sender names (`TBW102`), as long as that template lets others inherit from it.
+A broker starts with the system topics. The first message to a missing topic creates it from the template topic that the
+sender names (`TBW102`), if the template is inheritable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST, _LONGEST_OF_GROUP = 127, 255
 
 
 def check_name(topic: str, release: Release) -> None:
-    """Refuse a name no topic may bear."""
+    """Raise a `Refusal` for an illegal topic name."""
     longest = _LONGEST_OF_GROUP if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else _LONGEST
     if not topic.strip():
         fault = "is blank."
@@ -53,7 +53,7 @@ def check_name(topic: str, release: Release) -> None:
 
 
 def illegal_code(release: Release) -> ResponseCode:
-    """How a release says that a parameter is wrong."""
+    """Return the response code with which a release refuses a wrong parameter."""
     return ResponseCode.INVALID_PARAMETER if release.is_5x else ResponseCode.SYSTEM_ERROR
 
 
@@ -66,7 +66,7 @@ class Topics:
         }
         self._system = SYSTEM_TOPICS | self._configs.keys()
         self.version = 0
-        """Grows with each change."""
+        """Number of changes."""
 
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(list(self._configs.values()))
@@ -75,37 +75,37 @@ class Topics:
         return len(self._configs)
 
     def is_system(self, topic: str) -> bool:
-        """Whether a name belongs to the broker itself."""
+        """Return whether a topic is a system topic."""
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
 
     @property
     def system_names(self) -> list[str]:
-        """The names that belong to the broker itself."""
+        """Names of the system topics."""
         return sorted(self._system)
 
     def find(self, topic: str) -> TopicConfig | None:
-        """A topic's configuration."""
+        """Return a topic's configuration; None if there is none."""
         return self._configs.get(topic)
 
     def create(self, config: TopicConfig) -> TopicConfig:
-        """Make a topic, or change it."""
+        """Create or change a topic."""
         self._configs[config.topic_name] = config
         self.version += 1
         return config
 
     def delete(self, topic: str) -> None:
-        """Forget a topic."""
+        """Delete a topic."""
         if self._configs.pop(topic, None):
             self.version += 1
 
     def create_plain(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
-        """A topic's configuration, made with so many queues if it is missing: retries and dead letters need it."""
+        """Return a topic's configuration; create it with this number of queues if it is missing, as for retries."""
         return self.find(topic) or self.create(
             TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, attributes={})
         )
 
     def create_from_template(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """A topic as a template has it, with at most so many queues; None if the template does not allow it."""
+        """Create a topic from a template, with at most `queues` queues; return None if the template is not inheritable."""
         pattern = self.find(template)
         if pattern is None or not pattern.perm & INHERITABLE:
             return None

@@ -1,13 +1,13 @@
-"""Which messages are lent to consumers, until when, and where does a group go on?
+"""Pop messages: make them invisible to a group's other consumers for a time.
 
-A message that is received is lent: nobody else of the group gets it until the time is up. Then it is lent again, as
-another attempt, unless it was acknowledged before. A group stands, for all who ask the broker, at the first message of
-a queue that is not done with; should somebody else move it, what is lent is forgotten and lending goes on from there.
+An invisible message whose time is up is delivered again, as another attempt, unless it was acknowledged. The group's
+committed offset, as brokers return it, is the first unacknowledged message. If someone else resets that offset,
+invisible messages are forgotten and the queue is read from there.
 
-A group that consumes in order gets nothing more of a queue while something of it is lent, but for the same attempt to
-receive, which gets the same messages again.
+A group that consumes in order gets no more messages of a queue while one is invisible; only a repeated attempt, by its
+id, gets the same messages again.
 
-Unlike in a real broker, a message whose time is up does not move to a retry topic; it stays where it is.
+Unlike at a real broker, a message whose time is up does not move to a retry topic but stays in its queue.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from ..send_back import MAX_TIMES_SINCE_VERSION, send_back
 from ..state import Broker
 
 RENEWAL_MS = 60_000
-"""For how long a message is lent at a time to a consumer whose loans are renewed by themselves."""
+"""Milliseconds of one invisible period for a consumer whose periods are renewed automatically."""
 _DEAD_AT_ONCE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PopRequest:
-    """What somebody wants to borrow, and how."""
+    """How many messages a consumer wants to pop, which ones, and for how long."""
 
     count: int
-    wanted: MessageFilter | None
+    message_filter: MessageFilter | None
     invisible_ms: int
     attempt_id: str = ""
-    """The same for a repeated request."""
+    """Id that a repeated request shares with the first one."""
     keeps_renewing: Callable[[], bool] | None = None
-    """If given, asked when the time is up: as long as it says yes, the loan is renewed."""
+    """If set, it is asked when the time is up; while it returns True, the invisible period is renewed."""
 
     def for_remaining(self, count: int) -> PopRequest:
-        """What is left to be wished for after so many messages."""
+        """Return the request for the messages still missing after `count`."""
         return replace(self, count=self.count - count)
 
 
 @dataclass(slots=True, eq=False)
 class PoppedMessage:
-    """One message that is lent."""
+    """One popped message."""
 
     queue: PopQueue
     record: Record
     attempt: int
     handle: str
-    """What the borrower shows."""
-    wish: PopRequest
+    """Receipt handle that the consumer shows."""
+    request: PopRequest
     timer: Timer = field(init=False)
 
 
 class PopQueue:
-    """A queue as one group receives it."""
+    """A queue as one group pops it."""
 
     def __init__(self, pop_state: PopState, broker: Broker, group: str, topic: str, queue_id: int) -> None:
         self.broker, self.group, self.topic, self.queue_id = broker, group, topic, queue_id
@@ -69,45 +69,46 @@ class PopQueue:
         self._saved: int | None = None
         self._invisible: dict[int, PoppedMessage] = {}
         self._attempts: dict[int, int] = {}
-        """How often each message that came back was lent, by offset."""
+        """Number of deliveries of each message that became visible again, by offset."""
         self.next_offset = 0
-        """Where the messages begin that were never lent."""
+        """Offset of the first message that was never popped."""
 
     def __repr__(self) -> str:
         return f"<LentQueue {self.topic}/{self.queue_id} of {self.group} at {self.next_offset}, {len(self._invisible)} invisible>"
 
-    def pop_messages(self, wish: PopRequest, *, is_orderly: bool, max_attempts: int) -> list[PoppedMessage]:
-        """Lend messages: first those that came back, then new ones."""
+    def pop_messages(self, request: PopRequest, *, is_orderly: bool, max_attempts: int) -> list[PoppedMessage]:
+        """Pop messages: first those that became visible again, then new ones."""
         self._follow()
-        if is_orderly and not self._free_for(wish):
+        if is_orderly and not self._free_for(request):
             return []
         popped_messages = [
-            self._pop_record(record, self._attempts.pop(record.queue_offset) + 1, wish)
-            for record in self._returned(wish.count, max_attempts)
+            self._pop_record(record, self._attempts.pop(record.queue_offset) + 1, request)
+            for record in self._returned(request.count, max_attempts)
         ]
         popped_messages += [
-            self._pop_record(record, 1, wish) for record in self._new(wish.count - len(popped_messages), wish.wanted)
+            self._pop_record(record, 1, request)
+            for record in self._new(request.count - len(popped_messages), request.message_filter)
         ]
         self._save()
         return popped_messages
 
     def end(self, popped: PoppedMessage) -> None:
-        """The message is done with."""
+        """Acknowledge a message."""
         popped.timer.cancel()
         self._forget(popped)
         self._save()
 
     def extend(self, popped: PoppedMessage, ms: int) -> None:
-        """Lend on for so long from now and no longer, against a new handle."""
+        """Set the invisible period anew from now on, without renewal, and give a new handle."""
         popped.timer.cancel()
-        popped.wish = replace(popped.wish, keeps_renewing=None)
+        popped.request = replace(popped.request, keeps_renewing=None)
         self._state.renew_handle(popped)
         self._set_timer(popped, ms)
 
     # --- where the group stands --------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Go where somebody else has put the group since, or to where a new group begins."""
+        """Move to the group's committed offset if someone else changed it, or to the start of a new group."""
         offsets = self.broker.offsets
         offsets.take_reset(self.group, self.topic, self.queue_id)
         committed = offsets.query(self.group, self.topic, self.queue_id)
@@ -115,7 +116,7 @@ class PopQueue:
             self._restart(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
-        """A new group gets all messages where none was ever deleted, else the last one."""
+        """Return a new group's first offset: 0 if nothing was ever deleted, else that of the last message."""
         store, in_memory = self.broker.store, self.broker.settings.first_message_in_memory
         if store.min_offset(self.topic, self.queue_id) == 0 and in_memory:
             return 0
@@ -129,7 +130,7 @@ class PopQueue:
         self.next_offset = offset
 
     def _save(self) -> None:
-        """A group that never got anything does not stand anywhere yet."""
+        """Commit the first unacknowledged offset; a group that never popped a message gets none."""
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
         if self._saved is not None or self._invisible or progress:
             self._saved = progress
@@ -137,10 +138,10 @@ class PopQueue:
 
     # --- taking ------------------------------------------------------------------------------------------------------
 
-    def _free_for(self, wish: PopRequest) -> bool:
-        """Whether nothing is lent, after what was lent to this very attempt is taken back."""
+    def _free_for(self, request: PopRequest) -> bool:
+        """Return whether nothing is invisible, after taking back what the same attempt popped."""
         for popped in list(self._invisible.values()):
-            if not wish.attempt_id or popped.wish.attempt_id != wish.attempt_id:
+            if not request.attempt_id or popped.request.attempt_id != request.attempt_id:
                 return False
             popped.timer.cancel()
             self._forget(popped)
@@ -162,12 +163,12 @@ class PopQueue:
         found = self.broker.store.get_message(self.topic, self.queue_id, offset, 1)
         return next((record for data in found.records for record in decode_records(data)), None)
 
-    def _new(self, max_count: int, wanted: MessageFilter | None) -> list[Record]:
-        """Messages that were never lent; what the filter does not want is passed over for ever."""
+    def _new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
+        """Return messages that were never popped; those that the filter does not match are skipped for good."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
-            found = self.broker.store.get_message(self.topic, self.queue_id, self.next_offset, left, wanted)
+            found = self.broker.store.get_message(self.topic, self.queue_id, self.next_offset, left, message_filter)
             if found.next_begin_offset == self.next_offset:
                 break
             self.next_offset = found.next_begin_offset
@@ -176,18 +177,18 @@ class PopQueue:
 
     # --- loans -------------------------------------------------------------------------------------------------------
 
-    def _pop_record(self, record: Record, attempt: int, wish: PopRequest) -> PoppedMessage:
-        popped = PoppedMessage(self, record, attempt, "", wish)
+    def _pop_record(self, record: Record, attempt: int, request: PopRequest) -> PoppedMessage:
+        popped = PoppedMessage(self, record, attempt, "", request)
         self._invisible[record.queue_offset] = popped
         self._state.renew_handle(popped)
-        self._set_timer(popped, wish.invisible_ms)
+        self._set_timer(popped, request.invisible_ms)
         return popped
 
     def _set_timer(self, popped: PoppedMessage, ms: int) -> None:
         popped.timer = self._state.clock.call_later(ms, lambda: self._expire(popped))
 
     def _expire(self, popped: PoppedMessage) -> None:
-        if popped.wish.keeps_renewing and popped.wish.keeps_renewing():
+        if popped.request.keeps_renewing and popped.request.keeps_renewing():
             self._set_timer(popped, RENEWAL_MS)
         else:
             self._attempts[popped.record.queue_offset] = popped.attempt
@@ -199,7 +200,7 @@ class PopQueue:
 
 
 def send_to_dead_letters(broker: Broker, group: str, record: Record) -> None:
-    """Make a message a dead letter of a group."""
+    """Store a message as a dead letter of a group."""
     header = ConsumerSendMsgBackRequestHeader(
         offset=record.physical_offset,
         group=group,
@@ -211,12 +212,12 @@ def send_to_dead_letters(broker: Broker, group: str, record: Record) -> None:
 
 
 class PopState:
-    """All that is lent."""
+    """All popped messages."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.turns = count()
-        """Which broker and which queue are to be asked first."""
+        """Turns of brokers and queues."""
         self._queues: dict[tuple[Broker, str, str, int], PopQueue] = {}
         self._popped: dict[str, PoppedMessage] = {}
         self._serials = count(1)
@@ -226,35 +227,35 @@ class PopState:
         return f"<Lendings, {len(self._popped)} messages>"
 
     def queue(self, broker: Broker, group: str, topic: str, queue_id: int) -> PopQueue:
-        """A queue as a group receives it."""
+        """Return a queue as a group pops it."""
         key = (broker, group, topic, queue_id)
         if key not in self._queues:
             self._queues[key] = PopQueue(self, *key)
         return self._queues[key]
 
     def find(self, handle: str, group: str, topic: str) -> PoppedMessage | None:
-        """The loan that a handle is for; only the newest handle of a message counts."""
+        """Return the popped message of a handle; only the newest handle of a message is valid."""
         popped = self._popped.get(handle)
         return popped if popped and (popped.queue.group, popped.queue.topic) == (group, topic) else None
 
     def watch(self, group: str, topic: str, look: Callable[[], None]) -> None:
-        """Call when a message of a topic comes back from a group, or is done with."""
+        """Call `look` when a message of a group and topic becomes visible again or is acknowledged."""
         self._waiting[group, topic].append(look)
 
     def unwatch(self, group: str, topic: str, look: Callable[[], None]) -> None:
-        """Call no more."""
+        """Stop calling `look`."""
         if look in self._waiting[group, topic]:
             self._waiting[group, topic].remove(look)
 
     def renew_handle(self, popped: PoppedMessage) -> None:
-        """Give a new handle out for a message."""
+        """Give a message a new handle."""
         self._popped.pop(popped.handle, None)
         queue = popped.queue
         popped.handle = f"{next(self._serials)} {queue.broker.name} {queue.queue_id} {popped.record.queue_offset}"
         self._popped[popped.handle] = popped
 
     def release_handle(self, popped: PoppedMessage) -> None:
-        """A message is not lent any more."""
+        """Drop a message's handle and call the waiting consumers."""
         self._popped.pop(popped.handle, None)
         for look in self._waiting[popped.queue.group, popped.queue.topic].copy():
             self.clock.call_later(0, look)

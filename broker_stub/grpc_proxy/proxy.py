@@ -1,8 +1,8 @@
-"""What does the door know besides what the brokers know?
+"""Hold the proxy's own state, and pass calls on to brokers.
 
-As in a proxy of RocketMQ 5, a call becomes requests to the brokers, which are asked through the same handlers as any
-client of theirs, and their answers become statuses. The proxy keeps what brokers do not: clients and their settings,
-messages that were lent, transactions that are open. All of it lives in the stub's thread.
+As in a proxy of RocketMQ 5, a call becomes requests to the brokers, which the same handlers serve as for any client,
+and their responses become statuses. The proxy keeps what brokers do not: clients and their settings, popped messages,
+open transactions. All of it lives in the stub's thread.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _CODES: dict[int, Code] = {
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """How a door answers."""
+    """Options of the proxy."""
 
     like_apache: bool = False
-    """As Apache's proxy: no pulling, settings before anything else, and topics without a type take NORMAL only."""
+    """Whether it behaves as Apache's: no pulling, settings first, and topics without a type take NORMAL only."""
     status_last: bool = False
-    """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
+    """Whether a pull's stream ends with its status instead of beginning with it; clients meet both."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By access key; with them, only calls signed by one of these users are served."""
+    """Secrets by access key; with them, only calls signed by one of these users are served."""
     tls: tuple[str, str] | None = None
     """Paths of certificate and key; with them, only TLS clients are served."""
     script: FaultScript = field(default_factory=FaultScript, repr=False)
-    """What goes wrong on command."""
+    """Scripted faults."""
 
 
 class HalfMessage(NamedTuple):
@@ -61,17 +61,17 @@ class HalfMessage(NamedTuple):
 
 
 class Proxy:
-    """The state behind the door."""
+    """The proxy's state."""
 
     def __init__(self, cluster: Cluster, options: ProxyOptions) -> None:
         self.cluster, self.clock = cluster, cluster.clock
         self.options = options
         self.address = Address("", 0)
-        """Where the door listens."""
+        """Address at which the proxy listens."""
         self.clients = Clients(cluster.clock, cluster.settings.client_expiry_ms)
         self.pop_state = PopState(cluster.clock)
         self.half_messages: dict[str, HalfMessage] = {}
-        """Open transactions by their id."""
+        """Open transactions, by id."""
         self.send_turns = count()
         self._desks: dict[Broker, Dispatcher[Broker]] = {}
 
@@ -79,25 +79,25 @@ class Proxy:
         return f"<Proxy at {self.address}, {self.options}>"
 
     def masters(self) -> list[Broker]:
-        """The masters that can be reached."""
+        """Return the masters that can be reached."""
         return [broker for broker in self.cluster.reachable_brokers() if broker.is_master]
 
     def any_master(self) -> Broker:
-        """A master, for what all of them know alike."""
+        """Return a master, for requests that any of them can serve."""
         masters = self.masters()
         if not masters:
             raise StatusError(Code.INTERNAL_SERVER_ERROR, "no broker can be reached")
         return masters[0]
 
     def owners(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
-        """The masters that have a topic, and how; a topic nobody has is denied."""
+        """Yield the masters that have a topic, with its configuration; raise StatusError if none has it."""
         owners = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
         if not owners:
             raise StatusError(Code.TOPIC_NOT_FOUND, f"no route for topic {topic}")
         yield from owners
 
     def serve(self, broker: Broker, header: RequestHeader, call: GrpcCall, channel: Channel, body: bytes = b"") -> None:
-        """Have a broker answer a request on a line, now or later."""
+        """Pass a request to a broker, which responds on the channel, at once or later."""
         dispatcher = self._desks.get(broker)
         if dispatcher is None:
             dispatcher = self._desks[broker] = Dispatcher(
@@ -107,26 +107,26 @@ class Proxy:
         dispatcher.serve(command, channel)
 
     def ask(self, broker: Broker, header: RequestHeader, call: GrpcCall, body: bytes = b"") -> dict[str, str]:
-        """The fields of a broker's answer to a request that is answered at once; what it refuses is denied."""
+        """Return the fields of a broker's immediate response; raise StatusError for a refusal."""
         got: list[Command] = []
         self.serve(broker, header, call, ProxyChannel(call.remote, got.append), body)
-        for answer in got:
-            if answer.code != ResponseCode.SUCCESS:
-                raise status_error_of(answer)
+        for response in got:
+            if response.code != ResponseCode.SUCCESS:
+                raise status_error_of(response)
         return got[0].fields or {} if got else {}
 
 
-def status_error_of(answer: Command) -> StatusError:
-    """A broker's refusal, as clients of the proxy see it."""
-    return StatusError(_CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or str(answer.code))
+def status_error_of(response: Command) -> StatusError:
+    """Return the error that stands for a broker's refusal."""
+    return StatusError(_CODES.get(response.code, Code.INTERNAL_SERVER_ERROR), response.remark or str(response.code))
 
 
 Handler = Callable[[Proxy, GrpcCall], Any]
 HANDLERS: dict[str, Handler] = {}
-"""The methods that are served, by name."""
+"""Methods that are served, by name."""
 
 
-def answers(name: str) -> Callable[[Handler], Handler]:
+def serves(name: str) -> Callable[[Handler], Handler]:
     """Register a function for a method."""
 
     def register(handler: Handler) -> Handler:

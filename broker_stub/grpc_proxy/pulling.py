@@ -1,6 +1,6 @@
-"""How are messages read by queue and offset, and where does a group stand?
+"""Read messages by queue and offset, and keep groups' offsets.
 
-Apache's proxy knows none of these methods; what they do is agreed upon by drafts only. Pulling moves no group.
+Apache's proxy serves none of these methods; drafts of the protocol define them. A pull commits no offset.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..handlers.pull import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from ..state import Broker
 from .calls import OK, GrpcCall, PendingResponse, StatusError, stored_message
 from .clients import ProxyChannel
-from .proxy import Proxy, answers, status_error_of
+from .proxy import Proxy, serves, status_error_of
 from .receiving import MAX_POLL_MS
 from .validation import check_group, check_topic, read_subscription
 
@@ -46,9 +46,9 @@ _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATE
 # --- pulling ---------------------------------------------------------------------------------------------------------
 
 
-@answers("PullMessage")
+@serves("PullMessage")
 def pull_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Give messages of a queue from an offset on; at its end the call waits for some."""
+    """Return messages of a queue from an offset on; at its end the call waits for one."""
     broker, header = _read_pull(proxy, call)
 
     def give_up() -> list[Any]:
@@ -56,7 +56,7 @@ def pull_message(proxy: Proxy, call: GrpcCall) -> Any:
         return _arrange(proxy, StatusError(Code.MESSAGE_NOT_FOUND, "no new message").status, [], header.queue_offset)
 
     pending = PendingResponse(give_up)
-    channel = ProxyChannel(call.remote, lambda answer: pending.settle(_items(proxy, answer)))
+    channel = ProxyChannel(call.remote, lambda response: pending.settle(_items(proxy, response)))
     proxy.serve(broker, header, call, channel)
     return pending
 
@@ -83,18 +83,18 @@ def _read_pull(proxy: Proxy, call: GrpcCall) -> tuple[Broker, PullMessageRequest
     )
 
 
-def _items(proxy: Proxy, answer: Command) -> list[Any]:
-    """A broker's answer to a pull, as items of the stream."""
-    if answer.code == ResponseCode.SUCCESS:
+def _items(proxy: Proxy, response: Command) -> list[Any]:
+    """Return a broker's response to a pull as items of the stream."""
+    if response.code == ResponseCode.SUCCESS:
         status = OK
-    elif answer.code in _NOTHING_THERE:
+    elif response.code in _NOTHING_THERE:
         status = StatusError(Code.MESSAGE_NOT_FOUND, "no new message").status
-    elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
+    elif response.code == ResponseCode.PULL_OFFSET_MOVED:
         status = StatusError(Code.ILLEGAL_OFFSET, "the offset is not in the queue").status
     else:
-        return [_Pulled(status=status_error_of(answer).status)]
-    messages = [write_message(stored_message(record)) for record in decode_records(answer.body)]
-    next_offset = from_fields(PullMessageResponseHeader, answer.fields).next_begin_offset
+        return [_Pulled(status=status_error_of(response).status)]
+    messages = [write_message(stored_message(record)) for record in decode_records(response.body)]
+    next_offset = from_fields(PullMessageResponseHeader, response.fields).next_begin_offset
     return _arrange(proxy, status, messages, next_offset)
 
 
@@ -106,9 +106,9 @@ def _arrange(proxy: Proxy, status: Any, messages: list[Any], next_offset: int) -
 # --- offsets ---------------------------------------------------------------------------------------------------------
 
 
-@answers("QueryOffset")
+@serves("QueryOffset")
 def query_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """The bounds of a queue, or the first message stored at a time or later."""
+    """Return the bounds of a queue, or the first offset stored at a time or later."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     header = _BOUNDS[call.request.query_offset_policy](queue, call.request)
     return _Found(status=OK, offset=_ask_offset(proxy, broker, header, call))
@@ -129,9 +129,9 @@ _BOUNDS: dict[int, Callable[[MessageQueue, Any], RequestHeader]] = {
 }
 
 
-@answers("GetOffset")
+@serves("GetOffset")
 def get_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Where a group stands, if it ever said so."""
+    """Return a group's offset; raise StatusError if it has none."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     group = check_group(call.request.group)
     offset = broker.offsets.query(group, queue.topic, queue.queue_id)
@@ -140,9 +140,9 @@ def get_offset(proxy: Proxy, call: GrpcCall) -> Any:
     return _Got(status=OK, offset=offset)
 
 
-@answers("UpdateOffset")
+@serves("UpdateOffset")
 def update_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Store where a group stands."""
+    """Commit a group's offset."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     group = check_group(call.request.group)
     broker.group_configs.find(group)
@@ -157,7 +157,7 @@ def update_offset(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 def find_queue(proxy: Proxy, queue: Any) -> tuple[Broker, MessageQueue]:
-    """The queue that is meant, and the master that has it."""
+    """Return the requested queue and its master; raise StatusError if there is none."""
     topic = check_topic(queue.topic)
     for broker, config in proxy.owners(topic):
         if broker.name == queue.broker.name and 0 <= queue.id < config.read_queue_nums:

@@ -1,4 +1,4 @@
-"""How are messages received, acknowledged, kept longer, or given up?"""
+"""Receive messages, acknowledge them, extend their invisible time, or forward them to the dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..state import Broker
 from .calls import OK, GrpcCall, PendingResponse, StatusError, stored_message
 from .clients import ProxyChannel
 from .pop import RENEWAL_MS, PoppedMessage, PopQueue, PopRequest, send_to_dead_letters
-from .proxy import Proxy, answers
+from .proxy import Proxy, serves
 from .sending import common_status
 from .validation import check_group, check_topic, filter_of, read_subscription
 
@@ -36,9 +36,9 @@ MAX_POLL_MS = 20_000
 MIN_INVISIBLE_MS, MAX_INVISIBLE_MS = 10_000, 12 * 3600 * 1000
 
 
-@answers("ReceiveMessage")
+@serves("ReceiveMessage")
 def receive_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Lend messages, or wait for some; the time stands last whatever comes."""
+    """Pop messages, or wait for one; the delivery time is always the last item."""
     try:
         return _Poll(proxy, call).start()
     except StatusError as error:
@@ -46,7 +46,7 @@ def receive_message(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 class _Poll:
-    """One request for messages."""
+    """One waiting ReceiveMessage call."""
 
     def __init__(self, proxy: Proxy, call: GrpcCall) -> None:
         self._proxy, self._channel = proxy, ProxyChannel(call.remote)
@@ -62,27 +62,27 @@ class _Poll:
         self._is_waiting = False
 
     def start(self) -> Any:
-        """Answer at once if there is something."""
+        """Respond at once if there is a message, else start waiting."""
         popped_messages = self._pop_record()
         if popped_messages or self._is_over():
-            return self._answer(popped_messages)
+            return self._response(popped_messages)
         self._wait()
         return self._pending
 
     def _pop_record(self) -> list[PoppedMessage]:
         popped_messages: list[PoppedMessage] = []
         for queue in self._queues():
-            wish = self._pop_request.for_remaining(len(popped_messages))
-            if wish.count:
+            rest = self._pop_request.for_remaining(len(popped_messages))
+            if rest.count:
                 popped_messages += queue.pop_messages(
-                    wish,
+                    rest,
                     is_orderly=bool(self._config.consume_message_orderly),
                     max_attempts=self._config.retry_max_times + 1,
                 )
         return popped_messages
 
     def _queues(self) -> list[PopQueue]:
-        """All queues of the topic at the broker, another one first each time."""
+        """Return all queues of the topic at the broker, beginning with another one each time."""
         config = self._broker.topics.find(self._topic)
         number = config.read_queue_nums if config else 0
         first = next(self._proxy.pop_state.turns)
@@ -98,7 +98,9 @@ class _Poll:
         self._is_waiting = True
         self._proxy.pop_state.watch(self._group, self._topic, self._look)
         for queue in self._queues():
-            pull = HeldPull(self._channel, queue.next_offset, self._pop_request.wanted, self._due_ms, self._look)
+            pull = HeldPull(
+                self._channel, queue.next_offset, self._pop_request.message_filter, self._due_ms, self._look
+            )
             self._broker.held_pulls.hold((self._topic, queue.queue_id), pull)
 
     def _look(self) -> None:
@@ -107,7 +109,7 @@ class _Poll:
         self._stop_waiting()
         popped_messages = self._pop_record()
         if popped_messages or self._is_over():
-            self._pending.settle(self._answer(popped_messages))
+            self._pending.settle(self._response(popped_messages))
         else:
             self._wait()
 
@@ -118,9 +120,9 @@ class _Poll:
 
     def _give_up(self) -> Any:
         self._stop_waiting()
-        return self._answer([])
+        return self._response([])
 
-    def _answer(self, popped_messages: list[PoppedMessage]) -> list[Any]:
+    def _response(self, popped_messages: list[PoppedMessage]) -> list[Any]:
         if not popped_messages:
             error = StatusError(Code.MESSAGE_NOT_FOUND, "no new message")
             return [_Received(status=error.status), _delivery_time(self._proxy)]
@@ -146,7 +148,7 @@ def _check_settings(proxy: Proxy, call: GrpcCall) -> None:
 
 
 def _find_broker(proxy: Proxy, topic: str, name: str) -> Broker:
-    """The broker that is named, or any one with the topic; the queue's number does not count."""
+    """Return the named broker, or any broker with the topic; the queue id has no effect."""
     brokers = [broker for broker, _ in proxy.owners(topic) if name in ("", broker.name)]
     if not brokers:
         raise StatusError(Code.BAD_REQUEST, f"no broker {name} has topic {topic}")
@@ -170,7 +172,7 @@ def _read_pop_request(proxy: Proxy, call: GrpcCall, topic: str) -> PopRequest:
         raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, what)
     return PopRequest(
         count=min(request.batch_size, MAX_BATCH),
-        wanted=filter_of(read_subscription(topic, request.filter_expression)),
+        message_filter=filter_of(read_subscription(topic, request.filter_expression)),
         invisible_ms=invisible_ms,
         attempt_id=request.attempt_id,
         keeps_renewing=_presence(proxy, call.client_id) if request.auto_renew else None,
@@ -184,9 +186,9 @@ def _presence(proxy: Proxy, client_id: str) -> Callable[[], bool]:
 # --- what becomes of a message ---------------------------------------------------------------------------------------
 
 
-@answers("AckMessage")
+@serves("AckMessage")
 def ack_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """The messages are done with; each handle is judged for itself."""
+    """Acknowledge messages; each handle has a status of its own."""
     group, topic = check_group(call.request.group), check_topic(call.request.topic)
     if not call.request.entries:
         raise StatusError(Code.BAD_REQUEST, "nothing to acknowledge")
@@ -204,9 +206,9 @@ def _ack(proxy: Proxy, group: str, topic: str, entry: Any) -> Any:
     return _AckEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
 
 
-@answers("ChangeInvisibleDuration")
+@serves("ChangeInvisibleDuration")
 def change_invisible_duration(proxy: Proxy, call: GrpcCall) -> Any:
-    """Keep a message longer or shorter; a handle comes back whatever happens, because clients take it over unseen."""
+    """Extend or shorten the invisible time; a refusal returns the handle, too, since clients adopt it unchecked."""
     request = call.request
     try:
         popped = _find_popped(proxy, request.receipt_handle, check_group(request.group), check_topic(request.topic))
@@ -223,9 +225,9 @@ def _read_invisible_ms(request: Any) -> int:
     return invisible_ms
 
 
-@answers("ForwardMessageToDeadLetterQueue")
+@serves("ForwardMessageToDeadLetterQueue")
 def forward_to_dead_letters(proxy: Proxy, call: GrpcCall) -> Any:
-    """Give a message up."""
+    """Store a message as a dead letter."""
     request = call.request
     popped = _find_popped(proxy, request.receipt_handle, check_group(request.group), check_topic(request.topic))
     send_to_dead_letters(popped.queue.broker, popped.queue.group, popped.record)

@@ -1,7 +1,4 @@
-"""Where are the queues of a topic, and from where does a consumer receive?
-
-Every queue is reached through the door itself.
-"""
+"""Return routes and assignments; every queue is reached through the proxy itself."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from pyspark_rocketmq.wire.bodies import TopicConfig
 from ..state import Broker
 from ..topic_table import READABLE, WRITABLE
 from .calls import OK, GrpcCall, StatusError
-from .proxy import Proxy, answers
+from .proxy import Proxy, serves
 from .validation import accepted_types, check_group, check_topic
 
 _RouteResponse, _AssignmentResponse = map(message_class, ("QueryRouteResponse", "QueryAssignmentResponse"))
@@ -30,9 +27,9 @@ _PERMISSIONS = {
 }
 
 
-@answers("QueryRoute")
+@serves("QueryRoute")
 def query_route(proxy: Proxy, call: GrpcCall) -> Any:
-    """All queues of a topic, once for each broker that has them: slaves repeat their master's."""
+    """Return all queues of a topic, once for each broker that has them: slaves repeat their master's."""
     topic = check_topic(call.request.topic)
     configs = {broker.name: config for broker, config in proxy.owners(topic)}
     queues = [
@@ -67,9 +64,9 @@ def _queue(
     )
 
 
-@answers("QueryAssignment")
+@serves("QueryAssignment")
 def query_assignment(proxy: Proxy, call: GrpcCall) -> Any:
-    """One entry for each broker; for a group that consumes in order, one for each queue."""
+    """Return one assignment for each broker; for a group that consumes in order, one for each queue."""
     topic, group = check_topic(call.request.topic), check_group(call.request.group)
     assignments = [
         _Assignment(message_queue=_queue(proxy, broker, config, queue_id, Permission.READ))

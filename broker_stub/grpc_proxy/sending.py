@@ -1,4 +1,4 @@
-"""How is a message taken in, committed, or taken back?"""
+"""Send messages, end transactions, and recall delayed messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..half_messages import HALF_MESSAGE
 from ..state import Broker
 from ..topic_table import TEMPLATE_TOPIC, WRITABLE
 from .calls import OK, GrpcCall, StatusError
-from .proxy import HalfMessage, Proxy, answers
+from .proxy import HalfMessage, Proxy, serves
 from .validation import accepted_types, check_message, check_topic
 
 _SendResponse, _EndResponse, _RecallResponse = map(
@@ -39,9 +39,9 @@ _STATES = {
 }
 
 
-@answers("SendMessage")
+@serves("SendMessage")
 def send_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Take messages of one topic in, each for itself; all are checked before the first is stored."""
+    """Store messages of one topic, each with a status of its own; all are checked before the first is stored."""
     messages = call.request.messages
     if len({message.topic.name for message in messages}) != 1:
         raise StatusError(Code.MESSAGE_CORRUPTED, "a request is for messages of one topic")
@@ -53,7 +53,7 @@ def send_message(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 def common_status(statuses: Any) -> Any:
-    """The status that all share, or that they differ."""
+    """Return the common status, or MULTIPLE_RESULTS if they differ."""
     by_code = {status.code: status for status in statuses}
     if len(by_code) == 1:
         return next(iter(by_code.values()))
@@ -72,19 +72,21 @@ def _send(proxy: Proxy, call: GrpcCall, message: Any) -> Any:
     message_id = message.system_properties.message_id
     header = _send_header(message, queue_id, properties, proxy.clock.now_ms())
     try:
-        told = from_fields(SendMessageResponseHeader, proxy.ask(broker, header, call, message.body))
+        stored = from_fields(SendMessageResponseHeader, proxy.ask(broker, header, call, message.body))
     except StatusError as error:
         return _Entry(status=error.status, message_id=message_id)
-    entry = _Entry(status=OK, message_id=message_id, offset=told.queue_offset, recall_handle=told.recall_handle or "")
+    entry = _Entry(
+        status=OK, message_id=message_id, offset=stored.queue_offset, recall_handle=stored.recall_handle or ""
+    )
     if HALF_MESSAGE in properties:
         entry.transaction_id = message_id
-        place = decode_offset_message_id(told.msg_id).physical_offset
-        proxy.half_messages[message_id] = HalfMessage(broker, place, told.queue_offset)
+        place = decode_offset_message_id(stored.msg_id).physical_offset
+        proxy.half_messages[message_id] = HalfMessage(broker, place, stored.queue_offset)
     return entry
 
 
 def _choose_queue(proxy: Proxy, message: Any) -> tuple[Broker, int]:
-    """By the message's group, or else in turn; what the client wishes does not count, as at Apache's proxy."""
+    """Choose a queue by message group, else in turn; the client's choice has no effect, as at Apache's proxy."""
     queues = [
         (broker, queue_id)
         for broker, config in proxy.owners(message.topic.name)
@@ -114,9 +116,9 @@ def _send_header(message: Any, queue_id: int, properties: dict[str, str], now_ms
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-@answers("EndTransaction")
+@serves("EndTransaction")
 def end_transaction(proxy: Proxy, call: GrpcCall) -> Any:
-    """Commit or roll back a half message; an end that says neither leaves it open."""
+    """Commit or roll back a half message; an undecided end leaves it open."""
     request = call.request
     topic, transaction_id = check_topic(request.topic), request.transaction_id.strip()
     half = proxy.half_messages.get(transaction_id)
@@ -141,9 +143,9 @@ def _end_header(request: Any, topic: str, half: HalfMessage) -> EndTransactionRe
     )
 
 
-@answers("RecallMessage")
+@serves("RecallMessage")
 def recall_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Take a delayed message back."""
+    """Recall a delayed message."""
     topic = check_topic(call.request.topic)
     handle = decode_recall_handle(call.request.recall_handle)
     broker = proxy.cluster.reachable_master(handle.broker_name) if handle else None

@@ -1,7 +1,7 @@
-"""How do calls reach the proxy, and its answers their callers?
+"""Run the gRPC server: carry calls to the proxy and return its responses.
 
-gRPC runs each call in a thread of its own. The call is carried into the stub's thread, where all state is; only
-waiting is done outside of it. A Telemetry stream takes two threads, one for each direction.
+gRPC runs each call in a thread of its own. The call is carried to the stub's thread, where all state is; only the
+waiting happens outside. A Telemetry stream takes two threads, one for each direction.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 _Command = message_class("TelemetryCommand")
 
 Run = Callable[[Callable[[], Any]], Any]
-"""Carries a call out in the stub's thread and returns its result."""
+"""Runs a function in the stub's thread and returns its result."""
 
 MAX_CALLS = 512
-"""How many calls may be open at a time, waiting ones and streams included."""
+"""Maximum of open calls, including waiting ones and streams."""
 LONGEST_WAIT_S = 60.0
 _TIME_TO_ANSWER_S = 0.5
-"""So long before the caller's deadline a wait ends."""
+"""Seconds before the caller's deadline at which a wait ends."""
 _STOP_TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 130 * 1024 * 1024
 _OPTIONS = (
@@ -72,7 +72,7 @@ class GrpcServer:
         return f"<GrpcDoor {self.address}>"
 
     def close(self) -> None:
-        """End all calls and give the port up."""
+        """End all calls and release the port."""
         self._server.stop(None).wait(_STOP_TIMEOUT_S)
         self._pool.shutdown()
 
@@ -93,7 +93,7 @@ class GrpcServer:
         return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)])))
 
     def _handlers(self) -> dict[str, Any]:
-        """What is served; for the rest gRPC itself answers UNIMPLEMENTED."""
+        """Return the served methods; gRPC itself answers UNIMPLEMENTED for the rest."""
         hidden = PULL_METHODS if self._proxy.options.like_apache else ()
         served = [METHODS[name] for name in HANDLERS if name not in hidden]
         return {
@@ -107,29 +107,29 @@ class GrpcServer:
         def behave(request: Any, context: Any) -> Any:
             with self._fault_injector.of(method.name, context) as error:
                 call = _read_call(request, context)
-                answer = error_response(method, error) if error else self._answer(method, call, context)
-            return iter(answer) if method.is_response_stream else answer
+                response = error_response(method, error) if error else self._respond(method, call, context)
+            return iter(response) if method.is_response_stream else response
 
         return behave
 
-    def _answer(self, method: Method, call: GrpcCall, context: Any) -> Any:
-        answer = self._run(lambda: self._carry_out(method, call))
-        if not isinstance(answer, PendingResponse):
-            return answer
-        if not context.add_callback(answer.wake):
-            answer.wake()
-        answer.wait(_patience_s(context))
-        return self._run(answer.take)
+    def _respond(self, method: Method, call: GrpcCall, context: Any) -> Any:
+        response = self._run(lambda: self._carry_out(method, call))
+        if not isinstance(response, PendingResponse):
+            return response
+        if not context.add_callback(response.wake):
+            response.wake()
+        response.wait(_patience_s(context))
+        return self._run(response.take)
 
     def _carry_out(self, method: Method, call: GrpcCall) -> Any:
-        """In the stub's thread."""
+        """Run a method's function; in the stub's thread."""
         try:
             self._check(call)
             return HANDLERS[method.name](self._proxy, call)
         except StatusError as error:
             return error_response(method, error)
         except Refusal as refusal:
-            return error_response(method, status_error_of(refusal.answer))
+            return error_response(method, status_error_of(refusal.response))
         except Exception as error:
             _log.exception("the stub failed on %s", method.name)
             return error_response(method, StatusError(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"))
@@ -144,7 +144,7 @@ class GrpcServer:
     # --- the stream that stays ---------------------------------------------------------------------------------------
 
     def _telemetry(self, commands: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Write what is put into the outbox, until the client goes or an error comes out of it."""
+        """Write what is put into the outbox, until the client leaves or an error comes out of it."""
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         call = _read_call(None, context)
         if not context.add_callback(lambda: outbox.put(_END)):
@@ -186,14 +186,18 @@ class GrpcServer:
 
 
 class FaultInjector:
-    """What the script of faults has in mind for the calls of a door."""
+    """Injects scripted faults into calls.
+
+    A call is carried out all the same, unless its fault is a code. The fault acts on the response: it is late by
+    the stub's clock, is never sent, or the call ends as on a broken connection.
+    """
 
     def __init__(self, proxy: Proxy, run: Run) -> None:
         self._script, self._clock, self._run = proxy.options.script, proxy.clock, run
 
     @contextmanager
     def of(self, method: str, context: Any) -> Iterator[StatusError | None]:
-        """Around a call: what it is denied with, if it is; leaving waits, or ends the call, as the fault wants."""
+        """Surround a call: yield the scripted error, if any; at the exit delay or abort the call as its fault demands."""
         fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
         yield _scripted_error(fault) if fault else None
         if fault and fault.reply_fault:
@@ -210,12 +214,14 @@ class FaultInjector:
 
 
 def _scripted_error(fault: Fault) -> StatusError | None:
-    """A code of the gRPC protocol as it is, one of a broker as a proxy translates it."""
-    if fault.make_answer is None:
+    """Return the error of a scripted code: a gRPC code unchanged, a broker's code as a proxy translates it."""
+    if fault.make_response is None:
         return None
-    answer = fault.make_answer()
+    response = fault.make_response()
     known = Code.__members__.values()
-    return StatusError(Code(answer.code), answer.remark or "") if answer.code in known else status_error_of(answer)
+    return (
+        StatusError(Code(response.code), response.remark or "") if response.code in known else status_error_of(response)
+    )
 
 
 def _handler(method: Method, behave: Callable[[Any, Any], Any]) -> Any:

@@ -1,7 +1,7 @@
-"""What is said on the Telemetry stream, and how does a client say that it is there or leaves?
+"""Serve the Telemetry stream, heartbeats and terminations.
 
-A client writes its settings and gets them back, completed. It is made known to the brokers as member of its group, or
-as producer of its topics. When a broker asks what became of a half message, the producer is asked on the stream.
+A client writes its settings and gets them back, completed. The proxy registers it at the brokers as member of its
+group, or as producer of its topics. When a broker checks a half message, the proxy asks the producer on the stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark_rocketmq.wire.record import decode_record
 from ..state import Broker
 from .calls import OK, GrpcCall, StatusError, stored_message
 from .clients import Client, ProxyChannel, WriteCommand
-from .proxy import HalfMessage, Proxy, answers
+from .proxy import HalfMessage, Proxy, serves
 from .validation import check_group, check_topic, read_subscription
 
 _HeartbeatResponse, _TerminationResponse, _Command = map(
@@ -53,8 +53,8 @@ class InvalidSettings(Exception):
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def handle_command(proxy: Proxy, call: GrpcCall, command: Any, tell: WriteCommand) -> None:
-    """Take what a client wrote to its stream, and answer settings there; the rest needs no answer."""
+def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: WriteCommand) -> None:
+    """Handle a command of a client: complete its settings and return them; other commands need no response."""
     if command.WhichOneof("command") != "settings":
         return
     settings = command.settings
@@ -67,13 +67,13 @@ def handle_command(proxy: Proxy, call: GrpcCall, command: Any, tell: WriteComman
     except StatusError as error:
         raise InvalidSettings(str(error)) from error
     client = _find_or_add(proxy, call)
-    client.settings, client.tell = settings, tell
+    client.settings, client.write_command = settings, write_command
     _register(proxy, call, client)
-    tell(_Command(status=OK, settings=completed))
+    write_command(_Command(status=OK, settings=completed))
 
 
 def _complete(proxy: Proxy, settings: Any) -> Any:
-    """The settings with what the server adds to them."""
+    """Return the settings with what the server adds to them."""
     completed = type(settings)()
     completed.CopyFrom(settings)
     completed.metric.on = False
@@ -115,18 +115,18 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
 # --- coming and going ------------------------------------------------------------------------------------------------
 
 
-@answers("Heartbeat")
+@serves("Heartbeat")
 def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
-    """The client is still there."""
+    """Register the client again, which keeps it alive."""
     client = _known(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
     return _HeartbeatResponse(status=OK)
 
 
-@answers("NotifyClientTermination")
+@serves("NotifyClientTermination")
 def notify_client_termination(proxy: Proxy, call: GrpcCall) -> Any:
-    """The client leaves."""
+    """Unregister the client."""
     client = _known(proxy, call)
     for broker in proxy.masters():
         for header in _departures(client):
@@ -149,7 +149,7 @@ def _find_or_add(proxy: Proxy, call: GrpcCall) -> Client:
 
 
 def _register(proxy: Proxy, call: GrpcCall, client: Client) -> None:
-    """Make a client known to all brokers, as its settings say."""
+    """Register a client at all brokers, by its settings."""
     settings = client.settings
     beat = HeartbeatData(
         client_id=client.client_id,
@@ -185,22 +185,22 @@ def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
     ]
 
 
-# --- what brokers tell -----------------------------------------------------------------------------------------------
+# --- what brokers write_command -----------------------------------------------------------------------------------------------
 
 
 def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
-    """Brings a client what brokers tell it: questions about half messages, nothing else concerns it."""
+    """Return a function that sends a client the checks of half messages; other requests of brokers do not concern it."""
 
     def forward(code: RequestCode, header: Header | None, body: bytes) -> None:
         client = proxy.clients.find(client_id)
-        if isinstance(header, CheckTransactionStateRequestHeader) and client and client.tell:
-            client.tell(_question(proxy, header, body))
+        if isinstance(header, CheckTransactionStateRequestHeader) and client and client.write_command:
+            client.write_command(_question(proxy, header, body))
 
     return forward
 
 
 def _question(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
-    """The message in question; the broker asks about a copy, which is what the producer's answer will be about."""
+    """Return the command that asks about a half message; the broker asks about a copy, which the response will end."""
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""
     proxy.half_messages[transaction_id] = HalfMessage(
@@ -211,5 +211,5 @@ def _question(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: by
 
 
 def _asking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
-    """Old brokers do not say who they are; then the message was sent through here."""
+    """Return the broker that asks; old brokers do not name themselves, so the sent message's broker counts."""
     return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker

@@ -1,7 +1,7 @@
-"""Which queues does a broker assign to a consumer that leaves sharing to it?
+"""Assign queues to consumers that leave the assignment to the broker.
 
-The broker shares as clients do: both lists sorted, by one of two strategies. A group that is to pop is told to pull
-all the same, because nothing is popped over remoting here; it gets its messages either way.
+The broker assigns as clients do: it sorts both lists and applies one of two strategies. A group in pop mode is told to
+pull, because the stub offers no pop over remoting; it gets its messages either way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.codes import RequestCode
 
 from ..group_tables import BROADCASTING
 from ..registry import handles
-from ..requests import ClientRequest, HandlerResult, answer
+from ..requests import ClientRequest, HandlerResult, response
 from ..state import Broker
 from ..topic_table import READABLE
 from .nameserver import find_route
@@ -28,27 +28,27 @@ _AVERAGELY, _IN_TURN = "AVG", "AVG_BY_CIRCLE"
 
 @handles(RequestCode.QUERY_ASSIGNMENT)
 def query_assignment(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """A member's share of a topic; nothing is said about unknown topics, groups and strategies."""
-    wish = decode_body(QueryAssignmentRequestBody, request.body)
-    share = _share(broker, wish)
-    if share is None:
-        return answer(body=b"{}")
-    assignments = tuple(MessageQueueAssignment(message_queue=queue) for queue in share)
-    return answer(body=encode_body(QueryAssignmentResponseBody(message_queue_assignments=assignments)))
+    """Return a member's queues of a topic; unknown topics, groups and strategies get an empty response."""
+    query = decode_body(QueryAssignmentRequestBody, request.body)
+    assigned = _assign(broker, query)
+    if assigned is None:
+        return response(body=b"{}")
+    assignments = tuple(MessageQueueAssignment(message_queue=queue) for queue in assigned)
+    return response(body=encode_body(QueryAssignmentResponseBody(message_queue_assignments=assignments)))
 
 
-def _share(broker: Broker, wish: QueryAssignmentRequestBody) -> list[MessageQueue] | None:
-    queues = _readable_queues(broker, wish.topic)
-    if not queues or wish.message_model == BROADCASTING:
+def _assign(broker: Broker, query: QueryAssignmentRequestBody) -> list[MessageQueue] | None:
+    queues = _readable_queues(broker, query.topic)
+    if not queues or query.message_model == BROADCASTING:
         return queues or None
-    group = broker.consumer_groups.table.get(wish.consumer_group)
-    if group is None or wish.strategy_name not in (_AVERAGELY, _IN_TURN):
+    group = broker.consumer_groups.table.get(query.consumer_group)
+    if group is None or query.strategy_name not in (_AVERAGELY, _IN_TURN):
         return None
     members = sorted(set(group.client_ids))
-    if wish.client_id not in members:
+    if query.client_id not in members:
         return []
-    place = members.index(wish.client_id)
-    if wish.strategy_name == _IN_TURN:
+    place = members.index(query.client_id)
+    if query.strategy_name == _IN_TURN:
         return queues[place :: len(members)]
     size, larger = divmod(len(queues), len(members))
     start = place * size + min(place, larger)
@@ -56,7 +56,7 @@ def _share(broker: Broker, wish: QueryAssignmentRequestBody) -> list[MessageQueu
 
 
 def _readable_queues(broker: Broker, topic: str) -> list[MessageQueue]:
-    """All of the cluster, sorted."""
+    """Return the readable queues of all brokers, sorted."""
     route = find_route(broker.cluster, topic)
     return sorted(
         MessageQueue(topic, data.broker_name, queue_id)

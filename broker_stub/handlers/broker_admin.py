@@ -1,7 +1,7 @@
-"""Answer what an administrator asks about one broker: its settings, figures, disks and replicas.
+"""Handle administrators' requests about one broker: its settings, statistics, disks and replicas.
 
-A real broker answers with many figures that mean nothing here, because the stub has no disk and measures no rates.
-mqadmin prints them, so they are present and constant.
+The stub has no disk and measures no rates, so many statistics mean nothing here. mqadmin prints them, so the responses
+contain them, with constant values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark_rocketmq.wire.record import decode_record
 
 from ..admin_codes import AdminCode
 from ..registry import handles
-from ..requests import ClientRequest, HandlerResult, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..settings import Settings
 from ..state import Broker
 from ..topic_table import illegal_code
@@ -42,7 +42,7 @@ _CONFIGURED = {
     "transactionTimeOut": "transaction_timeout_ms",
     "useServerSideResetOffset": "server_side_reset",
 }
-"""A broker's own names for our settings."""
+"""Our settings by a broker's own names."""
 _LIMITS = {
     "maxFilterMessageSize": "filter_bytes",
     "maxTransferBytesOnMessageInDisk": "disk_bytes",
@@ -51,7 +51,7 @@ _LIMITS = {
     "maxTransferCountOnMessageInMemory": "memory_count",
 }
 _FIXED = frozenset({"brokerClusterName", "channelExpiredTimeout", "messageDelayLevel"})
-"""What is read once, when the broker starts."""
+"""Settings that a broker reads only when it starts."""
 _FORBIDDEN = frozenset({"brokerConfigPath", "configBlackList"})
 _STATS = frozenset("TOPIC_PUT_NUMS TOPIC_PUT_SIZE GROUP_GET_NUMS GROUP_GET_SIZE SNDBCK_PUT_NUMS".split())
 _NO_RATE = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
@@ -66,12 +66,12 @@ _USUAL = {
     "traceTopicEnable": "false",
     "useTLS": "false",
 }
-"""What a real broker has and tools show, but what means nothing here."""
+"""Settings of a real broker that mqadmin prints and that have no effect here."""
 
 
 @handles(RequestCode.GET_BROKER_CONFIG)
 def get_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """The settings that mean something here, under a broker's names."""
+    """Return the settings that have an effect here, by a broker's names."""
     values = {
         "brokerId": broker.broker_id,
         "brokerIP1": broker.address.host,
@@ -86,20 +86,20 @@ def get_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
     }
     text = "".join(f"{name}={_as_java(value)}\n" for name, value in sorted(values.items()))
     version = encode_body(DataVersion(counter=0, state_version=0, timestamp=broker.clock.now_ms())).decode()
-    return answer(fields=GetBrokerConfigResponseHeader(version=version), body=text.encode())
+    return response(fields=GetBrokerConfigResponseHeader(version=version), body=text.encode())
 
 
 @handles(RequestCode.UPDATE_BROKER_CONFIG)
 def update_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Change settings of this broker; those it does not have are kept and mean nothing, broken numbers passed over."""
+    """Change settings of this broker; unknown ones are stored without effect, malformed numbers ignored."""
     lines = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line and line[0] != "#")
-    wishes = {name.strip(): value.strip() for name, _, value in lines}
-    if _FORBIDDEN & wishes.keys():
+    changes = {name.strip(): value.strip() for name, _, value in lines}
+    if _FORBIDDEN & changes.keys():
         raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    for name, value in wishes.items():
+    for name, value in changes.items():
         _configure(broker, name, value)
     broker.group_configs.auto_create = broker.settings.auto_create_groups
-    return answer()
+    return response()
 
 
 def _configure(broker: Broker, name: str, text: str) -> None:
@@ -133,7 +133,7 @@ def _as_java(value: object) -> str:
 
 @handles(RequestCode.GET_BROKER_RUNTIME_INFO)
 def get_runtime_info(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Figures of the broker, as far as tools ask for them; rates are not measured."""
+    """Return the broker's statistics that mqadmin prints; rates are not measured."""
     messages = str(sum(queue.max_offset for queue in broker.store.queues.values()))
     average = broker.store.log.end / max(1, int(messages))
     figures = {
@@ -151,11 +151,11 @@ def get_runtime_info(broker: Broker, request: ClientRequest) -> HandlerResult:
         "putMessageTimesTotal": messages,
         "timerCongestNum": str(len(broker.delayed_messages.waiting_timers)),
     }
-    return answer(body=encode_body(KVTable(table=figures)))
+    return response(body=encode_body(KVTable(table=figures)))
 
 
 def _earliest_time(broker: Broker) -> int:
-    """When the oldest message was stored; -1 if there is none."""
+    """Return the store time of the oldest message; -1 if there is none."""
     log = broker.store.log
     first = next(iter(log.records(log.min_offset)), None)
     return decode_record(first[1])[0].store_timestamp if first else -1
@@ -191,7 +191,7 @@ _IDLE_FIGURES = {
 
 @header
 class ViewBrokerStatsDataRequestHeader(RequestHeader):
-    """How busy is a topic or a group?"""
+    """Header of a request for statistics of a topic or group."""
 
     stats_name: str
     stats_key: str
@@ -199,11 +199,11 @@ class ViewBrokerStatsDataRequestHeader(RequestHeader):
 
 @handles(AdminCode.VIEW_BROKER_STATS_DATA)
 def view_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """How busy a topic or a group is; rates are not measured."""
-    wish = request.header(ViewBrokerStatsDataRequestHeader)
-    if wish.stats_name not in _STATS or not broker.topics.find(wish.stats_key.partition("@")[0]):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{wish.stats_name}> <{wish.stats_key}> not exist")
-    return answer(body=fastjson.write({"statsDay": _NO_RATE, "statsHour": _NO_RATE, "statsMinute": _NO_RATE}))
+    """Return the statistics of a topic or group; rates are not measured."""
+    header = request.header(ViewBrokerStatsDataRequestHeader)
+    if header.stats_name not in _STATS or not broker.topics.find(header.stats_key.partition("@")[0]):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
+    return response(body=fastjson.write({"statsDay": _NO_RATE, "statsHour": _NO_RATE, "statsMinute": _NO_RATE}))
 
 
 # --- disks and replicas ----------------------------------------------------------------------------------------------
@@ -219,13 +219,13 @@ def view_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
 )
 def accept_upkeep(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Accept without effect: the stub has no files to clean or to limit, and slaves share their master's log."""
-    return answer()
+    return response()
 
 
 @handles(AdminCode.POP_ROLLBACK)
 def roll_back_pops(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Accept without effect: nothing is popped over remoting."""
-    return answer(remark=NO_REMARK)
+    return response(remark=NO_REMARK)
 
 
 @handles(AdminCode.SET_COMMITLOG_READ_MODE)
@@ -236,14 +236,14 @@ def set_read_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode failed")
     if mode not in ("0", "1"):
         raise Refusal(illegal_code(broker.release), "set commitlog readahead mode param value error")
-    return answer(remark=f"set commitlog readahead mode success, mode: {mode}")
+    return response(remark=f"set commitlog readahead mode success, mode: {mode}")
 
 
 @handles(AdminCode.GET_COLD_DATA_FLOW_CTR_INFO)
 def get_cold_limits(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Return no limits: nothing is read from disk."""
     thresholds = {"cgColdReadThreshold": 3 * 1024 * 1024, "globalColdReadThreshold": 100 * 1024 * 1024}
-    return answer(body=fastjson.write({"runtimeTable": {}, "configTable": {}, **thresholds, "globalAcc": 0}))
+    return response(body=fastjson.write({"runtimeTable": {}, "configTable": {}, **thresholds, "globalAcc": 0}))
 
 
 @handles(AdminCode.GET_BROKER_HA_STATUS)
@@ -257,14 +257,14 @@ def get_replication(broker: Broker, request: ClientRequest) -> HandlerResult:
     connections = [
         {"addr": str(slave.address), **copied, "transferredByteInSecond": 0} for slave in slaves if broker.is_master
     ]
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "haClientRuntimeInfo": dict.fromkeys(_NOTHING_COPIED, 0),
         "haConnectionInfo": connections,
         "inSyncSlaveNums": len(connections),
         "master": broker.is_master,
         "masterCommitLogMaxOffset": end if broker.is_master else 0,
     }
-    return answer(body=fastjson.write(told))
+    return response(body=fastjson.write(status))
 
 
 _NOTHING_COPIED = (

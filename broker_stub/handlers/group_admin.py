@@ -1,4 +1,4 @@
-"""How are groups administered, who is in them, and how far have they come?"""
+"""Handle administrators' requests about groups: configuration, members and progress."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from pyspark_rocketmq.wire.commands import (
 from ..admin_codes import AdminCode
 from ..group_tables import Member
 from ..registry import handles
-from ..requests import ClientRequest, HandlerResult, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
 
 
 @body
 class SubscriptionGroupList(Body):
-    """Several groups at once."""
+    """Body with several groups."""
 
     group_config_list: tuple[SubscriptionGroupConfig, ...]
 
@@ -62,17 +62,17 @@ class SubscriptionGroupList(Body):
 
 @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
 def update_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Make or change a group; its name is not looked at."""
+    """Create or change a group; its name is not checked."""
     _update(broker, decode_body(SubscriptionGroupConfig, request.body))
-    return answer()
+    return response()
 
 
 @handles(AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
 def update_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Make or change several groups; one that may not be ends it, and those before it stay."""
+    """Create or change several groups; the first refused one ends the list, and those before it stay."""
     for config in decode_body(SubscriptionGroupList, request.body).group_config_list:
         _update(broker, config)
-    return answer()
+    return response()
 
 
 def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
@@ -83,7 +83,7 @@ def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
 
 
 def _attribute_fault(broker: Broker, group: str, change: str) -> str:
-    """What is wrong with a change of an attribute: 5.3.3 has the mechanism, and no attribute of groups."""
+    """Return the remark for a refused attribute: 5.3.3 has no attributes of groups."""
     sign, name = change[:1], change[1:]
     if sign == "+":
         return f"java.lang.RuntimeException: unsupported key: {name}"
@@ -94,26 +94,26 @@ def _attribute_fault(broker: Broker, group: str, change: str) -> str:
 
 @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP)
 def delete_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Forget a group's configuration, and its offsets if so wanted."""
+    """Delete a group's configuration, and its offsets if asked to."""
     header = request.header(DeleteSubscriptionGroupRequestHeader)
     broker.group_configs.delete(header.group_name)
     if header.clean_offset:
         broker.offsets.forget_group(header.group_name)
-    return answer()
+    return response()
 
 
 @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG)
 def get_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """How a group is configured; asking may make it."""
+    """Return a group's configuration; this may create the group."""
     config = broker.group_configs.find(request.header(GetSubscriptionGroupConfigRequestHeader).group)
     if config is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
-    return answer(body=encode_body(config))
+    return response(body=encode_body(config))
 
 
 @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 def get_all_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """How every group is configured."""
+    """Return the configurations of all groups."""
     is_5x = broker.release.is_5x
     version = DataVersion(
         counter=broker.group_configs.change_count,
@@ -125,16 +125,16 @@ def get_all_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
         forbidden_table={} if is_5x else None,
         data_version=version,
     )
-    return answer(body=encode_body(wrapper))
+    return response(body=encode_body(wrapper))
 
 
 @handles(RequestCode.SET_MESSAGE_REQUEST_MODE)
 def set_request_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Accept how a group is to read a topic; without effect, since the stub offers no pop over remoting."""
-    wish = decode_body(SetMessageRequestModeRequestBody, request.body)
-    if wish.topic.startswith(RETRY_PREFIX):
+    """Accept a group's request mode for a topic without effect, since the stub offers no pop over remoting."""
+    mode = decode_body(SetMessageRequestModeRequestBody, request.body)
+    if mode.topic.startswith(RETRY_PREFIX):
         raise Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-    return answer()
+    return response()
 
 
 # --- members ---------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def set_request_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST)
 def get_consumer_connections(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Who consumes for a group, and what the group subscribes."""
+    """Return the members and subscriptions of a consumer group."""
     name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
     group = broker.consumer_groups.table.get(name)
     if group is None:
@@ -154,17 +154,17 @@ def get_consumer_connections(broker: Broker, request: ClientRequest) -> HandlerR
         message_model=group.message_model,
         consume_from_where=group.consume_from_where,
     )
-    return answer(body=encode_body(body))
+    return response(body=encode_body(body))
 
 
 @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST)
 def get_producer_connections(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Who produces for a group."""
+    """Return the members of a producer group."""
     name = request.header(GetProducerConnectionListRequestHeader).producer_group
     members = broker.producer_groups.table.get(name)
     if members is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
-    return answer(body=encode_body(ProducerConnection(connection_set=tuple(map(_connection, members.values())))))
+    return response(body=encode_body(ProducerConnection(connection_set=tuple(map(_connection, members.values())))))
 
 
 def _connection(member: Member) -> Connection:
@@ -178,26 +178,26 @@ def _connection(member: Member) -> Connection:
 
 @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
 def query_groups_of_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Which groups have offsets in a topic. 4.9.7 adds those that subscribe it now, 5.3.3 the topic's own name."""
+    """Return the groups with offsets in a topic; 4.9.7 adds its subscribers, 5.3.3 the topic's own name."""
     topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
     groups = broker.offsets.groups(topic)
     if not broker.release.is_5x:
         groups |= {group.name for group in broker.consumer_groups.table.values() if topic in group.subscriptions}
     elif topic in broker.consumer_groups.heard_topics:
         groups.add(topic)
-    return answer(body=encode_body(GroupList(group_list=tuple(groups))))
+    return response(body=encode_body(GroupList(group_list=tuple(groups))))
 
 
 @handles(RequestCode.QUERY_TOPICS_BY_CONSUMER)
 def query_topics_of_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Which topics a group has offsets in."""
+    """Return the topics in which a group has offsets."""
     topics = broker.offsets.topics(request.header(QueryTopicsByConsumerRequestHeader).group)
-    return answer(body=encode_body(TopicList(broker_addr=str(broker.address), topic_list=tuple(topics))))
+    return response(body=encode_body(TopicList(broker_addr=str(broker.address), topic_list=tuple(topics))))
 
 
 @handles(AdminCode.GET_ALL_PRODUCER_INFO)
 def get_all_producers(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Who produces, by group."""
+    """Return the members of all producer groups."""
     table = {
         group: [
             {
@@ -211,12 +211,12 @@ def get_all_producers(broker: Broker, request: ClientRequest) -> HandlerResult:
         ]
         for group, members in broker.producer_groups.table.items()
     }
-    return answer(body=fastjson.write({"data": table}))
+    return response(body=fastjson.write({"data": table}))
 
 
 @header
 class QuerySubscriptionRequestHeader(TopicRequestHeader):
-    """What does a group want of a topic?"""
+    """Header of a request for a group's subscription to a topic."""
 
     group: str
     topic: str
@@ -224,14 +224,14 @@ class QuerySubscriptionRequestHeader(TopicRequestHeader):
 
 @handles(AdminCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
 def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """What the group's last heartbeat said about the topic; nothing about it if no member is there."""
-    wish = request.header(QuerySubscriptionRequestHeader)
-    members = broker.consumer_groups.table.get(wish.group)
-    subscription = members.subscriptions.get(wish.topic) if members else None
-    told: dict[str, Any] = {"group": wish.group, "topic": wish.topic}
+    """Return the subscription of the group's last heartbeat; none if the group has no members."""
+    header = request.header(QuerySubscriptionRequestHeader)
+    members = broker.consumer_groups.table.get(header.group)
+    subscription = members.subscriptions.get(header.topic) if members else None
+    described: dict[str, Any] = {"group": header.group, "topic": header.topic}
     if subscription:
-        told["subscriptionData"] = fastjson.parse(encode_body(subscription))
-    return answer(body=fastjson.write(told))
+        described["subscriptionData"] = fastjson.parse(encode_body(subscription))
+    return response(body=fastjson.write(described))
 
 
 # --- progress --------------------------------------------------------------------------------------------------------
@@ -239,18 +239,18 @@ def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_CONSUME_STATS)
 def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """How far a group is in each queue; rates are not measured."""
+    """Return a group's offset and lag in each queue; rates are not measured."""
     header = request.header(GetConsumeStatsRequestHeader)
     table = {
         queue: _progress(broker, header.consumer_group, queue)
         for topic in _topics_to_count(broker, header)
         for queue in _read_queues(broker, topic)
     }
-    return answer(body=encode_body(ConsumeStats(offset_table=table)))
+    return response(body=encode_body(ConsumeStats(offset_table=table)))
 
 
 def _topics_to_count(broker: Broker, header: GetConsumeStatsRequestHeader) -> list[str]:
-    """The topics asked for, or all the group has offsets in; without those its members do not subscribe."""
+    """Return the requested topics, else all in which the group has offsets and to which its members subscribe."""
     if header.topic_list:
         return [topic for topic in header.topic_list.split(";") if topic]
     topics = [header.topic] if header.topic else sorted(broker.offsets.topics(header.consumer_group))
@@ -278,14 +278,14 @@ def _progress(broker: Broker, group: str, queue: MessageQueue) -> OffsetWrapper:
 
 @header
 class GetConsumeStatsInBrokerHeader(RequestHeader):
-    """How far is every group, in all topics or in ordered ones?"""
+    """Header of a request for the progress of all groups, in all topics or in ordered ones."""
 
     is_order: bool = False
 
 
 @handles(AdminCode.GET_BROKER_CONSUME_STATS)
 def get_all_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """How far every group is in every topic; rates are not measured."""
+    """Return the progress of every group in every topic; rates are not measured."""
     ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
     groups = {group: _stats_of_group(broker, group, ordered=ordered) for group in broker.group_configs.table}
     lags = [
@@ -294,12 +294,12 @@ def get_all_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResu
         for topic in stats
         for row in topic["offsetTable"].values()
     ]
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "brokerAddr": str(broker.address),
         "consumeStatsList": [{group: stats} for group, stats in groups.items()],
         "totalDiff": sum(lags),
     }
-    return answer(body=fastjson.write({**told, "totalInflightDiff": 0} if broker.release.is_5x else told))
+    return response(body=fastjson.write({**described, "totalInflightDiff": 0} if broker.release.is_5x else described))
 
 
 def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[str, Any]]:
@@ -311,20 +311,20 @@ def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[s
 
 
 def _written_progress(broker: Broker, group: str, config: TopicConfig) -> dict[MessageQueue, dict[str, Any]]:
-    """All queues that are written to: one the group has not begun counts from 0."""
+    """Return the progress in all writable queues; a queue without an offset counts from 0."""
     queues = (MessageQueue(config.topic_name, broker.name, queue_id) for queue_id in range(config.write_queue_nums))
     return {queue: fastjson.parse(encode_body(_progress(broker, group, queue))) for queue in queues}
 
 
 @handles(RequestCode.QUERY_CONSUME_TIME_SPAN)
 def query_time_span(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Between which store times each queue lies, and where the group stands between them."""
+    """Return the first and last store time of each queue, and that of the group's offset."""
     header = request.header(QueryConsumeTimeSpanRequestHeader)
     config = broker.topics.find(header.topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
     spans = tuple(_time_span(broker, header, queue_id) for queue_id in range(config.write_queue_nums))
-    return answer(body=encode_body(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+    return response(body=encode_body(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
 
 
 def _time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, queue_id: int) -> QueueTimeSpan:
@@ -349,5 +349,5 @@ def _time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, queue_
 
 
 def _as_text(time_ms: int) -> str:
-    """A time as Java's tools show it, in local time."""
+    """Return a time as Java's tools print it, in local time."""
     return f"{datetime.fromtimestamp(time_ms // 1000):%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03}"

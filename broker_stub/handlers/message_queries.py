@@ -1,4 +1,4 @@
-"""How is one message found by its id, and how are several found by a key?"""
+"""Find messages by id and by key, and show entries of a consume queue."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.record import encode_record
 
 from ..registry import handles
-from ..requests import ClientRequest, HandlerResult, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
 from .topic_admin import NO_REMARK
 
 UNIQUE_KEY_COUNT = 32
-"""How many messages a question for a unique id is answered with at most, whatever it asks for."""
+"""Maximum of messages in the response to a query by unique id, whatever the request's limit."""
 _MAX_ENTRIES = 32
 
 
 @handles(RequestCode.VIEW_MESSAGE_BY_ID)
 def view_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """The message at an address of the log."""
+    """Return the message at an address of the log."""
     physical = request.header(ViewMessageRequestHeader).offset
     data = broker.store.log.record_at(physical)
     if data is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical}")
-    return answer(body=data)
+    return response(body=data)
 
 
 @handles(RequestCode.QUERY_MESSAGE)
 def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """The messages with a key."""
+    """Return the messages with a key."""
     header = request.header(QueryMessageRequestHeader)
     count = UNIQUE_KEY_COUNT if header.unique_key_query else header.max_num
     found = list(
         islice(broker.keys.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp), count)
     )
-    told = QueryMessageResponseHeader(
+    described = QueryMessageResponseHeader(
         index_last_update_timestamp=found[0].store_timestamp if found else 0,
         index_last_update_phyoffset=broker.store.log.end if found else 0,
     )
     if not found:
-        raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", told)
-    return answer(fields=told, body=b"".join(map(encode_record, reversed(found))))
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", described)
+    return response(fields=described, body=b"".join(map(encode_record, reversed(found))))
 
 
 @header
 class QueryConsumeQueueRequestHeader(QueueRequestHeader):
-    """What does a consume queue hold?"""
+    """Header of a request for entries of a consume queue."""
 
     index: int
     count: int
@@ -65,12 +65,12 @@ class QueryConsumeQueueRequestHeader(QueueRequestHeader):
 
 @handles(RequestCode.QUERY_CONSUME_QUEUE)
 def query_consume_queue(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """A few entries of a consume queue, as the broker keeps them."""
-    wish = request.header(QueryConsumeQueueRequestHeader)
-    queue = broker.store.queues.get((wish.topic, wish.queue_id))
+    """Return entries of a consume queue, as the broker keeps them."""
+    header = request.header(QueryConsumeQueueRequestHeader)
+    queue = broker.store.queues.get((header.topic, header.queue_id))
     if queue is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{wish.queue_id}@{wish.topic} is not exist!")
-    first = max(0, wish.index - queue.base)
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
+    first = max(0, header.index - queue.base)
     entries = [
         {
             "eval": False,
@@ -78,20 +78,20 @@ def query_consume_queue(broker: Broker, request: ClientRequest) -> HandlerResult
             "physicSize": queue.sizes[index],
             "tagsCode": queue.codes[index],
         }
-        for index in range(first, min(first + wish.count, first + _MAX_ENTRIES, len(queue.physical)))
+        for index in range(first, min(first + header.count, first + _MAX_ENTRIES, len(queue.physical)))
     ]
     if not entries:
-        return answer(remark=f"Index {wish.index} of {wish.queue_id}@{wish.topic} is not exist!")
-    told = {"maxQueueIndex": queue.max_offset, "minQueueIndex": queue.min_offset, "queueData": entries}
-    return answer(body=fastjson.write({**_subscription(broker, wish), **told}), remark=NO_REMARK)
+        return response(remark=f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!")
+    described = {"maxQueueIndex": queue.max_offset, "minQueueIndex": queue.min_offset, "queueData": entries}
+    return response(body=fastjson.write({**_subscription(broker, header), **described}), remark=NO_REMARK)
 
 
-def _subscription(broker: Broker, wish: QueryConsumeQueueRequestHeader) -> dict[str, Any]:
-    """What the group asked about wants of the topic."""
-    if wish.consumer_group is None:
+def _subscription(broker: Broker, header: QueryConsumeQueueRequestHeader) -> dict[str, Any]:
+    """Return the named group's subscription to the topic."""
+    if header.consumer_group is None:
         return {}
-    group = broker.consumer_groups.table.get(wish.consumer_group)
-    subscription = group.subscriptions.get(wish.topic) if group else None
+    group = broker.consumer_groups.table.get(header.consumer_group)
+    subscription = group.subscriptions.get(header.topic) if group else None
     if subscription is None:
-        return {"filterData": f"{wish.consumer_group}@{wish.topic} is not online!"}
+        return {"filterData": f"{header.consumer_group}@{header.topic} is not online!"}
     return {"filterData": "null", "subscriptionData": fastjson.parse(encode_body(subscription))}

@@ -1,4 +1,4 @@
-"""How is a pull answered: what is checked first, what is read, and when does it wait?"""
+"""Handle pulls: check them, read messages, and hold a pull that finds nothing new."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..group_tables import BROADCASTING
 from ..long_polling import HeldPull
 from ..queue_scan import GetResult, GetStatus, MessageFilter
 from ..registry import handles
-from ..requests import HELD, ClientRequest, HandlerResult, Refusal, answer
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
 from ..sql92 import SqlFilter
 from ..state import MASTER_ID, Broker
 from ..topic_table import READABLE, illegal_code
@@ -36,17 +36,17 @@ _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST = "1
 
 @handles(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Give messages of a queue, or let the pull wait for some."""
+    """Return messages of a queue, or hold the pull until one arrives."""
     header = request.header(PullMessageRequestHeader)
     group, topic = _check(broker, request, header)
-    wanted = _filter(broker, header)
-    found = _read(broker, header, wanted)
+    message_filter = _filter(broker, header)
+    found = _read(broker, header, message_filter)
     broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
     if header.sys_flag & COMMIT_FLAG:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    result = _answer(broker, header, found, group, topic)
+    result = _response(broker, header, found, group, topic)
     if result.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND_FLAG:
-        _hold(broker, request, header, wanted, group, topic)
+        _hold(broker, request, header, message_filter, group, topic)
         return HELD
     return result
 
@@ -55,7 +55,7 @@ def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _check(broker: Broker, request: ClientRequest, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
-    """The broker's checks in its order; the group may come into being by them."""
+    """Check a pull in the broker's order; this may create the group."""
     if broker.release.is_5x and not broker.is_master and not broker.settings.slave_reads:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
     if not broker.permission & READABLE:
@@ -93,7 +93,7 @@ def _forbidden(broker: Broker, remark: str, kind: str) -> Refusal:
 
 
 def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
-    """What the pull wants, as it says itself or as its group's heartbeats said."""
+    """Return the filter that the pull brings, or that of its group's heartbeats."""
     own = header.sys_flag & SUBSCRIPTION_FLAG
     subscription = _own_subscription(header) if own else _group_subscription(broker, header)
     kind = subscription.expression_type
@@ -138,7 +138,7 @@ def _subscription_refusal(broker: Broker, what: str) -> Refusal:
 
 
 def _registered(broker: Broker, header: PullHeader) -> SqlFilter:
-    """What a group's expression compiled to; one that does not compile is never registered."""
+    """Return a group's compiled expression; one that does not compile is never registered."""
     registered = broker.filters.find(header.topic, header.consumer_group)
     if registered is None:
         remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
@@ -152,24 +152,26 @@ def _registered(broker: Broker, header: PullHeader) -> SqlFilter:
 # --- reading and answering -------------------------------------------------------------------------------------------
 
 
-def _read(broker: Broker, header: PullHeader, wanted: MessageFilter | None) -> GetResult:
+def _read(broker: Broker, header: PullHeader, message_filter: MessageFilter | None) -> GetResult:
     reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
     if reset is not None:
         low = broker.store.min_offset(header.topic, header.queue_id)
         high = broker.store.max_offset(header.topic, header.queue_id)
         return GetResult(GetStatus.OFFSET_RESET, reset, low, high)
-    return broker.store.get_message(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted)
+    return broker.store.get_message(
+        header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, message_filter
+    )
 
 
-def _answer(
+def _response(
     broker: Broker, header: PullHeader, found: GetResult, group: SubscriptionGroupConfig, topic: TopicConfig
 ) -> Command:
     code, suggestion = _code(found.status, header.queue_offset), MASTER_ID
     if broker.settings.slave_reads:
         suggestion = group.which_broker_when_consume_slowly if found.cold else group.broker_id
     if not broker.is_master:
-        code, suggestion = _answer_of_slave(broker, found, code, suggestion)
-    told = PullMessageResponseHeader(
+        code, suggestion = _slave_response(broker, found, code, suggestion)
+    pull_fields = PullMessageResponseHeader(
         suggest_which_broker_id=suggestion,
         next_begin_offset=found.next_begin_offset,
         min_offset=found.min_offset,
@@ -178,7 +180,7 @@ def _answer(
         group_sys_flag=group.group_sys_flag,
     )
     body = found.records[0] if len(found.records) == 1 else b"".join(found.records)
-    return answer(code, told, body, remark=found.status.value)
+    return response(code, pull_fields, body, remark=found.status.value)
 
 
 def _code(status: GetStatus, offset: int) -> ResponseCode:
@@ -187,8 +189,8 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
     return _CODES[status]
 
 
-def _answer_of_slave(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
-    """A slave never says that an offset is wrong, and of 5.x sends back to a living master who found nothing here."""
+def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
+    """Return a slave's code and suggestion: it never calls an offset wrong, and at 5.x points to a living master."""
     if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
     if code == ResponseCode.PULL_OFFSET_MOVED:
@@ -200,19 +202,19 @@ def _hold(
     broker: Broker,
     request: ClientRequest,
     header: PullHeader,
-    wanted: MessageFilter | None,
+    message_filter: MessageFilter | None,
     group: SubscriptionGroupConfig,
     topic: TopicConfig,
 ) -> None:
-    """Let the pull wait; carried out again it neither waits nor commits."""
+    """Hold the pull; on its second run it neither waits nor commits."""
 
     def run() -> None:
-        found = _read(broker, header, wanted)
+        found = _read(broker, header, message_filter)
         broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
-        request.reply(_answer(broker, header, found, group, topic))
+        request.reply(_response(broker, header, found, group, topic))
 
     wait_ms = header.suspend_timeout_millis if broker.settings.long_polling else SHORT_POLLING_MS
     due_ms = broker.clock.elapsed_ms() + wait_ms
     broker.held_pulls.hold(
-        (header.topic, header.queue_id), HeldPull(request.channel, header.queue_offset, wanted, due_ms, run)
+        (header.topic, header.queue_id), HeldPull(request.channel, header.queue_offset, message_filter, due_ms, run)
     )

@@ -1,4 +1,4 @@
-"""How is a message, or a batch of them, taken in?"""
+"""Store messages, batches, messages sent back, and responses to request messages."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from pyspark_rocketmq.wire.sys_flag import SysFlag
 from ..delayed_messages import DELAY, maybe_recall_handle
 from ..half_messages import is_half
 from ..registry import handles
-from ..requests import HELD, ClientRequest, HandlerResult, Refusal, answer
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
 from ..send_back import redirect, send_back
 from ..state import BROKER_PROPERTIES, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
 from ..topic_table import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
 
 _JAVA = "java."
-"""How the remark of a broker that stumbled begins; it then says nothing else."""
+"""Prefix of a remark about a Java exception; such a refusal carries no further fields."""
 _PUSH_TIMEOUT_MS = 3_000
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
@@ -41,42 +41,42 @@ Accept = Callable[[Broker, ClientRequest, SendHeader, TopicConfig], HandlerResul
 
 @handles(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 def send_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Take in one message, or a batch if the header says so."""
+    """Store one message, or a batch if the header says so."""
     header = read_send_header(request)
     return checked_send(broker, request, header, _accept_batch if header.batch else _accept_one)
 
 
 def read_send_header(request: ClientRequest) -> SendHeader:
-    """The header of a send in its long or its one-letter form."""
+    """Return the header of a send, in its long or its one-letter form."""
     is_v1 = request.command.code in _READ_BY_V1
     return request.header(SendMessageRequestHeader if is_v1 else SendMessageRequestHeaderV2)
 
 
 def checked_send(broker: Broker, request: ClientRequest, header: SendHeader, accept: Accept) -> HandlerResult:
-    """Check what every send is checked for, then take the message in; refusals carry the marks, too."""
+    """Run the checks of every send, then accept the message; refusals carry the broker's properties, too."""
     if not request.command.body and broker.release.is_5x:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
     try:
         config = _check(broker, request, header)
         return accept(broker, request, header, config)
     except Refusal as refusal:
-        if not (refusal.answer.remark or "").startswith(_JAVA):
-            refusal.answer.fields = BROKER_PROPERTIES.copy()
+        if not (refusal.response.remark or "").startswith(_JAVA):
+            refusal.response.fields = BROKER_PROPERTIES.copy()
         raise
 
 
 @handles(RequestCode.CONSUMER_SEND_MSG_BACK)
 def send_message_back(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Store the message for another try; success says no more."""
+    """Store a message of the log for a retry, or as a dead letter."""
     send_back(broker, request.header(ConsumerSendMsgBackRequestHeader), request.command.version)
-    return answer()
+    return response()
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
 def _check(broker: Broker, request: ClientRequest, header: SendHeader) -> TopicConfig:
-    """The broker's checks in its order; a topic may come into being by them."""
+    """Check a send in the broker's order; this may create the topic."""
     topic = header.topic
     if not broker.permission & WRITABLE:
         remark = f"the broker[{broker.address.host}] sending message is forbidden"
@@ -118,7 +118,7 @@ def _too_long(broker: Broker) -> Refusal:
 
 
 def _describe(broker: Broker, config: TopicConfig) -> str:
-    """A topic configuration as Java prints it."""
+    """Return a topic configuration as Java prints it."""
     rights = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     attributes = f", attributes={config.attributes or {}}" if broker.release.is_5x else ""
     return (
@@ -132,7 +132,7 @@ def _describe(broker: Broker, config: TopicConfig) -> str:
 
 
 def make_message(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> InnerMessage:
-    """The message of a send, with what the broker adds to its properties."""
+    """Return the message of a send, with the properties that the broker adds."""
     is_multi_tag = config.topic_filter_type == "MULTI_TAG"
     return InnerMessage(
         topic=header.topic,
@@ -153,12 +153,12 @@ def _accept_one(broker: Broker, request: ClientRequest, header: SendHeader, conf
     _check_length(broker, join_properties(sent.properties), len(sent.body))
     message = redirect(broker, sent, header.max_reconsume_times, request.command.version)
     stored = broker.half_messages.prepare(message) if is_half(message) else broker.accept(message)
-    told = stored_header(broker, message, stored)
-    return answer(fields=replace(told, recall_handle=maybe_recall_handle(message, broker.name)))
+    stored_fields = stored_header(broker, message, stored)
+    return response(fields=replace(stored_fields, recall_handle=maybe_recall_handle(message, broker.name)))
 
 
 def stored_header(broker: Broker, message: InnerMessage, stored: Stored) -> SendMessageResponseHeader:
-    """What the sender is told."""
+    """Return the header of the response to a send."""
     return SendMessageResponseHeader(
         msg_id=stored.message_id,
         queue_id=message.queue_id,
@@ -186,12 +186,12 @@ def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, co
     for part in parts:
         _check_length(broker, (part.raw_properties or b"").decode(), len(part.body))
     stored = [broker.put(part) for part in parts]
-    told = stored_header(broker, outer, stored[0])
-    return answer(fields=replace(told, msg_id=",".join(one.message_id for one in stored)))
+    stored_fields = stored_header(broker, outer, stored[0])
+    return response(fields=replace(stored_fields, msg_id=",".join(one.message_id for one in stored)))
 
 
 def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
-    """One message of a batch: its own properties, with the text of the batch's behind them."""
+    """Return one message of a batch: its own properties, then the text of the batch's."""
     own_text = entry.properties_text.decode()
     text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
     return replace(
@@ -208,7 +208,7 @@ def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEnt
 
 @handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 def send_reply(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Pass an answer on to the client that its REPLY_TO_CLIENT names."""
+    """Push a response to the client that its REPLY_TO_CLIENT names, and store it."""
     return checked_send(broker, request, read_send_header(request), _accept_reply)
 
 
@@ -225,7 +225,7 @@ def _accept_reply(broker: Broker, request: ClientRequest, header: SendHeader, co
         request.reply(_finish(broker, message, None if is_taken else f"push reply message to <{requester}> fail."))
 
     push_header = _push_header(broker, header, message)
-    channel.ask(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push_header, message.body, pushed, _PUSH_TIMEOUT_MS)
+    channel.send_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push_header, message.body, pushed, _PUSH_TIMEOUT_MS)
     return HELD
 
 
@@ -250,6 +250,6 @@ def _push_header(broker: Broker, header: SendHeader, message: InnerMessage) -> R
 
 
 def _finish(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
-    """Store the answer and report; the report names its place even if it could not be pushed."""
-    told = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
-    return answer(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, told, remark=failure)
+    """Store the response; report its place even if it could not be pushed."""
+    stored_fields = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
+    return response(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, stored_fields, remark=failure)

@@ -1,4 +1,4 @@
-"""How are topics made, changed, deleted and described?"""
+"""Handle administrators' requests about topics."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from pyspark_rocketmq.wire.commands import (
 )
 
 from ..registry import handles
-from ..requests import ClientRequest, HandlerResult, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
 from ..topic_table import check_name, illegal_code
 
 NO_REMARK = "not set any response code"
-"""What real brokers forget to take out of the answer to 17."""
+"""Remark that real brokers leave in some successful responses."""
 _ATTRIBUTES = {
     "message.type": ("UNSPECIFIED", "TRANSACTION", "FIFO", "MIXED", "DELAY", "NORMAL"),
     "queue.type": ("BatchCQ", "SimpleCQ"),
     "cleanup.policy": ("DELETE", "COMPACTION"),
     "reserve.time": (),
 }
-"""The attributes of topics and their values; none listed: any."""
+"""Values of each topic attribute; an empty tuple allows any."""
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _JAVA_REFUSAL = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
 
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC)
 def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Make or change a topic."""
+    """Create or change a topic."""
     header = request.header(CreateTopicRequestHeader)
     _check_free(broker, header.topic)
     if header.topic_filter_type not in _FILTER_TYPES:
@@ -56,18 +56,18 @@ def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
             attributes=_alter(broker.topics.find(header.topic), header.attributes or ""),
         )
     )
-    return answer(remark=NO_REMARK)
+    return response(remark=NO_REMARK)
 
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
 def create_topics(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Make or change several topics, or none if one of them may not be."""
+    """Create or change several topics; create none if one of them is refused."""
     configs = decode_body(CreateTopicListRequestBody, request.body).topic_config_list
     for config in configs:
         _check_free(broker, config.topic_name)
     for config in configs:
         broker.topics.create(config)
-    return answer(remark=NO_REMARK)
+    return response(remark=NO_REMARK)
 
 
 def _check_free(broker: Broker, topic: str) -> None:
@@ -77,7 +77,7 @@ def _check_free(broker: Broker, topic: str) -> None:
 
 
 def _alter(known: TopicConfig | None, changes: str) -> dict[str, str]:
-    """The attributes of a topic after `+name=value,-name`."""
+    """Return the attributes of a topic after `+name=value,-name`."""
     attributes = dict((known and known.attributes) or {})
     for change in filter(None, changes.split(",")):
         sign, name, value = change[0], *change[1:].partition("=")[::2]
@@ -102,35 +102,35 @@ def _checked_attribute(name: str, value: str) -> str:
 
 @handles(RequestCode.DELETE_TOPIC_IN_BROKER)
 def delete_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Delete a topic with its messages and what groups stored about it."""
+    """Delete a topic with its messages and all groups' offsets in it."""
     topic = request.header(DeleteTopicRequestHeader).topic
     _check_free(broker, topic)
     broker.topics.delete(topic)
     broker.store.remove_topic(topic)
     broker.offsets.forget_topic(topic)
-    return answer()
+    return response()
 
 
 @handles(RequestCode.GET_TOPIC_CONFIG)
 def get_topic_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """One topic's configuration."""
+    """Return a topic's configuration."""
     topic = request.header(GetTopicConfigRequestHeader).topic
     config = broker.topics.find(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
-    return answer(body=encode_body(config))
+    return response(body=encode_body(config))
 
 
 @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
 def get_all_topic_configs(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """All topics' configurations."""
+    """Return all topics' configurations."""
     table = {config.topic_name: config for config in broker.topics}
     version = DataVersion(counter=broker.topics.version, state_version=0, timestamp=broker.clock.now_ms())
     wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
-    return answer(fields={} if broker.release.is_5x else None, body=encode_body(wrapper))
+    return response(fields={} if broker.release.is_5x else None, body=encode_body(wrapper))
 
 
 @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 def get_system_topics(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """The topics that belong to the broker itself."""
-    return answer(body=encode_body(TopicList(topic_list=tuple(broker.topics.system_names))))
+    """Return the broker's system topics."""
+    return response(body=encode_body(TopicList(topic_list=tuple(broker.topics.system_names))))

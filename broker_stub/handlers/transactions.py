@@ -1,4 +1,4 @@
-"""How does a producer end a transaction, and how does a sender take a timer message back?"""
+"""Handle the ends of transactions and recalls of timer messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_rocketmq.wire.sys_flag import TransactionState
 from ..admin_codes import AdminCode
 from ..delayed_messages import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
 from ..registry import handles
-from ..requests import ClientRequest, HandlerResult, Refusal, answer
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import REGION, Broker
 from ..store import InnerMessage
 from .topic_admin import NO_REMARK
@@ -26,22 +26,22 @@ _REGION = {"MSG_REGION": REGION}
 
 @handles(RequestCode.END_TRANSACTION)
 def end_transaction(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Commit or roll back, which producers want no answer to; an open end has none."""
+    """Commit or roll back a half message; an undecided end gets no response."""
     if not broker.is_master:
         raise Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, "half messages are ended at the master")
     end = request.header(EndTransactionRequestHeader)
     if end.commit_or_rollback == TransactionState.COMMIT:
         broker.half_messages.commit(end)
-        return answer()
+        return response()
     if end.commit_or_rollback == TransactionState.ROLLBACK:
         broker.half_messages.roll_back(end)
-        return answer(remark=NO_REMARK)
+        return response(remark=NO_REMARK)
     return None
 
 
 @header
 class ResumeCheckHalfMessageRequestHeader(RequestHeader):
-    """Which half message is to be asked about again?"""
+    """Header of a request to check a half message again."""
 
     msg_id: str
     topic: str | None = None
@@ -49,13 +49,13 @@ class ResumeCheckHalfMessageRequestHeader(RequestHeader):
 
 @handles(AdminCode.RESUME_CHECK_HALF_MESSAGE)
 def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Take up a half message that was given up; a message that is none is left alone."""
+    """Return a given-up half message to the half topic; any other message is ignored."""
     try:
         place = decode_offset_message_id(request.header(ResumeCheckHalfMessageRequestHeader).msg_id)
     except DecodeError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, error.what) from None
     broker.half_messages.resume_check(place.physical_offset)
-    return answer()
+    return response()
 
 
 @handles(RequestCode.RECALL_MESSAGE)
@@ -73,7 +73,7 @@ def recall_message(broker: Broker, request: ClientRequest) -> HandlerResult:
         "PGROUP": header.producer_group or "",
     }
     broker.accept(InnerMessage(handle.topic, 0, b"0", properties, born_timestamp=now, born_host=request.channel.remote))
-    return answer(fields={**_REGION, "msgId": handle.unique_id}, remark=NO_REMARK)
+    return response(fields={**_REGION, "msgId": handle.unique_id}, remark=NO_REMARK)
 
 
 def _checked_handle(broker: Broker, header: RecallMessageRequestHeader) -> RecallHandle:

@@ -51,7 +51,7 @@ class DirectBroker:
         try:
             result = HANDLERS[header.code](self.broker, call)
         except Refusal as refusal:
-            return refusal.answer
+            return refusal.response
         return result if isinstance(result, Command) else Command(-1, remark="held")
 
     def put(self, topic: str = "T", body: bytes = b"x", **properties: str) -> Stored:

@@ -25,11 +25,13 @@ class RecordingChannel:
         """Take the answer of a held request."""
         self.replies.append(answer)
 
-    def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+    def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         """Take a request that wants no answer."""
         self.oneways.append((code, header, body))
 
-    def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
+    def send_request(
+        self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
+    ) -> None:
         """Take a request; the test answers by the `on_reply` that is kept with it."""
         self.requests.append((code, header, body, on_reply))
 

@@ -30,7 +30,7 @@ def refusal(release: str, command: Command) -> Command | None:
     try:
         gate(release).check(None, ClientRequest(command, RecordingChannel()))
     except Refusal as refused:
-        return refused.answer
+        return refused.response
     return None
 
 

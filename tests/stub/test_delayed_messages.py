@@ -106,7 +106,7 @@ def test_a_level_that_is_no_number_is_refused() -> None:
     """As in Java, reading it fails."""
     with pytest.raises(Refusal) as refused:
         DirectBroker().accept(DELAY="soon")
-    assert refused.value.answer.code == ResponseCode.SYSTEM_ERROR
+    assert refused.value.response.code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_timer_too_far_ahead_is_refused(properties: dict[str, str]) -> None:
     """Three days are the limit, and no number is no time."""
     with pytest.raises(Refusal) as refused:
         DirectBroker().accept(**properties)
-    assert refused.value.answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "259200000ms" in (refused.value.answer.remark or "")
+    assert refused.value.response.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "259200000ms" in (refused.value.response.remark or "")
 
 
 def test_a_timer_in_the_past_comes_at_once() -> None:

@@ -11,7 +11,7 @@ from broker_stub.dispatcher import Dispatcher
 from broker_stub.faults import Fault, FaultScript
 from broker_stub.registry import Registry
 from broker_stub.releases import find_release
-from broker_stub.requests import HELD, ClientRequest, HandlerResult, Refusal, answer
+from broker_stub.requests import HELD, ClientRequest, HandlerResult, Refusal, response
 from broker_stub.settings import Settings
 from pyspark_rocketmq.errors import MalformedFrame
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -46,9 +46,9 @@ def serve(
 
 def test_the_handlers_answer_is_sent() -> None:
     """A held request and one that wants no answer get none."""
-    assert serve(answer(remark="yes")) == [(0, "yes")]
+    assert serve(response(remark="yes")) == [(0, "yes")]
     assert serve(HELD) == []
-    assert serve(answer(), flag=ONEWAY_FLAG) == []
+    assert serve(response(), flag=ONEWAY_FLAG) == []
 
 
 def test_a_refusal_is_an_answer() -> None:
@@ -74,15 +74,15 @@ def test_codes_that_the_release_does_not_know() -> None:
     """They are refused though the stub has a handler; the name server of 4.9.7 keeps silent."""
     lite_pull = RequestCode.LITE_PULL_MESSAGE
 
-    assert serve(answer(), code=lite_pull) == [(0, None)]
-    assert serve(answer(), code=lite_pull, release="4.9.7") == []
-    assert serve(answer(), code=9999) == [(3, " request type 9999 not supported")]
+    assert serve(response(), code=lite_pull) == [(0, None)]
+    assert serve(response(), code=lite_pull, release="4.9.7") == []
+    assert serve(response(), code=9999) == [(3, " request type 9999 not supported")]
 
 
 def test_a_scripted_answer_replaces_the_handlers() -> None:
     """The handler is not asked."""
     script = FaultScript()
-    script.add(Fault("busy", CODE, None, 1, make_answer=lambda: answer(2, remark="busy")))
+    script.add(Fault("busy", CODE, None, 1, make_response=lambda: response(2, remark="busy")))
 
     assert serve(ZeroDivisionError(), script=script) == [(2, "busy")]
     script.check_reached()

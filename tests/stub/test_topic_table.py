@@ -31,8 +31,8 @@ def test_illegal_names_are_refused(name: str) -> None:
     with pytest.raises(Refusal) as refused_by_4x:
         check_name(name, V4)
 
-    assert refused_by_5x.value.answer.code == ResponseCode.INVALID_PARAMETER
-    assert refused_by_4x.value.answer.code == ResponseCode.SYSTEM_ERROR
+    assert refused_by_5x.value.response.code == ResponseCode.INVALID_PARAMETER
+    assert refused_by_4x.value.response.code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_new_broker_has_the_system_topics() -> None:
