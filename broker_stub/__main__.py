@@ -52,13 +52,15 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default=LOOPBACK, help="where to listen (default: %(default)s)")
     add("--port", type=int, default=NAME_SERVER_PORT, help="name server (default: %(default)s, 0: a free one)")
-    add("--grpc-port", type=int, default=GRPC_PORT, help="gRPC door (default: %(default)s, 0: a free one)")
-    add("--topic", action="append", default=[], metavar="NAME:QUEUES", help="a topic to have; may be repeated")
-    add("--seed", metavar="FILE", help="messages to hold from the start, as JSON lines")
-    add("--data", metavar="DIR", help="keep the state here over a restart")
-    add("--acl", metavar="KEY:SECRET", help="serve requests signed so, and no others")
-    add("--tls", metavar="CERT:KEY", help="PEM files; plain clients are served, too, but not by gRPC")
-    add("--emulate", choices=RELEASES, default="5.3.3", help="release to behave like (default: %(default)s)")
+    add("--grpc-port", type=int, default=GRPC_PORT, help="gRPC proxy (default: %(default)s, 0: a free one)")
+    add("--topic", action="append", default=[], metavar="NAME:QUEUES", help="topic to create; repeatable")
+    add("--seed", metavar="FILE", help="messages to store at the start, as JSON lines")
+    add("--data", metavar="DIR", help="directory that keeps the state across restarts")
+    add("--acl", metavar="KEY:SECRET", help="serve only requests signed with this key")
+    add("--tls", metavar="CERT:KEY", help="PEM files; the ports then serve TLS and plain clients, gRPC TLS only")
+    add(
+        "--emulate", choices=RELEASES, default="5.3.3", help="release whose behaviour to emulate (default: %(default)s)"
+    )
     return parser
 
 
@@ -76,7 +78,7 @@ def _options(given: argparse.Namespace) -> Options:
 def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     first, colon, second = text.partition(":")
     if not (first and colon and second):
-        raise OptionError(option, text, "not two parts", advice=f"give {form}")
+        raise OptionError(option, text, f"not of the form {form}", advice=f"give {form}")
     return first, second
 
 

@@ -45,7 +45,7 @@ Values = dict[str, dict[str, str]]
 _VALUES, _OFFSETS, _DELAYS = "kvConfig.json", "consumerOffset.json", "delayOffset.json"
 _TOPICS, _GROUPS, _QUEUES = "topics.json", "subscriptionGroup.json", "queues.json"
 _BACKUP = ".bak"
-_LEAST_BYTES = 91
+_MIN_RECORD_BYTES = 91
 """Size of a record without body, topic and properties."""
 
 
@@ -56,7 +56,7 @@ class DamagedData(OptionError):
         super().__init__("data", str(path), what, advice="restore the file, or give another directory")
 
 
-class QueuePlace(NamedTuple):
+class QueueState(NamedTuple):
     """What the log cannot tell about one queue."""
 
     topic: str
@@ -67,17 +67,17 @@ class QueuePlace(NamedTuple):
     """Address of its first record; earlier ones belong to a deleted queue of this name."""
 
 
-class Places(NamedTuple):
+class LogState(NamedTuple):
     """What the log cannot tell about itself and its queues."""
 
     address: Address | None = None
     """Address at which the broker listened."""
     log_end: int = 0
     log_min: int = 0
-    queues: tuple[QueuePlace, ...] = ()
+    queues: tuple[QueueState, ...] = ()
 
 
-class Delivered(NamedTuple):
+class DelayProgress(NamedTuple):
     """Progress of delayed messages."""
 
     by_level: dict[int, int]
@@ -157,12 +157,12 @@ class BrokerFiles:
             if path.name != _segment_name(index):
                 raise DamagedData(path, f"{_segment_name(index)} was expected in its place")
             segment = self._map_segment(index)
-            log.add_segment(segment, _end_of(segment, path, index))
+            log.add_segment(segment, _segment_end(segment, path, index))
         return log
 
     def address(self) -> Address | None:
         """Return the address at which the broker listened last, since message ids contain it; None if there is none."""
-        return self._config.read(_QUEUES, _parse_places, Places()).address
+        return self._config.read(_QUEUES, _parse_log_state, LogState()).address
 
     def load(self, broker: Broker) -> None:
         """Restore the saved state into a new broker, whose log is open already."""
@@ -172,8 +172,8 @@ class BrokerFiles:
         for group in read(_GROUPS, _parse_groups, SubscriptionGroupWrapper()).subscription_group_table.values():
             broker.group_configs.update(group)
         broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
-        self._rebuild_queues(broker, read(_QUEUES, _parse_places, Places()))
-        broker.delayed_messages.resume(*read(_DELAYS, _parse_delays, Delivered({}, [])))
+        self._rebuild_queues(broker, read(_QUEUES, _parse_log_state, LogState()))
+        broker.delayed_messages.resume(*read(_DELAYS, _parse_delays, DelayProgress({}, [])))
         broker.half_messages.resume()
 
     def save(self, broker: Broker) -> None:
@@ -190,7 +190,7 @@ class BrokerFiles:
                 _GROUPS: encode_body(groups),
                 _OFFSETS: format_offsets(broker.offsets.committed, is_5x=broker.release.is_5x).encode(),
                 _DELAYS: fastjson.write(delayed_messages, bare_integer_keys=True),
-                _QUEUES: _format_places(broker),
+                _QUEUES: _format_log_state(broker),
             }
         )
 
@@ -201,21 +201,21 @@ class BrokerFiles:
             raise DamagedData(path, f"{path.stat().st_size} bytes long, which should be {SEGMENT_BYTES}")
         return np.memmap(path, np.uint8, "w+" if is_new else "r+", shape=(SEGMENT_BYTES,)).data
 
-    def _rebuild_queues(self, broker: Broker, places: Places) -> None:
+    def _rebuild_queues(self, broker: Broker, log_state: LogState) -> None:
         """Rebuild the consume queues from the log, without records of queues that were deleted before the last save."""
         store = broker.store
         starts: dict[QueueKey, int] = {}
-        for place in places.queues:
+        for place in log_state.queues:
             queue = store.queues[place.topic, place.queue_id] = ConsumeQueue(place.base)
             queue.min_offset, starts[place.topic, place.queue_id] = place.min_offset, place.start
-        store.log.min_offset = places.log_min
+        store.log.min_offset = log_state.log_min
         for physical, data in store.log.records():
-            record = self._checked(data, physical)
-            if physical >= starts.setdefault((record.topic, record.queue_id), places.log_end):
+            record = self._decode_checked(data, physical)
+            if physical >= starts.setdefault((record.topic, record.queue_id), log_state.log_end):
                 queue = store.open_queue(record.topic, record.queue_id)
-                queue.append(physical, len(data), _code(broker, record), record.store_timestamp)
+                queue.append(physical, len(data), _queue_code(broker, record), record.store_timestamp)
 
-    def _checked(self, data: memoryview, physical: int) -> Record:
+    def _decode_checked(self, data: memoryview, physical: int) -> Record:
         try:
             record = decode_record(data)[0]
             record.check_crc()
@@ -229,16 +229,16 @@ def _parse_values(data: bytes) -> Values:
     return {namespace: {**table} for namespace, table in json.loads(data).items()}
 
 
-def _parse_delays(data: bytes) -> Delivered:
+def _parse_delays(data: bytes) -> DelayProgress:
     parsed = fastjson.parse(data)
     delivered = {int(level): int(offset) for level, offset in parsed["offsetTable"].items()}
-    return Delivered(delivered, [int(offset) for offset in parsed.get("timers", ())])
+    return DelayProgress(delivered, [int(offset) for offset in parsed.get("timers", ())])
 
 
-def _parse_places(data: bytes) -> Places:
+def _parse_log_state(data: bytes) -> LogState:
     parsed = json.loads(data)
-    rows = tuple(QueuePlace(str(topic), *map(int, numbers)) for topic, *numbers in parsed["queues"])
-    return Places(parse_address(parsed["address"]), int(parsed["logEnd"]), int(parsed["logMin"]), rows)
+    rows = tuple(QueueState(str(topic), *map(int, numbers)) for topic, *numbers in parsed["queues"])
+    return LogState(parse_address(parsed["address"]), int(parsed["logEnd"]), int(parsed["logMin"]), rows)
 
 
 def _parse_topics(data: bytes) -> TopicConfigSerializeWrapper:
@@ -256,29 +256,29 @@ def _segment_name(index: int) -> str:
     return f"{index * SEGMENT_BYTES:020d}"
 
 
-def _end_of(segment: memoryview, path: Path, index: int) -> int:
+def _segment_end(segment: memoryview, path: Path, index: int) -> int:
     """Return the end of a segment's records; raise DamagedData if they are malformed."""
     at = 0
-    while at + _LEAST_BYTES <= SEGMENT_BYTES and (size := int.from_bytes(segment[at : at + 4], "big")):
+    while at + _MIN_RECORD_BYTES <= SEGMENT_BYTES and (size := int.from_bytes(segment[at : at + 4], "big")):
         physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
-        if physical != index * SEGMENT_BYTES + at or not _LEAST_BYTES <= size <= SEGMENT_BYTES - at:
+        if physical != index * SEGMENT_BYTES + at or not _MIN_RECORD_BYTES <= size <= SEGMENT_BYTES - at:
             raise DamagedData(path, f"damaged at byte {at}: a record of {size} bytes that lies at {physical}")
         at += size
     return at
 
 
-def _code(broker: Broker, record: Record) -> int:
+def _queue_code(broker: Broker, record: Record) -> int:
     """Return a consume queue's code for a message: its tag's hash, or its due time in a delay queue."""
     if record.topic == SCHEDULE_TOPIC:
         return record.store_timestamp + broker.delayed_messages.levels_ms[record.queue_id]
     return tag_code_of(record.properties)
 
 
-def _format_places(broker: Broker) -> bytes:
+def _format_log_state(broker: Broker) -> bytes:
     log = broker.store.log
     rows = [
-        QueuePlace(*key, queue.base, queue.min_offset, queue.physical[0] if queue.physical else log.end)
+        QueueState(*key, queue.base, queue.min_offset, queue.physical[0] if queue.physical else log.end)
         for key, queue in broker.store.queues.items()
     ]
-    places = {"address": str(broker.address), "logEnd": log.end, "logMin": log.min_offset, "queues": rows}
-    return json.dumps(places).encode()
+    log_state = {"address": str(broker.address), "logEnd": log.end, "logMin": log.min_offset, "queues": rows}
+    return json.dumps(log_state).encode()

@@ -63,9 +63,9 @@ class DelayedMessages:
         if transaction_state(message.sys_flag) in (TransactionState.NONE, TransactionState.COMMIT):
             level = _read_level(message)
             if level > 0:
-                return self._delay(message, min(level, len(self.levels_ms)))
-            if self._timer_limit_ms is not None and _wants_timer(message):
-                return self._set_timer(message, self._timer_limit_ms)
+                return self._put_delayed(message, min(level, len(self.levels_ms)))
+            if self._timer_limit_ms is not None and _has_timer(message):
+                return self._put_timed(message, self._timer_limit_ms)
         return self._put(message)
 
     @property
@@ -83,17 +83,17 @@ class DelayedMessages:
                 self._clock.call_later(min(wait_ms, self.levels_ms[level - 1]), partial(self._deliver_next, level))
         for offset in timers:
             if record := self._store.record_at(TIMER_TOPIC, 0, offset):
-                self._wait(int(record.properties[TIMER_OUT_MS]), offset)
+                self._start_timer(int(record.properties[TIMER_OUT_MS]), offset)
 
     # --- levels ------------------------------------------------------------------------------------------------------
 
-    def _delay(self, message: InnerMessage, level: int) -> Stored:
+    def _put_delayed(self, message: InnerMessage, level: int) -> Stored:
         for name in _TIMER_PROPERTIES if self._timer_limit_ms is not None else ():
             message.properties.pop(name, None)
         message.properties[DELAY] = str(level)
         delay_ms = self.levels_ms[level - 1]
         stored = self._put(
-            replace(message.set_aside(SCHEDULE_TOPIC, level - 1), tag_code=self._clock.now_ms() + delay_ms)
+            replace(message.for_system_topic(SCHEDULE_TOPIC, level - 1), tag_code=self._clock.now_ms() + delay_ms)
         )
         self._clock.call_later(delay_ms, partial(self._deliver_next, level))
         return stored
@@ -108,27 +108,27 @@ class DelayedMessages:
         if record:
             self.delivered[level] = offset + 1
         if record and record.properties[REAL_TOPIC] != HALF_TOPIC:
-            self._put(InnerMessage.restored(record))
+            self._put(InnerMessage.from_system_topic(record))
 
     # --- timers ------------------------------------------------------------------------------------------------------
 
-    def _set_timer(self, message: InnerMessage, limit_ms: int) -> Stored:
-        now, wanted_ms = self._clock.now_ms(), self._wanted_time(message)
+    def _put_timed(self, message: InnerMessage, limit_ms: int) -> Stored:
+        now, due_ms = self._clock.now_ms(), self._due_time(message)
         is_recall = RECALLED_KEY in message.properties
-        if wanted_ms is None or wanted_ms - now > limit_ms or (is_recall and wanted_ms <= now):
+        if due_ms is None or due_ms - now > limit_ms or (is_recall and due_ms <= now):
             raise _illegal_timer(limit_ms)
-        if wanted_ms <= now:
+        if due_ms <= now:
             return self._put(message)
-        out_ms = (wanted_ms - 1) // TIMER_PRECISION_MS * TIMER_PRECISION_MS
+        out_ms = (due_ms - 1) // TIMER_PRECISION_MS * TIMER_PRECISION_MS
         message.properties[TIMER_OUT_MS] = str(out_ms)
-        stored = self._put(message.set_aside(TIMER_TOPIC, 0))
+        stored = self._put(message.for_system_topic(TIMER_TOPIC, 0))
         if is_recall:
             self._recalled.add(message.properties[RECALLED_KEY])
         else:
-            self._wait(out_ms, stored.queue_offset)
+            self._start_timer(out_ms, stored.queue_offset)
         return stored
 
-    def _wanted_time(self, message: InnerMessage) -> int | None:
+    def _due_time(self, message: InnerMessage) -> int | None:
         properties, now = message.properties, self._clock.now_ms()
         try:
             if "TIMER_DELAY_SEC" in properties:
@@ -139,7 +139,7 @@ class DelayedMessages:
         except ValueError:
             return None
 
-    def _wait(self, out_ms: int, offset: int) -> None:
+    def _start_timer(self, out_ms: int, offset: int) -> None:
         heapq.heappush(self._timers, (out_ms, offset))
         self._clock.call_later(out_ms + TIMER_PRECISION_MS - self._clock.now_ms(), self._deliver_first_timer)
 
@@ -149,7 +149,7 @@ class DelayedMessages:
         if record and not self._is_recalled(record):
             enqueued_ms = record.store_timestamp // TIMER_PRECISION_MS * TIMER_PRECISION_MS
             times = {"TIMER_ENQUEUE_MS": str(enqueued_ms), "TIMER_DEQUEUE_MS": str(self._clock.now_ms())}
-            self._put(InnerMessage.restored(record, times))
+            self._put(InnerMessage.from_system_topic(record, times))
 
     def _is_recalled(self, record: Record) -> bool:
         return recall_key(record.properties[REAL_TOPIC], record.properties.get("UNIQ_KEY", "")) in self._recalled
@@ -169,7 +169,7 @@ def _read_level(message: InnerMessage) -> int:
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
 
 
-def _wants_timer(message: InnerMessage) -> bool:
+def _has_timer(message: InnerMessage) -> bool:
     return TIMER_OUT_MS not in message.properties and any(name in message.properties for name in _TIMER_PROPERTIES)
 
 

@@ -26,14 +26,16 @@ _log = logging.getLogger(__name__)
 class Dispatcher(Generic[S]):
     """Dispatches the requests that arrive at one server."""
 
-    def __init__(self, place: str, subject: S, registry: Registry[S], settings: Settings, script: FaultScript) -> None:
-        self.place = place
-        self.subject = subject
+    def __init__(
+        self, server_name: str, state: S, registry: Registry[S], settings: Settings, script: FaultScript
+    ) -> None:
+        self.server_name = server_name
+        self.state = state
         self.settings = settings
         self.release = settings.release
         self.ignores_unknown_codes = False
         """Whether requests with an unknown code get no response."""
-        self.check: Callable[[S, ClientRequest], None] | None = None
+        self.authorize: Callable[[S, ClientRequest], None] | None = None
         """Raises a `Refusal` for a request that access control does not allow."""
         self.on_open: Callable[[Channel], None] = lambda channel: None
         self.on_close: Callable[[Channel], None] = lambda channel: None
@@ -42,7 +44,7 @@ class Dispatcher(Generic[S]):
 
     def serve(self, command: Command, channel: Channel) -> None:
         """Handle one request and send its response."""
-        fault = self._script.take(self.place, command.code) if self._script and not command.is_oneway else None
+        fault = self._script.take(self.server_name, command.code) if self._script and not command.is_oneway else None
         request = ClientRequest(command, channel, fault.reply_fault if fault else None)
         result = fault.make_response() if fault and fault.make_response else self._handle(request)
         if result is not None and result is not HELD:
@@ -60,9 +62,9 @@ class Dispatcher(Generic[S]):
         if handler is None or code in self.release.unknown_codes:
             return self._refuse_unknown(code)
         try:
-            if self.check is not None:
-                self.check(self.subject, request)
-            return handler(self.subject, request)
+            if self.authorize is not None:
+                self.authorize(self.state, request)
+            return handler(self.state, request)
         except Refusal as refusal:
             return refusal.response
         except (RemoteProtocolError, DecodeError) as error:

@@ -53,7 +53,7 @@ class Fault:
     """Request code or gRPC method; None: every one."""
     at: str | None
     """Broker, `NAME_SERVER` or `PROXY`; None: all brokers."""
-    rest: int | None
+    remaining: int | None
     """Times that it has still to happen; None: permanent."""
     reply_fault: ReplyFault | None = None
     make_response: Callable[[], Command] | None = None
@@ -66,7 +66,7 @@ class Fault:
         return is_here and self.on in (None, asked)
 
     def __str__(self) -> str:
-        times = "for ever" if self.rest is None else f"{self.rest} more times"
+        times = "permanently" if self.remaining is None else f"{self.remaining} more times"
         asked = self.on.name if isinstance(self.on, RequestCode) else self.on or "any request"
         return f"{self.what} on {asked} at {self.at or 'any broker'}, {times}"
 
@@ -88,7 +88,7 @@ class FaultScript:
     def take(self, place: str, asked: int | str) -> Fault | None:
         """Return the fault for a request and count it; None if no fault applies."""
         fitting = [fault for fault in self._faults if fault.matches(place, asked)]
-        fault = next((fault for fault in fitting if fault.rest is not None), fitting[0] if fitting else None)
+        fault = next((fault for fault in fitting if fault.remaining is not None), fitting[0] if fitting else None)
         if fault is not None:
             self._count(fault)
         return fault
@@ -99,17 +99,18 @@ class FaultScript:
 
     def check_reached(self) -> None:
         """Raise FaultNotReached if a fault happened fewer times than scripted."""
-        missing = [str(fault) for fault in self._faults if fault.rest is not None]
+        missing = [str(fault) for fault in self._faults if fault.remaining is not None]
         if missing:
             raise FaultNotReached(
-                f"scripted, but never happened: {'; '.join(missing)}", advice="mend the test, or call faults.clear()"
+                f"scripted faults never happened: {'; '.join(missing)}",
+                advice="provoke them in the test, or call faults.clear()",
             )
 
     def _count(self, fault: Fault) -> None:
         fault.fired += 1
-        if fault.rest is not None:
-            fault.rest -= 1
-            if not fault.rest:
+        if fault.remaining is not None:
+            fault.remaining -= 1
+            if not fault.remaining:
                 self._faults.remove(fault)
 
 
@@ -177,11 +178,11 @@ class Faults:
 
     def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
         """Send nothing more on the connection, but go on reading."""
-        return self._add("half-close", _on_a_socket(when), ReplyFault(half_close=True))
+        return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
 
     def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
         """Send the response one byte at a time."""
-        return self._add("trickle the reply", _on_a_socket(when), ReplyFault(trickle=True))
+        return self._add("trickle the reply", _require_socket(when), ReplyFault(trickle=True))
 
     def _add(
         self,
@@ -197,21 +198,21 @@ class Faults:
 
     def refuse(self, broker: str | None = None) -> None:
         """Refuse new connections until `broker_up`; open ones stay."""
-        self._each(broker, self._control.refuse)
+        self._act_on_brokers(broker, self._control.refuse)
 
     def broker_down(self, broker: str | None = None, broker_id: int | None = None) -> None:
         """Crash a broker: close its ports, take it out of the route, drop its locks and members."""
-        self._each(broker, self._take_down, broker_id)
+        self._act_on_brokers(broker, self._take_down, broker_id)
 
     def broker_up(self, broker: str | None = None, broker_id: int | None = None) -> None:
         """Start a broker again at its old address, with its old messages and offsets."""
-        self._each(broker, self._bring_up, broker_id)
+        self._act_on_brokers(broker, self._bring_up, broker_id)
 
     def slave_lag(self, messages: int, broker: str | None = None) -> None:
         """Keep slaves some messages behind in each queue."""
-        self._each(broker, lambda broker: broker.set_lag(messages))
+        self._act_on_brokers(broker, lambda broker: broker.set_lag(messages))
 
-    def _each(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
+    def _act_on_brokers(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
         def act_on_all() -> None:
             for broker in self._cluster.find_brokers(name, broker_id):
                 act(broker)
@@ -231,7 +232,7 @@ class Faults:
 
     def lose_queue(self, topic: str, broker: str | None = None) -> None:
         """Remove the last queue of a topic, with its messages."""
-        self._each(broker, lambda broker: broker.remove_queue(topic))
+        self._act_on_brokers(broker, lambda broker: broker.remove_queue(topic))
 
     def clock_jump(self, ms: int) -> None:
         """Set the wall time forward or back; nothing becomes due by it."""
@@ -246,9 +247,9 @@ class Faults:
         self._control.run(reset)
 
 
-def _on_a_socket(when: FaultTarget) -> FaultTarget:
+def _require_socket(when: FaultTarget) -> FaultTarget:
     """Raise OptionError for a fault of single bytes at the gRPC proxy; return the target."""
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"
-        raise OptionError("at", PROXY, "no single bytes are seen there", advice=advice)
+        raise OptionError("at", PROXY, "the gRPC proxy sends whole messages", advice=advice)
     return when

@@ -48,7 +48,7 @@ class GroupConfigs:
         """Number of changes of the table; its data version."""
         self._release = release
         system = (*_SYSTEM_GROUPS, *_SYSTEM_BROADCAST_GROUPS, *([_TRANSACTION_GROUP] if release.is_5x else []))
-        self.table = {name: self._complete(SubscriptionGroupConfig(group_name=name)) for name in system}
+        self.table = {name: self._adapt_to_release(SubscriptionGroupConfig(group_name=name)) for name in system}
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Return a group's configuration, creating it if that is allowed; else None."""
@@ -58,7 +58,7 @@ class GroupConfigs:
 
     def update(self, config: SubscriptionGroupConfig) -> None:
         """Create or change a group."""
-        self.table[config.group_name] = self._complete(config)
+        self.table[config.group_name] = self._adapt_to_release(config)
         self.change_count += 1
 
     def delete(self, group: str) -> None:
@@ -71,7 +71,7 @@ class GroupConfigs:
             return False
         return self.auto_create or group.startswith(SYSTEM_GROUP_PREFIX)
 
-    def _complete(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+    def _adapt_to_release(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """Return the configuration with exactly the members that this release has."""
         if not self._release.is_5x:
             return replace(
@@ -156,7 +156,7 @@ class ConsumerGroups:
 
     def __init__(self, clock: Clock, configs: GroupConfigs, filters: FilterTable, expiry_ms: float = EXPIRY_MS) -> None:
         self.table: dict[str, ConsumerGroup] = {}
-        self.heard_topics: set[str] = set()
+        self.named_topics: set[str] = set()
         """Topics that heartbeats have named so far."""
         self._clock = clock
         self._configs = configs
@@ -173,7 +173,7 @@ class ConsumerGroups:
         member.seen_ms = self._clock.elapsed_ms()
         changed = group.join(replace(member), data)
         if not without_subscriptions:
-            self.heard_topics.update(subscription.topic for subscription in data.subscription_data_set)
+            self.named_topics.update(subscription.topic for subscription in data.subscription_data_set)
             changed |= group.subscribe(data.subscription_data_set)
             self._filters.register(data.group_name, data.subscription_data_set)
         if changed:
@@ -225,7 +225,7 @@ class ConsumerGroups:
             yield from group.members.values()
 
     def _expire(self, silent: Member) -> None:
-        """Remove a member whose heartbeats stopped, without notifying the others, who notice at their next rebalance."""
+        """Remove a member whose heartbeats stopped; the others are not notified, and notice at a rebalance."""
         for group in list(self.table.values()):
             if group.members.get(silent.channel) is silent:
                 del group.members[silent.channel]

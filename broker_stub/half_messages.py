@@ -39,7 +39,7 @@ HALF_MESSAGE = "TRAN_MSG"
 _GROUP_5X, _GROUP_4X = "CID_RMQ_SYS_TRANS", "CID_SYS_RMQ_TRANS"
 _UNIQUE_ID, _TRANSACTION_ID, _PRODUCER_GROUP, _WAIT = "UNIQ_KEY", "__transactionId__", "PGROUP", "WAIT"
 _IMMUNITY, _CHECK_TIMES = "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES"
-_STANDS_FOR = "TRAN_PREPARED_QUEUE_OFFSET"
+_ORIGINAL_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 _DONE_TAG, _DONE_END = "d", ","
 
 
@@ -71,7 +71,7 @@ class HalfMessages:
         self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
         self._ended: set[int] = set()
         """Offsets, in the half queue, of the messages that were committed or rolled back."""
-        self._is_watching = False
+        self._is_check_scheduled = False
 
     @property
     def position(self) -> int:
@@ -82,24 +82,24 @@ class HalfMessages:
         """Store a half message."""
         if self._broker.release.is_5x and _UNIQUE_ID in message.properties:
             message.properties[_TRANSACTION_ID] = message.properties[_UNIQUE_ID]
-        half = message.set_aside(HALF_TOPIC, 0)
+        half = message.for_system_topic(HALF_TOPIC, 0)
         half.sys_flag &= ~TransactionState.ROLLBACK
         stored = self._broker.accept(half)
-        self._expiry_scan()
+        self._schedule_check()
         return stored
 
     def commit(self, header: EndTransactionRequestHeader) -> None:
         """Store a half message in its own topic; a repeated commit stores it again."""
-        record = self._half_message(header)
-        message = InnerMessage.restored(record)
+        record = self._find_half_message(header)
+        message = InnerMessage.from_system_topic(record)
         message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
         message.prepared_transaction_offset = header.commit_log_offset
         self._broker.accept(message)
-        self._note_end(record.queue_offset)
+        self._mark_ended(record.queue_offset)
 
     def roll_back(self, header: EndTransactionRequestHeader) -> None:
         """Mark a half message as ended, without storing it anywhere."""
-        self._note_end(self._half_message(header).queue_offset)
+        self._mark_ended(self._find_half_message(header).queue_offset)
 
     def resume_check(self, physical_offset: int) -> None:
         """Return a message that was given up to the half topic, with its number of checks set to 0."""
@@ -110,23 +110,23 @@ class HalfMessages:
             message = replace(InnerMessage.of_record(record), topic=HALF_TOPIC, queue_id=0)
             message.properties[_CHECK_TIMES] = "0"
             self._broker.put(message)
-            self._expiry_scan()
+            self._schedule_check()
 
     def resume(self) -> None:
         """Continue with the store of an earlier broker."""
         for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
             if record := self._broker.store.message_at(physical):
                 self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
-        self._expiry_scan()
+        self._schedule_check()
 
-    # --- ending ------------------------------------------------------------------------------------------------------
+    # --- ends --------------------------------------------------------------------------------------------------------
 
-    def _half_message(self, header: EndTransactionRequestHeader) -> Record:
+    def _find_half_message(self, header: EndTransactionRequestHeader) -> Record:
         record = self._broker.store.message_at(header.commit_log_offset)
         if record is None or REAL_TOPIC not in record.properties:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if self._broker.release.is_5x and not header.from_transaction_check and self._is_too_late(record):
-            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own time for a first end is over")
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own immunity time is over")
         if record.properties.get(_PRODUCER_GROUP) != header.producer_group:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if record.queue_offset != header.tran_state_table_offset:
@@ -137,53 +137,61 @@ class HalfMessages:
         latest_ms = max(self._immunity_ms(record), self._broker.settings.transaction_timeout_ms)
         return _IMMUNITY in record.properties and self._age_ms(record) > latest_ms
 
-    def _note_end(self, offset: int) -> None:
+    def _mark_ended(self, offset: int) -> None:
         self._ended.add(offset)
         text = f"{offset}{_DONE_END if self._broker.release.is_5x else ''}"
         now = self._broker.clock.now_ms()
         host = self._broker.address
-        note = InnerMessage(HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG}, born_timestamp=now, born_host=host)
-        self._broker.put(note)
+        marker = InnerMessage(
+            HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG}, born_timestamp=now, born_host=host
+        )
+        self._broker.put(marker)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
-    def _expiry_scan(self) -> None:
+    def _schedule_check(self) -> None:
         has_more = self.position < self._broker.store.max_offset(HALF_TOPIC, 0)
-        if has_more and not self._is_watching:
-            self._is_watching = True
-            self._broker.clock.call_later(self._broker.settings.transaction_check_interval_ms, self._look)
+        if has_more and not self._is_check_scheduled:
+            self._is_check_scheduled = True
+            self._broker.clock.call_later(self._broker.settings.transaction_check_interval_ms, self._check_all)
 
-    def _look(self) -> None:
-        self._is_watching = False
+    def _check_all(self) -> None:
+        self._is_check_scheduled = False
         offset, end = self.position, self._broker.store.max_offset(HALF_TOPIC, 0)
-        while offset < end and self._pass(offset):
+        while offset < end and self._check_one(offset):
             offset += 1
         self._broker.offsets.commit(self._group, HALF_TOPIC, 0, offset)
-        self._expiry_scan()
+        self._schedule_check()
 
-    def _pass(self, offset: int) -> bool:
+    def _check_one(self, offset: int) -> bool:
         """Check one half message; return False if it, and so all behind it, are too young."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
-        if record is None or _number(record, _STANDS_FOR, -1) in self._ended:
+        if record is None or _number_property(record, _ORIGINAL_OFFSET, -1) in self._ended:
             return True
-        times, age_ms, immunity_ms = _number(record, _CHECK_TIMES, 0), self._age_ms(record), self._immunity_ms(record)
+        times, age_ms, immunity_ms = (
+            _number_property(record, _CHECK_TIMES, 0),
+            self._age_ms(record),
+            self._immunity_ms(record),
+        )
         if times >= self._broker.settings.transaction_check_max or age_ms > OLDEST_MS:
             self._give_up(record)
         elif _IMMUNITY in record.properties and age_ms <= immunity_ms:
-            self._put_again(record, times + 1, {_STANDS_FOR: str(_number(record, _STANDS_FOR, offset))})
+            self._store_copy(
+                record, times + 1, {_ORIGINAL_OFFSET: str(_number_property(record, _ORIGINAL_OFFSET, offset))}
+            )
         elif 0 <= age_ms <= immunity_ms:
             return False
         else:
-            self._ask(record, times + 1)
+            self._send_check(record, times + 1)
         return True
 
     def _give_up(self, record: Record) -> None:
         topic = self._broker.topics.create_plain(HALF_GIVEN_UP_TOPIC, 1)
         self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
 
-    def _ask(self, record: Record, times: int) -> None:
+    def _send_check(self, record: Record, times: int) -> None:
         """Store the message again and ask one producer about the copy; the next check asks another producer."""
-        message, stored = self._put_again(record, times, {})
+        message, stored = self._store_copy(record, times, {})
         channel = self._broker.producer_groups.pick(message.properties.get(_PRODUCER_GROUP, ""))
         if channel:
             unique_id = message.properties.get(_UNIQUE_ID)
@@ -196,15 +204,15 @@ class HalfMessages:
                 transaction_id=unique_id,
                 offset_msg_id=stored.message_id,
             )
-            body = self._as_asked(record, message, stored)
+            body = self._check_body(record, message, stored)
             channel.send_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 
-    def _put_again(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
+    def _store_copy(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
         message = InnerMessage.of_record(record)
         message.properties.update({_CHECK_TIMES: str(times), **more})
         return message, self._broker.put(message)
 
-    def _as_asked(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
+    def _check_body(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
         """Return the message as its producer knows it, with the copy's place in the log."""
         text = join_properties({**message.properties, _WAIT: "false"})
         return encode_record(
@@ -223,8 +231,8 @@ class HalfMessages:
 
     def _immunity_ms(self, record: Record) -> int:
         """Return the age from which on a message is checked: its own, or the broker's setting."""
-        wish_s = _number(record, _IMMUNITY, -1)
-        return self._broker.settings.transaction_timeout_ms if wish_s < 0 else wish_s * 1000
+        own_s = _number_property(record, _IMMUNITY, -1)
+        return self._broker.settings.transaction_timeout_ms if own_s < 0 else own_s * 1000
 
 
 def is_half(message: InnerMessage) -> bool:
@@ -233,6 +241,6 @@ def is_half(message: InnerMessage) -> bool:
     return message.properties.get(HALF_MESSAGE, "").lower() == "true" and not is_retry
 
 
-def _number(record: Record, name: str, default: int) -> int:
+def _number_property(record: Record, name: str, default: int) -> int:
     text = record.properties.get(name, "")
     return int(text) if text.isdecimal() else default

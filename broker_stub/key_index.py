@@ -23,19 +23,19 @@ class KeyIndex:
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[Record]:
         """Yield a topic's messages with a key that were stored between two times, the latest first."""
-        self._catch_up()
+        self._index_new_records()
         for physical in reversed(self._addresses.get((topic, key), ())):
             record = self._store.message_at(physical)
-            if record and begin_ms <= record.store_timestamp <= end_ms and self._is_there(record):
+            if record and begin_ms <= record.store_timestamp <= end_ms and self._is_in_queue(record):
                 yield record
 
-    def _is_there(self, record: Record) -> bool:
+    def _is_in_queue(self, record: Record) -> bool:
         """Return whether the record is still in its queue, and the queue was not deleted since."""
         queue = self._store.queue(record.topic, record.queue_id)
         index = record.queue_offset - queue.base
         return 0 <= index < len(queue.physical) and queue.physical[index] == record.physical_offset
 
-    def _catch_up(self) -> None:
+    def _index_new_records(self) -> None:
         for physical, data in self._store.log.records(self._read_to):
             record = decode_record(data)[0]
             properties = record.properties

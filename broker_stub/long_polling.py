@@ -57,7 +57,7 @@ class HeldPulls:
         end = self._max_offset(*key)
         for pull in waiting.copy():
             if end > pull.offset and matches(pull.message_filter, tag_code, properties):
-                self._finish(key, pull)
+                self._run(key, pull)
 
     def drop(self, channel: Channel) -> None:
         """Remove the pulls of a closed connection."""
@@ -67,15 +67,15 @@ class HeldPulls:
 
     def _set_timer(self, key: QueueKey, pull: HeldPull) -> None:
         rest_ms = pull.due_ms - self._clock.elapsed_ms()
-        pull.timer = self._clock.call_later(min(rest_ms, CHECK_INTERVAL_MS), lambda: self._look(key, pull))
+        pull.timer = self._clock.call_later(min(rest_ms, CHECK_INTERVAL_MS), lambda: self._check(key, pull))
 
-    def _look(self, key: QueueKey, pull: HeldPull) -> None:
+    def _check(self, key: QueueKey, pull: HeldPull) -> None:
         if self._clock.elapsed_ms() >= pull.due_ms or self._max_offset(*key) > pull.offset:
-            self._finish(key, pull)
+            self._run(key, pull)
         else:
             self._set_timer(key, pull)
 
-    def _finish(self, key: QueueKey, pull: HeldPull) -> None:
+    def _run(self, key: QueueKey, pull: HeldPull) -> None:
         self._remove(key, pull)
         pull.run()
 

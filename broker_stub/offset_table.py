@@ -44,11 +44,11 @@ class ConsumerOffsets:
         reset = self.resets.get(key, {}).get(queue_id)
         return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
 
-    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def record_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store the offset of the group's next pull."""
         self.pulled[table_key(topic, group)][queue_id] = offset
 
-    def pulled_to(self, group: str, topic: str, queue_id: int) -> int | None:
+    def pull_offset_of(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset of the group's next pull; None if it never pulled."""
         return self.pulled.get(table_key(topic, group), {}).get(queue_id)
 
@@ -102,7 +102,7 @@ def parse_offsets(data: bytes) -> Table:
     return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
 
 
-def describe_offsets(table: Table, *, is_5x: bool) -> dict[str, Any]:
+def offsets_body(table: Table, *, is_5x: bool) -> dict[str, Any]:
     """Return the offsets as brokers write and send them; 4.9.7 has the offsets alone."""
     members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
     if is_5x:
@@ -118,7 +118,7 @@ def describe_offsets(table: Table, *, is_5x: bool) -> dict[str, Any]:
 
 def format_offsets(table: Table, *, is_5x: bool) -> str:
     """Return the text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
-    return _format(describe_offsets(table, is_5x=is_5x), 0)
+    return _format(offsets_body(table, is_5x=is_5x), 0)
 
 
 def _format(value: Any, depth: int) -> str:

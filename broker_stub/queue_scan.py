@@ -78,7 +78,7 @@ class GetResult(NamedTuple):
     """Whether the data counts as read from disk, upon which the broker suggests a slave."""
 
 
-class Scan:
+class QueueScan:
     """One scan of a queue's columns by the broker's rules."""
 
     def __init__(self, log: CommitLog, limits: PullLimits, queue: ConsumeQueue, max_count: int) -> None:
@@ -96,14 +96,14 @@ class Scan:
         entries = -(-max(limits.filter_bytes, self._max_count * _INDEX_ENTRY_BYTES) // _INDEX_ENTRY_BYTES)
         file_end = (offset // limits.index_file_entries + 1) * limits.index_file_entries
         end = min(end, offset + entries, file_end)
-        if message_filter is not None or not self._take_stretch(offset, end):
+        if message_filter is not None or not self._take_contiguous(offset, end):
             self._walk(offset, end, message_filter)
 
     def is_cold(self, physical: int) -> bool:
         """Return whether an address counts as on disk only."""
         return self._limits.warm_bytes is not None and self._log.end - physical > self._limits.warm_bytes
 
-    def _take_stretch(self, offset: int, end: int) -> bool:
+    def _take_contiguous(self, offset: int, end: int) -> bool:
         """Take a whole response in one slice and return True, unless something in it is cold, deleted or scattered."""
         limits, queue = self._limits, self._queue
         first = offset - queue.base
@@ -131,9 +131,9 @@ class Scan:
             elif physical < log.min_offset:
                 self._skip(GetStatus.MESSAGE_WAS_REMOVING)
             else:
-                self._offer(log.read(physical, size), message_filter)
+                self._take_if_matching(log.read(physical, size), message_filter)
 
-    def _offer(self, data: memoryview, message_filter: MessageFilter | None) -> None:
+    def _take_if_matching(self, data: memoryview, message_filter: MessageFilter | None) -> None:
         if message_filter is not None and message_filter.reads_properties:
             if not message_filter.matches_properties(decode_record(data)[0].properties):
                 self._skip(GetStatus.NO_MATCHED_MESSAGE)
@@ -155,7 +155,7 @@ class Scan:
         return self._bytes + size > limits.memory_bytes or count >= limits.memory_count
 
 
-def place(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
+def check_bounds(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
     """Compare an offset with a queue's bounds; return FOUND if it lies within, and the offset to go on from."""
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0

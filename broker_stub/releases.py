@@ -64,5 +64,7 @@ RELEASES = {
 def find_release(name: str) -> Release:
     """Return the release of a name; raise OptionError if it is unknown."""
     if name not in RELEASES:
-        raise OptionError("emulate", name, "not a release the stub knows", advice=f"give {' or '.join(RELEASES)}")
+        raise OptionError(
+            "emulate", name, "the stub does not emulate this release", advice=f"give {' or '.join(RELEASES)}"
+        )
     return RELEASES[name]

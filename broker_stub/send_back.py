@@ -44,10 +44,10 @@ def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_v
     if record is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
     max_times = _max_times(config, header.max_reconsume_times, client_version)
-    broker.accept(_retried(broker, record, config, header.delay_level, max_times))
+    broker.accept(_retry_message(broker, record, config, header.delay_level, max_times))
 
 
-def _retried(
+def _retry_message(
     broker: Broker, record: Record, config: SubscriptionGroupConfig, delay_level: int, max_times: int
 ) -> InnerMessage:
     message = InnerMessage.of_record(record)
@@ -96,7 +96,7 @@ def _find_group(broker: Broker, group: str) -> SubscriptionGroupConfig:
     return config
 
 
-def _max_times(config: SubscriptionGroupConfig, wanted: int | None, client_version: int) -> int:
-    if wanted is None or client_version < MAX_TIMES_SINCE_VERSION:
+def _max_times(config: SubscriptionGroupConfig, requested: int | None, client_version: int) -> int:
+    if requested is None or client_version < MAX_TIMES_SINCE_VERSION:
         return config.retry_max_times
-    return wanted
+    return requested

@@ -97,11 +97,13 @@ class Runtime:
         if self.loop.is_closed():
             raise LocalProtocolError("the stub is closed", advice="use it inside its with block")
         future: Future[T] = Future()
-        self.loop.call_soon_threadsafe(_settle, future, function)
+        self.loop.call_soon_threadsafe(_complete, future, function)
         try:
             return future.result(CALL_TIMEOUT_S)
         except TimeoutError as cause:
-            raise RequestTimeout(f"the stub was busy for {CALL_TIMEOUT_S} s", advice="ask for less at once") from cause
+            raise RequestTimeout(
+                f"the stub did not finish within {CALL_TIMEOUT_S} s", advice="ask for less at once"
+            ) from cause
 
     def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
         """Bind a port without serving it yet; port 0 stands for a free one."""
@@ -109,17 +111,17 @@ class Runtime:
         self.listeners.append(listener)
         return listener
 
-    def every(self, seconds: float, function: Callable[[], None]) -> None:
+    def call_repeatedly(self, seconds: float, function: Callable[[], None]) -> None:
         """Call a function repeatedly, by real time, until the end."""
 
-        def ring() -> None:
+        def run() -> None:
             try:
                 function()
             except RocketMQError as error:
                 _log.error("%s", error)
-            self._repeat = self.loop.call_later(seconds, ring)
+            self._repeat = self.loop.call_later(seconds, run)
 
-        self._repeat = self.loop.call_later(seconds, ring)
+        self._repeat = self.loop.call_later(seconds, run)
 
     def close(self) -> None:
         """End all connections and the thread."""
@@ -151,14 +153,14 @@ class Runtime:
         if self._alarm is None or self._alarm.when() > due:
             if self._alarm:
                 self._alarm.cancel()
-            self._alarm = self.loop.call_at(due, self._ring)
+            self._alarm = self.loop.call_at(due, self._run_timers)
 
-    def _ring(self) -> None:
+    def _run_timers(self) -> None:
         self._alarm = None
         self.clock.run_due()
 
 
-def _settle(future: Future[T], function: Callable[[], T]) -> None:
+def _complete(future: Future[T], function: Callable[[], T]) -> None:
     try:
         future.set_result(function())
     except BaseException as error:
@@ -209,7 +211,7 @@ class Listener:
         assert self._socket
         try:
             peer, _ = self._socket.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the client has closed it already
             return
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -219,10 +221,10 @@ class Listener:
         task.add_done_callback(self.tasks.discard)
 
     async def _start(self, peer: socket.socket) -> None:
-        """Start a connection; with a certificate, the first byte tells a TLS client from a plain one, as at a broker."""
+        """Start a connection; with a certificate, the first byte tells TLS from plain clients."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
-            await self.loop.connect_accepted_socket(self._connect, peer, ssl=tls)
+            await self.loop.connect_accepted_socket(self._make_connection, peer, ssl=tls)
         except (OSError, asyncio.CancelledError):
             peer.close()
 
@@ -236,7 +238,7 @@ class Listener:
         finally:
             self.loop.remove_reader(peer)
 
-    def _connect(self) -> Connection:
+    def _make_connection(self) -> Connection:
         assert self._dispatcher
         return Connection(self, self._dispatcher, self._runtime.clock)
 
@@ -281,9 +283,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._on_reply: dict[int, OnReply] = {}
         self._outbox: deque[bytes] | None = None
-        self._is_mute = False
+        self._is_write_closed = False
         self._loop = listener.loop
-        self._heard = self._loop.time()
+        self._last_activity = self._loop.time()
         self._idle_check: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -301,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         if reply_fault is None:
             self._write(data)
         else:
-            self._deliver(data, reply_fault)
+            self._send_faulty(data, reply_fault)
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         """Send the client a request that takes no response."""
@@ -317,13 +319,13 @@ class Connection(asyncio.BufferedProtocol):
             on_reply(None)
             return
         opaque, data = self._session.request(code, to_fields(header) if header else None, body)
-        timer = self._clock.call_later(timeout_ms, lambda: self._give_up(opaque))
+        timer = self._clock.call_later(timeout_ms, lambda: self._time_out(opaque))
 
-        def settle(response: Command | None) -> None:
+        def complete(response: Command | None) -> None:
             timer.cancel()
             on_reply(response)
 
-        self._on_reply[opaque] = settle
+        self._on_reply[opaque] = complete
         self._write(data)
 
     def close(self) -> None:
@@ -354,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._idle_check:
             self._idle_check.cancel()
         for opaque in list(self._on_reply):
-            self._give_up(opaque)
+            self._time_out(opaque)
         self._dispatcher.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -363,15 +365,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Dispatch the requests that the received bytes complete."""
-        self._heard = self._loop.time()
+        self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):
                 if isinstance(event, Reply):
-                    self._settle(event.opaque, event.command)
+                    self._complete(event.opaque, event.command)
                 else:
                     self._dispatcher.serve(event.command, self)
         except RemoteProtocolError as error:
-            _log.info("%r sent garbage: %s", self, error)
+            _log.info("closing %r, which sent malformed bytes: %s", self, error)
             self.abort()
 
     def pause_writing(self) -> None:
@@ -389,11 +391,11 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, data: bytes) -> None:
         if self._outbox is not None:
             self._outbox.append(data)
-        elif self._transport and not self._is_mute and not self._transport.is_closing():
-            self._heard = self._loop.time()
+        elif self._transport and not self._is_write_closed and not self._transport.is_closing():
+            self._last_activity = self._loop.time()
             self._transport.write(data)
 
-    def _deliver(self, data: bytes, reply_fault: ReplyFault) -> None:
+    def _send_faulty(self, data: bytes, reply_fault: ReplyFault) -> None:
         """Send a response as the fault injector wants it."""
         if reply_fault.drop:
             return
@@ -401,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(data[: len(data) // 2])
             self.close()
         elif reply_fault.half_close:
-            self._is_mute = True
+            self._is_write_closed = True
             self._close_half()
         elif reply_fault.trickle:
             self._trickle(data)
@@ -425,18 +427,18 @@ class Connection(asyncio.BufferedProtocol):
             for later in waiting:
                 self._write(later)
 
-    # --- waiting -----------------------------------------------------------------------------------------------------
+    # --- timeouts ----------------------------------------------------------------------------------------------------
 
-    def _settle(self, opaque: int, response: Command | None) -> None:
+    def _complete(self, opaque: int, response: Command | None) -> None:
         if on_reply := self._on_reply.pop(opaque, None):
             on_reply(response)
 
-    def _give_up(self, opaque: int) -> None:
+    def _time_out(self, opaque: int) -> None:
         self._session.forget(opaque)
-        self._settle(opaque, None)
+        self._complete(opaque, None)
 
     def _check_idle(self) -> None:
-        rest = self._heard + IDLE_TIMEOUT_S - self._loop.time()
+        rest = self._last_activity + IDLE_TIMEOUT_S - self._loop.time()
         if rest <= 0:
             self.close()
         else:

@@ -22,7 +22,7 @@ from pyspark_rocketmq.wire.sys_flag import SysFlag
 from .clock import Clock
 from .commit_log import CommitLog
 from .consume_queue import Boundary, ConsumeQueue, QueueKey
-from .queue_scan import DEFAULT_LIMITS, GetResult, GetStatus, MessageFilter, PullLimits, Scan, place
+from .queue_scan import DEFAULT_LIMITS, GetResult, GetStatus, MessageFilter, PullLimits, QueueScan, check_bounds
 
 ENTRY_END = "\x02"
 """Separator behind each property."""
@@ -74,13 +74,13 @@ class InnerMessage:
             reconsume_times=record.reconsume_times,
         )
 
-    def set_aside(self, topic: str, queue_id: int) -> InnerMessage:
-        """Return the message for a system topic; REAL_TOPIC and REAL_QID in the shared properties name its own queue."""
+    def for_system_topic(self, topic: str, queue_id: int) -> InnerMessage:
+        """Return the message for a system topic; REAL_TOPIC and REAL_QID in its properties name its own queue."""
         self.properties.update({REAL_TOPIC: self.topic, REAL_QUEUE_ID: str(self.queue_id)})
         return replace(self, topic=topic, queue_id=queue_id, unstored=frozenset())
 
     @classmethod
-    def restored(cls, record: Record, more_properties: Mapping[str, str] | None = None) -> InnerMessage:
+    def from_system_topic(cls, record: Record, more_properties: Mapping[str, str] | None = None) -> InnerMessage:
         """Return a message that was set aside, with its own topic and queue."""
         message = cls.of_record(record)
         message.topic, message.queue_id = message.properties[REAL_TOPIC], int(message.properties[REAL_QUEUE_ID])
@@ -138,7 +138,7 @@ class Store:
         room[:] = data
         offset = queue.next_stored
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
-        if self._is_misread(message):
+        if self._has_false_host_flags(message):
             queue.unindexed += 1
         else:
             queue.append(physical, len(data), message.queue_code(), now)
@@ -195,15 +195,15 @@ class Store:
         """Return messages of a queue from an offset on, within the limits; without a filter every message matches."""
         queue = self.queue(topic, queue_id)
         low, high = queue.min_offset, self.max_offset(topic, queue_id)
-        status, right_offset = place(offset, low, high)
+        status, right_offset = check_bounds(offset, low, high)
         if status is not GetStatus.FOUND:
-            return GetResult(status, self.correct(offset, right_offset), low, high)
-        scan = Scan(self.log, self.limits, queue, max_count)
+            return GetResult(status, self.corrected_offset(offset, right_offset), low, high)
+        scan = QueueScan(self.log, self.limits, queue, max_count)
         scan.run(offset, high, message_filter)
         cold = scan.is_cold(queue.physical[offset - queue.base])
         return GetResult(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
 
-    def correct(self, offset: int, right_offset: int) -> int:
+    def corrected_offset(self, offset: int, right_offset: int) -> int:
         """Return the offset to send a reader to that asked for a wrong one."""
         return right_offset
 
@@ -244,7 +244,7 @@ class Store:
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
 
-    def _is_misread(self, message: InnerMessage) -> bool:
+    def _has_false_host_flags(self, message: InnerMessage) -> bool:
         """Return whether the sysFlag claims IPv6 hosts and a host is not one.
 
         Brokers acknowledge and count such a message, and never enter it into its queue.
@@ -275,8 +275,8 @@ class Replica(Store):
         queue = self.queue(topic, queue_id)
         return max(queue.min_offset, queue.max_offset - self.lag)
 
-    def correct(self, offset: int, right_offset: int) -> int:
-        """Return the offset unchanged: a slave may be behind, so it does not correct offsets."""
+    def corrected_offset(self, offset: int, right_offset: int) -> int:
+        """Return the offset unchanged: a slave may be behind, so it corrects no offset."""
         return offset
 
 

@@ -196,7 +196,7 @@ class StubCluster:
         broker: str | None = None,
         store_timestamp: int | None = None,
     ) -> PutResult:
-        """Store a message without a client; without `queue_id` the queues take turns, and a missing topic is created."""
+        """Store a message without a client; by default the queues take turns. A missing topic is created."""
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
         return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
@@ -224,7 +224,7 @@ class StubCluster:
         """Remove the last queue of a topic, with its messages."""
         self.faults.lose_queue(topic, broker)
 
-    # --- what clients left behind ------------------------------------------------------------------------------------
+    # --- groups, offsets, locks and connections ----------------------------------------------------------------------
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Return the client ids of each consumer group that has members."""
@@ -243,7 +243,9 @@ class StubCluster:
     def connections(self) -> list[ClientConnection]:
         """Return the connections to all brokers."""
         return self.run(
-            lambda: [_client(broker, channel) for broker in self.state.brokers for channel in broker.channels]
+            lambda: [
+                _client_connection(broker, channel) for broker in self.state.brokers for channel in broker.channels
+            ]
         )
 
     # --- the thread and the ports (what `Faults` acts through) -------------------------------------------------------
@@ -256,7 +258,7 @@ class StubCluster:
         """Accept connections to a broker."""
         dispatcher = Dispatcher(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
         dispatcher.on_open, dispatcher.on_close = broker.channels.add, broker.channel_closed
-        dispatcher.check = self._access_control.check if self._access_control else None
+        dispatcher.authorize = self._access_control.check if self._access_control else None
         self._listeners[broker].open(dispatcher)
 
     def refuse(self, broker: Broker) -> None:
@@ -276,7 +278,7 @@ class StubCluster:
         if data := self._options.get("data"):
             self._open_files(Path(data))
         for index in range(brokers):
-            self._add_broker(f"broker-{_letters(index)}", slaves, host, topics)
+            self._add_broker(f"broker-{_letter_suffix(index)}", slaves, host, topics)
         dispatcher = Dispatcher(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
         dispatcher.ignores_unknown_codes = not self.state.release.is_5x
         self._name_listener.open(dispatcher)
@@ -320,7 +322,7 @@ class StubCluster:
     def _open_files(self, directory: Path) -> None:
         self._name_server_files = NameServerFiles(directory)
         self._name_server_files.load(self.state)
-        self._runtime.every(SAVE_INTERVAL_S, self._save)
+        self._runtime.call_repeatedly(SAVE_INTERVAL_S, self._save)
 
     def _save(self) -> None:
         if self._name_server_files:
@@ -359,7 +361,7 @@ class StubCluster:
             if queue_id in (None, number)
         ]
         if not queues:
-            raise OptionError("queue_id", str(queue_id), f"no such queue of {topic}", advice="give a smaller number")
+            raise OptionError("queue_id", str(queue_id), f"topic {topic} has no such queue", advice="give a lower id")
         return queues
 
     def _put(
@@ -419,7 +421,7 @@ class StubCluster:
     def _move_queue(self, topic: str, source: Broker, target: Broker) -> MessageQueue:
         config = source.topics.find(topic)
         if config is None or not config.write_queue_nums:
-            raise OptionError("topic", topic, f"{source.name} has no queue of it", advice="name a topic it has")
+            raise OptionError("topic", topic, f"{source.name} has no queue of it", advice="name another topic")
         last = config.write_queue_nums - 1
         known = target.topics.create_plain(topic, 0, config.perm)
         moved = MessageQueue(topic, target.name, known.write_queue_nums)
@@ -452,13 +454,13 @@ class StubBroker(StubCluster):
         super().__init__(topics=topics, **options)
 
 
-def _letters(index: int) -> str:
+def _letter_suffix(index: int) -> str:
     """Return a, b, ... z, then ba, bb ..."""
     more, last = divmod(index, len(ascii_lowercase))
-    return (_letters(more) if more else "") + ascii_lowercase[last]
+    return (_letter_suffix(more) if more else "") + ascii_lowercase[last]
 
 
-def _client(broker: Broker, channel: Channel) -> ClientConnection:
+def _client_connection(broker: Broker, channel: Channel) -> ClientConnection:
     members = [
         *(group.members for group in broker.consumer_groups.table.values()),
         *broker.producer_groups.table.values(),

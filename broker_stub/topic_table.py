@@ -105,7 +105,7 @@ class Topics:
         )
 
     def create_from_template(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """Create a topic from a template, with at most `queues` queues; return None if the template is not inheritable."""
+        """Create a topic from a template, with at most `queues` queues; return None if it is not inheritable."""
         pattern = self.find(template)
         if pattern is None or not pattern.perm & INHERITABLE:
             return None

@@ -59,27 +59,27 @@ class StatusError(Exception):
 class PendingResponse:
     """A response that is completed later, at the latest by the call's deadline."""
 
-    def __init__(self, on_give_up: Callable[[], Any]) -> None:
-        self._on_give_up = on_give_up
+    def __init__(self, on_timeout: Callable[[], Any]) -> None:
+        self._on_timeout = on_timeout
         self._response: Any = None
-        self._woken = threading.Event()
+        self._ended = threading.Event()
 
-    def settle(self, response: Any) -> None:
+    def complete(self, response: Any) -> None:
         """Complete the response; in the stub's thread."""
         self._response = response
-        self._woken.set()
+        self._ended.set()
 
     def wake(self) -> None:
         """End the wait, from any thread."""
-        self._woken.set()
+        self._ended.set()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the response is complete or the wait ends; not in the stub's thread."""
-        self._woken.wait(timeout_s)
+        self._ended.wait(timeout_s)
 
     def take(self) -> Any:
         """Return the response, or the one for a timeout; in the stub's thread."""
-        return self._on_give_up() if self._response is None else self._response
+        return self._on_timeout() if self._response is None else self._response
 
 
 def error_response(method: Method, error: StatusError) -> Any:

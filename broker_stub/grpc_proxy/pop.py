@@ -66,7 +66,7 @@ class PopQueue:
     def __init__(self, pop_state: PopState, broker: Broker, group: str, topic: str, queue_id: int) -> None:
         self.broker, self.group, self.topic, self.queue_id = broker, group, topic, queue_id
         self._state = pop_state
-        self._saved: int | None = None
+        self._committed: int | None = None
         self._invisible: dict[int, PoppedMessage] = {}
         self._attempts: dict[int, int] = {}
         """Number of deliveries of each message that became visible again, by offset."""
@@ -74,29 +74,29 @@ class PopQueue:
         """Offset of the first message that was never popped."""
 
     def __repr__(self) -> str:
-        return f"<LentQueue {self.topic}/{self.queue_id} of {self.group} at {self.next_offset}, {len(self._invisible)} invisible>"
+        return f"<PopQueue {self.topic}/{self.queue_id} of {self.group}, {len(self._invisible)} invisible>"
 
     def pop_messages(self, request: PopRequest, *, is_orderly: bool, max_attempts: int) -> list[PoppedMessage]:
         """Pop messages: first those that became visible again, then new ones."""
-        self._follow()
-        if is_orderly and not self._free_for(request):
+        self._adopt_committed_offset()
+        if is_orderly and not self._take_back_attempt(request):
             return []
         popped_messages = [
             self._pop_record(record, self._attempts.pop(record.queue_offset) + 1, request)
-            for record in self._returned(request.count, max_attempts)
+            for record in self._take_visible(request.count, max_attempts)
         ]
         popped_messages += [
             self._pop_record(record, 1, request)
-            for record in self._new(request.count - len(popped_messages), request.message_filter)
+            for record in self._read_new(request.count - len(popped_messages), request.message_filter)
         ]
-        self._save()
+        self._commit_progress()
         return popped_messages
 
-    def end(self, popped: PoppedMessage) -> None:
+    def acknowledge(self, popped: PoppedMessage) -> None:
         """Acknowledge a message."""
         popped.timer.cancel()
         self._forget(popped)
-        self._save()
+        self._commit_progress()
 
     def extend(self, popped: PoppedMessage, ms: int) -> None:
         """Set the invisible period anew from now on, without renewal, and give a new handle."""
@@ -105,15 +105,15 @@ class PopQueue:
         self._state.renew_handle(popped)
         self._set_timer(popped, ms)
 
-    # --- where the group stands --------------------------------------------------------------------------------------
+    # --- committed offset --------------------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _adopt_committed_offset(self) -> None:
         """Move to the group's committed offset if someone else changed it, or to the start of a new group."""
         offsets = self.broker.offsets
         offsets.take_reset(self.group, self.topic, self.queue_id)
         committed = offsets.query(self.group, self.topic, self.queue_id)
-        if committed is None or committed != self._saved:
-            self._restart(self._first_offset() if committed is None else committed)
+        if committed is None or committed != self._committed:
+            self._restart_at(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
         """Return a new group's first offset: 0 if nothing was ever deleted, else that of the last message."""
@@ -122,23 +122,23 @@ class PopQueue:
             return 0
         return max(0, store.max_offset(self.topic, self.queue_id) - 1)
 
-    def _restart(self, offset: int) -> None:
+    def _restart_at(self, offset: int) -> None:
         for popped in list(self._invisible.values()):
             popped.timer.cancel()
             self._forget(popped)
         self._attempts.clear()
         self.next_offset = offset
 
-    def _save(self) -> None:
+    def _commit_progress(self) -> None:
         """Commit the first unacknowledged offset; a group that never popped a message gets none."""
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
-        if self._saved is not None or self._invisible or progress:
-            self._saved = progress
+        if self._committed is not None or self._invisible or progress:
+            self._committed = progress
             self.broker.offsets.commit(self.group, self.topic, self.queue_id, progress)
 
-    # --- taking ------------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _free_for(self, request: PopRequest) -> bool:
+    def _take_back_attempt(self, request: PopRequest) -> bool:
         """Return whether nothing is invisible, after taking back what the same attempt popped."""
         for popped in list(self._invisible.values()):
             if not request.attempt_id or popped.request.attempt_id != request.attempt_id:
@@ -148,7 +148,7 @@ class PopQueue:
             self._attempts[popped.record.queue_offset] = popped.attempt - 1
         return True
 
-    def _returned(self, max_count: int, max_attempts: int) -> Iterator[Record]:
+    def _take_visible(self, max_count: int, max_attempts: int) -> Iterator[Record]:
         for offset in sorted(self._attempts)[:max_count]:
             record = self._record(offset)
             if record is None:
@@ -163,7 +163,7 @@ class PopQueue:
         found = self.broker.store.get_message(self.topic, self.queue_id, offset, 1)
         return next((record for data in found.records for record in decode_records(data)), None)
 
-    def _new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
+    def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
         """Return messages that were never popped; those that the filter does not match are skipped for good."""
         records: list[Record] = []
         while len(records) < max_count:
@@ -175,7 +175,7 @@ class PopQueue:
             records += [record for data in found.records for record in decode_records(data)]
         return records
 
-    # --- loans -------------------------------------------------------------------------------------------------------
+    # --- invisible messages ------------------------------------------------------------------------------------------
 
     def _pop_record(self, record: Record, attempt: int, request: PopRequest) -> PoppedMessage:
         popped = PoppedMessage(self, record, attempt, "", request)
@@ -221,10 +221,10 @@ class PopState:
         self._queues: dict[tuple[Broker, str, str, int], PopQueue] = {}
         self._popped: dict[str, PoppedMessage] = {}
         self._serials = count(1)
-        self._waiting: defaultdict[tuple[str, str], list[Callable[[], None]]] = defaultdict(list)
+        self._listeners: defaultdict[tuple[str, str], list[Callable[[], None]]] = defaultdict(list)
 
     def __repr__(self) -> str:
-        return f"<Lendings, {len(self._popped)} messages>"
+        return f"<PopState, {len(self._popped)} messages>"
 
     def queue(self, broker: Broker, group: str, topic: str, queue_id: int) -> PopQueue:
         """Return a queue as a group pops it."""
@@ -238,14 +238,14 @@ class PopState:
         popped = self._popped.get(handle)
         return popped if popped and (popped.queue.group, popped.queue.topic) == (group, topic) else None
 
-    def watch(self, group: str, topic: str, look: Callable[[], None]) -> None:
-        """Call `look` when a message of a group and topic becomes visible again or is acknowledged."""
-        self._waiting[group, topic].append(look)
+    def add_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
+        """Call `on_change` when a message of a group and topic becomes visible again or is acknowledged."""
+        self._listeners[group, topic].append(on_change)
 
-    def unwatch(self, group: str, topic: str, look: Callable[[], None]) -> None:
-        """Stop calling `look`."""
-        if look in self._waiting[group, topic]:
-            self._waiting[group, topic].remove(look)
+    def remove_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
+        """Stop calling `on_change`."""
+        if on_change in self._listeners[group, topic]:
+            self._listeners[group, topic].remove(on_change)
 
     def renew_handle(self, popped: PoppedMessage) -> None:
         """Give a message a new handle."""
@@ -257,5 +257,5 @@ class PopState:
     def release_handle(self, popped: PoppedMessage) -> None:
         """Drop a message's handle and call the waiting consumers."""
         self._popped.pop(popped.handle, None)
-        for look in self._waiting[popped.queue.group, popped.queue.topic].copy():
-            self.clock.call_later(0, look)
+        for on_change in self._listeners[popped.queue.group, popped.queue.topic].copy():
+            self.clock.call_later(0, on_change)

@@ -89,14 +89,16 @@ class Proxy:
             raise StatusError(Code.INTERNAL_SERVER_ERROR, "no broker can be reached")
         return masters[0]
 
-    def owners(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
+    def masters_of(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
         """Yield the masters that have a topic, with its configuration; raise StatusError if none has it."""
-        owners = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
-        if not owners:
+        found = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
+        if not found:
             raise StatusError(Code.TOPIC_NOT_FOUND, f"no route for topic {topic}")
-        yield from owners
+        yield from found
 
-    def serve(self, broker: Broker, header: RequestHeader, call: GrpcCall, channel: Channel, body: bytes = b"") -> None:
+    def forward(
+        self, broker: Broker, header: RequestHeader, call: GrpcCall, channel: Channel, body: bytes = b""
+    ) -> None:
         """Pass a request to a broker, which responds on the channel, at once or later."""
         dispatcher = self._desks.get(broker)
         if dispatcher is None:
@@ -106,10 +108,10 @@ class Proxy:
         command = Command(header.code, fields=to_fields(header), body=body, language=call.language)
         dispatcher.serve(command, channel)
 
-    def ask(self, broker: Broker, header: RequestHeader, call: GrpcCall, body: bytes = b"") -> dict[str, str]:
+    def call_broker(self, broker: Broker, header: RequestHeader, call: GrpcCall, body: bytes = b"") -> dict[str, str]:
         """Return the fields of a broker's immediate response; raise StatusError for a refusal."""
         got: list[Command] = []
-        self.serve(broker, header, call, ProxyChannel(call.remote, got.append), body)
+        self.forward(broker, header, call, ProxyChannel(call.remote, got.append), body)
         for response in got:
             if response.code != ResponseCode.SUCCESS:
                 raise status_error_of(response)

@@ -51,13 +51,15 @@ def pull_message(proxy: Proxy, call: GrpcCall) -> Any:
     """Return messages of a queue from an offset on; at its end the call waits for one."""
     broker, header = _read_pull(proxy, call)
 
-    def give_up() -> list[Any]:
+    def time_out() -> list[Any]:
         broker.held_pulls.drop(channel)
-        return _arrange(proxy, StatusError(Code.MESSAGE_NOT_FOUND, "no new message").status, [], header.queue_offset)
+        return _stream_items(
+            proxy, StatusError(Code.MESSAGE_NOT_FOUND, "no new message").status, [], header.queue_offset
+        )
 
-    pending = PendingResponse(give_up)
-    channel = ProxyChannel(call.remote, lambda response: pending.settle(_items(proxy, response)))
-    proxy.serve(broker, header, call, channel)
+    pending = PendingResponse(time_out)
+    channel = ProxyChannel(call.remote, lambda response: pending.complete(_items(proxy, response)))
+    proxy.forward(broker, header, call, channel)
     return pending
 
 
@@ -66,7 +68,7 @@ def _read_pull(proxy: Proxy, call: GrpcCall) -> tuple[Broker, PullMessageRequest
     broker, queue = find_queue(proxy, request.message_queue)
     poll_ms = min(from_duration(request.long_polling_timeout), MAX_POLL_MS)
     if request.batch_size <= 0:
-        raise StatusError(Code.BAD_REQUEST, f"a batch of {request.batch_size} messages")
+        raise StatusError(Code.BAD_REQUEST, f"batch size {request.batch_size} is not positive")
     subscription = read_subscription(queue.topic, request.filter_expression)
     return broker, PullMessageRequestHeader(
         consumer_group=check_group(request.group),
@@ -95,10 +97,10 @@ def _items(proxy: Proxy, response: Command) -> list[Any]:
         return [_Pulled(status=status_error_of(response).status)]
     messages = [write_message(stored_message(record)) for record in decode_records(response.body)]
     next_offset = from_fields(PullMessageResponseHeader, response.fields).next_begin_offset
-    return _arrange(proxy, status, messages, next_offset)
+    return _stream_items(proxy, status, messages, next_offset)
 
 
-def _arrange(proxy: Proxy, status: Any, messages: list[Any], next_offset: int) -> list[Any]:
+def _stream_items(proxy: Proxy, status: Any, messages: list[Any], next_offset: int) -> list[Any]:
     items = [*(_Pulled(message=message) for message in messages), _Pulled(next_offset=next_offset)]
     return [*items, _Pulled(status=status)] if proxy.options.status_last else [_Pulled(status=status), *items]
 
@@ -111,7 +113,7 @@ def query_offset(proxy: Proxy, call: GrpcCall) -> Any:
     """Return the bounds of a queue, or the first offset stored at a time or later."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     header = _BOUNDS[call.request.query_offset_policy](queue, call.request)
-    return _Found(status=OK, offset=_ask_offset(proxy, broker, header, call))
+    return _Found(status=OK, offset=_call_for_offset(proxy, broker, header, call))
 
 
 def _search(queue: MessageQueue, request: Any) -> RequestHeader:
@@ -152,14 +154,14 @@ def update_offset(proxy: Proxy, call: GrpcCall) -> Any:
         queue_id=queue.queue_id,
         commit_offset=_check_offset(call.request.offset),
     )
-    proxy.ask(broker, header, call)
+    proxy.call_broker(broker, header, call)
     return _Updated(status=OK)
 
 
 def find_queue(proxy: Proxy, queue: Any) -> tuple[Broker, MessageQueue]:
     """Return the requested queue and its master; raise StatusError if there is none."""
     topic = check_topic(queue.topic)
-    for broker, config in proxy.owners(topic):
+    for broker, config in proxy.masters_of(topic):
         if broker.name == queue.broker.name and 0 <= queue.id < config.read_queue_nums:
             return broker, MessageQueue(topic, broker.name, queue.id)
     raise StatusError(Code.BAD_REQUEST, f"topic {topic} has no queue {queue.id} at broker {queue.broker.name!r:.80}")
@@ -171,5 +173,5 @@ def _check_offset(offset: int) -> int:
     return offset
 
 
-def _ask_offset(proxy: Proxy, broker: Broker, header: RequestHeader, call: GrpcCall) -> int:
-    return from_fields(OffsetResponseHeader, proxy.ask(broker, header, call)).offset
+def _call_for_offset(proxy: Proxy, broker: Broker, header: RequestHeader, call: GrpcCall) -> int:
+    return from_fields(OffsetResponseHeader, proxy.call_broker(broker, header, call)).offset

@@ -40,12 +40,12 @@ MIN_INVISIBLE_MS, MAX_INVISIBLE_MS = 10_000, 12 * 3600 * 1000
 def receive_message(proxy: Proxy, call: GrpcCall) -> Any:
     """Pop messages, or wait for one; the delivery time is always the last item."""
     try:
-        return _Poll(proxy, call).start()
+        return _ReceiveCall(proxy, call).start()
     except StatusError as error:
         return [_Received(status=error.status), _delivery_time(proxy)]
 
 
-class _Poll:
+class _ReceiveCall:
     """One waiting ReceiveMessage call."""
 
     def __init__(self, proxy: Proxy, call: GrpcCall) -> None:
@@ -58,18 +58,18 @@ class _Poll:
         self._pop_request = _read_pop_request(proxy, call, self._topic)
         poll_ms = min(from_duration(request.long_polling_timeout), MAX_POLL_MS)
         self._due_ms = proxy.clock.elapsed_ms() + poll_ms
-        self._pending = PendingResponse(self._give_up)
+        self._pending = PendingResponse(self._time_out)
         self._is_waiting = False
 
     def start(self) -> Any:
         """Respond at once if there is a message, else start waiting."""
-        popped_messages = self._pop_record()
-        if popped_messages or self._is_over():
+        popped_messages = self._pop()
+        if popped_messages or self._is_timed_out():
             return self._response(popped_messages)
         self._wait()
         return self._pending
 
-    def _pop_record(self) -> list[PoppedMessage]:
+    def _pop(self) -> list[PoppedMessage]:
         popped_messages: list[PoppedMessage] = []
         for queue in self._queues():
             rest = self._pop_request.for_remaining(len(popped_messages))
@@ -91,34 +91,34 @@ class _Poll:
             for index in range(number)
         ]
 
-    def _is_over(self) -> bool:
+    def _is_timed_out(self) -> bool:
         return self._proxy.clock.elapsed_ms() >= self._due_ms
 
     def _wait(self) -> None:
         self._is_waiting = True
-        self._proxy.pop_state.watch(self._group, self._topic, self._look)
+        self._proxy.pop_state.add_listener(self._group, self._topic, self._check)
         for queue in self._queues():
             pull = HeldPull(
-                self._channel, queue.next_offset, self._pop_request.message_filter, self._due_ms, self._look
+                self._channel, queue.next_offset, self._pop_request.message_filter, self._due_ms, self._check
             )
             self._broker.held_pulls.hold((self._topic, queue.queue_id), pull)
 
-    def _look(self) -> None:
-        if not self._is_waiting:  # two messages may have come back at once
+    def _check(self) -> None:
+        if not self._is_waiting:  # two messages may become visible at once
             return
         self._stop_waiting()
-        popped_messages = self._pop_record()
-        if popped_messages or self._is_over():
-            self._pending.settle(self._response(popped_messages))
+        popped_messages = self._pop()
+        if popped_messages or self._is_timed_out():
+            self._pending.complete(self._response(popped_messages))
         else:
             self._wait()
 
     def _stop_waiting(self) -> None:
         self._is_waiting = False
         self._broker.held_pulls.drop(self._channel)
-        self._proxy.pop_state.unwatch(self._group, self._topic, self._look)
+        self._proxy.pop_state.remove_listener(self._group, self._topic, self._check)
 
-    def _give_up(self) -> Any:
+    def _time_out(self) -> Any:
         self._stop_waiting()
         return self._response([])
 
@@ -126,7 +126,7 @@ class _Poll:
         if not popped_messages:
             error = StatusError(Code.MESSAGE_NOT_FOUND, "no new message")
             return [_Received(status=error.status), _delivery_time(self._proxy)]
-        messages = [_Received(message=_lent_message(popped)) for popped in popped_messages]
+        messages = [_Received(message=_popped_message(popped)) for popped in popped_messages]
         return [_Received(status=OK), *messages, _delivery_time(self._proxy)]
 
 
@@ -134,7 +134,7 @@ def _delivery_time(proxy: Proxy) -> Any:
     return _Received(delivery_timestamp=to_timestamp(proxy.clock.now_ms()))
 
 
-def _lent_message(popped: PoppedMessage) -> Any:
+def _popped_message(popped: PoppedMessage) -> Any:
     message = write_message(stored_message(popped.record))
     message.system_properties.receipt_handle = popped.handle
     message.system_properties.delivery_attempt = popped.record.reconsume_times + popped.attempt
@@ -149,7 +149,7 @@ def _check_settings(proxy: Proxy, call: GrpcCall) -> None:
 
 def _find_broker(proxy: Proxy, topic: str, name: str) -> Broker:
     """Return the named broker, or any broker with the topic; the queue id has no effect."""
-    brokers = [broker for broker, _ in proxy.owners(topic) if name in ("", broker.name)]
+    brokers = [broker for broker, _ in proxy.masters_of(topic) if name in ("", broker.name)]
     if not brokers:
         raise StatusError(Code.BAD_REQUEST, f"no broker {name} has topic {topic}")
     return brokers[next(proxy.pop_state.turns) % len(brokers)]
@@ -165,25 +165,25 @@ def _find_config(broker: Broker, group: str) -> SubscriptionGroupConfig:
 def _read_pop_request(proxy: Proxy, call: GrpcCall, topic: str) -> PopRequest:
     request = call.request
     if request.batch_size <= 0:
-        raise StatusError(Code.BAD_REQUEST, f"a batch of {request.batch_size} messages")
+        raise StatusError(Code.BAD_REQUEST, f"batch size {request.batch_size} is not positive")
     invisible_ms = RENEWAL_MS if request.auto_renew else from_duration(request.invisible_duration)
     if not MIN_INVISIBLE_MS <= invisible_ms <= MAX_INVISIBLE_MS:
-        what = f"invisible for {invisible_ms} ms, which is not from {MIN_INVISIBLE_MS} to {MAX_INVISIBLE_MS}"
+        what = f"invisible duration {invisible_ms} ms is not within {MIN_INVISIBLE_MS} to {MAX_INVISIBLE_MS}"
         raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, what)
     return PopRequest(
         count=min(request.batch_size, MAX_BATCH),
         message_filter=filter_of(read_subscription(topic, request.filter_expression)),
         invisible_ms=invisible_ms,
         attempt_id=request.attempt_id,
-        keeps_renewing=_presence(proxy, call.client_id) if request.auto_renew else None,
+        keeps_renewing=_is_client_alive(proxy, call.client_id) if request.auto_renew else None,
     )
 
 
-def _presence(proxy: Proxy, client_id: str) -> Callable[[], bool]:
+def _is_client_alive(proxy: Proxy, client_id: str) -> Callable[[], bool]:
     return lambda: proxy.clients.is_alive(client_id)
 
 
-# --- what becomes of a message ---------------------------------------------------------------------------------------
+# --- acknowledgements ------------------------------------------------------------------------------------------------
 
 
 @serves("AckMessage")
@@ -191,7 +191,7 @@ def ack_message(proxy: Proxy, call: GrpcCall) -> Any:
     """Acknowledge messages; each handle has a status of its own."""
     group, topic = check_group(call.request.group), check_topic(call.request.topic)
     if not call.request.entries:
-        raise StatusError(Code.BAD_REQUEST, "nothing to acknowledge")
+        raise StatusError(Code.BAD_REQUEST, "the request acknowledges no message")
     entries = [_ack(proxy, group, topic, entry) for entry in call.request.entries]
     return _AckResponse(status=common_status(entry.status for entry in entries), entries=entries)
 
@@ -199,7 +199,7 @@ def ack_message(proxy: Proxy, call: GrpcCall) -> Any:
 def _ack(proxy: Proxy, group: str, topic: str, entry: Any) -> Any:
     try:
         popped = _find_popped(proxy, entry.receipt_handle, group, topic)
-        popped.queue.end(popped)
+        popped.queue.acknowledge(popped)
         status = OK
     except StatusError as error:
         status = error.status
@@ -221,7 +221,7 @@ def change_invisible_duration(proxy: Proxy, call: GrpcCall) -> Any:
 def _read_invisible_ms(request: Any) -> int:
     invisible_ms = from_duration(request.invisible_duration)
     if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
-        raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, f"invisible for {invisible_ms} ms")
+        raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, f"invisible duration {invisible_ms} ms is out of range")
     return invisible_ms
 
 
@@ -231,12 +231,12 @@ def forward_to_dead_letters(proxy: Proxy, call: GrpcCall) -> Any:
     request = call.request
     popped = _find_popped(proxy, request.receipt_handle, check_group(request.group), check_topic(request.topic))
     send_to_dead_letters(popped.queue.broker, popped.queue.group, popped.record)
-    popped.queue.end(popped)
+    popped.queue.acknowledge(popped)
     return _ForwardResponse(status=OK)
 
 
 def _find_popped(proxy: Proxy, handle: str, group: str, topic: str) -> PoppedMessage:
     popped = proxy.pop_state.find(handle, group, topic)
     if popped is None:
-        raise StatusError(Code.INVALID_RECEIPT_HANDLE, "the handle is not, or no longer, that of a message lent")
+        raise StatusError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is unknown or no longer valid")
     return popped

@@ -31,7 +31,7 @@ _PERMISSIONS = {
 def query_route(proxy: Proxy, call: GrpcCall) -> Any:
     """Return all queues of a topic, once for each broker that has them: slaves repeat their master's."""
     topic = check_topic(call.request.topic)
-    configs = {broker.name: config for broker, config in proxy.owners(topic)}
+    configs = {broker.name: config for broker, config in proxy.masters_of(topic)}
     queues = [
         _route_entry(proxy, broker, configs[broker.name], queue_id)
         for broker in proxy.cluster.reachable_brokers()
@@ -70,7 +70,7 @@ def query_assignment(proxy: Proxy, call: GrpcCall) -> Any:
     topic, group = check_topic(call.request.topic), check_group(call.request.group)
     assignments = [
         _Assignment(message_queue=_queue(proxy, broker, config, queue_id, Permission.READ))
-        for broker, config in proxy.owners(topic)
+        for broker, config in proxy.masters_of(topic)
         if config.perm & READABLE and config.read_queue_nums
         for queue_id in _assigned_ids(broker, config, group)
     ]

@@ -44,7 +44,7 @@ def send_message(proxy: Proxy, call: GrpcCall) -> Any:
     """Store messages of one topic, each with a status of its own; all are checked before the first is stored."""
     messages = call.request.messages
     if len({message.topic.name for message in messages}) != 1:
-        raise StatusError(Code.MESSAGE_CORRUPTED, "a request is for messages of one topic")
+        raise StatusError(Code.MESSAGE_CORRUPTED, "the messages of a request belong to different topics")
     check_topic(messages[0].topic)
     for message in messages:
         _check(proxy, message)
@@ -61,7 +61,7 @@ def common_status(statuses: Any) -> Any:
 
 
 def _check(proxy: Proxy, message: Any) -> None:
-    _, config = next(proxy.owners(message.topic.name))
+    _, config = next(proxy.masters_of(message.topic.name))
     types = accepted_types(config, like_apache=proxy.options.like_apache)
     check_message(message, types, proxy.cluster.settings.max_message_bytes, proxy.clock.now_ms())
 
@@ -72,7 +72,7 @@ def _send(proxy: Proxy, call: GrpcCall, message: Any) -> Any:
     message_id = message.system_properties.message_id
     header = _send_header(message, queue_id, properties, proxy.clock.now_ms())
     try:
-        stored = from_fields(SendMessageResponseHeader, proxy.ask(broker, header, call, message.body))
+        stored = from_fields(SendMessageResponseHeader, proxy.call_broker(broker, header, call, message.body))
     except StatusError as error:
         return _Entry(status=error.status, message_id=message_id)
     entry = _Entry(
@@ -89,7 +89,7 @@ def _choose_queue(proxy: Proxy, message: Any) -> tuple[Broker, int]:
     """Choose a queue by message group, else in turn; the client's choice has no effect, as at Apache's proxy."""
     queues = [
         (broker, queue_id)
-        for broker, config in proxy.owners(message.topic.name)
+        for broker, config in proxy.masters_of(message.topic.name)
         if config.perm & WRITABLE
         for queue_id in range(config.write_queue_nums)
     ]
@@ -113,7 +113,7 @@ def _send_header(message: Any, queue_id: int, properties: dict[str, str], now_ms
     )
 
 
-# --- afterwards ------------------------------------------------------------------------------------------------------
+# --- transactions and recalls ----------------------------------------------------------------------------------------
 
 
 @serves("EndTransaction")
@@ -125,7 +125,7 @@ def end_transaction(proxy: Proxy, call: GrpcCall) -> Any:
     if not transaction_id or half is None:
         raise StatusError(Code.INVALID_TRANSACTION_ID, f"no transaction {transaction_id!r:.80} is open")
     if request.resolution in _STATES:
-        proxy.ask(half.broker, _end_header(request, topic, half), call)
+        proxy.call_broker(half.broker, _end_header(request, topic, half), call)
         del proxy.half_messages[transaction_id]
     return _EndResponse(status=OK)
 
@@ -152,4 +152,4 @@ def recall_message(proxy: Proxy, call: GrpcCall) -> Any:
     if broker is None:
         raise StatusError(Code.BAD_REQUEST, "the recall handle names no message")
     header = RecallMessageRequestHeader(producer_group=topic, topic=topic, recall_handle=call.request.recall_handle)
-    return _RecallResponse(status=OK, message_id=proxy.ask(broker, header, call)["msgId"])
+    return _RecallResponse(status=OK, message_id=proxy.call_broker(broker, header, call)["msgId"])

@@ -39,8 +39,8 @@ Run = Callable[[Callable[[], Any]], Any]
 
 MAX_CALLS = 512
 """Maximum of open calls, including waiting ones and streams."""
-LONGEST_WAIT_S = 60.0
-_TIME_TO_ANSWER_S = 0.5
+MAX_WAIT_S = 60.0
+_RESPONSE_MARGIN_S = 0.5
 """Seconds before the caller's deadline at which a wait ends."""
 _STOP_TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 130 * 1024 * 1024
@@ -98,30 +98,30 @@ class GrpcServer:
         served = [METHODS[name] for name in HANDLERS if name not in hidden]
         return {
             _TELEMETRY: _handler(METHODS[_TELEMETRY], self._telemetry),
-            **{method.name: _handler(method, self._behave(method)) for method in served},
+            **{method.name: _handler(method, self._serve_method(method)) for method in served},
         }
 
-    # --- calls that end ----------------------------------------------------------------------------------------------
+    # --- unary calls and short streams -------------------------------------------------------------------------------
 
-    def _behave(self, method: Method) -> Callable[[Any, Any], Any]:
-        def behave(request: Any, context: Any) -> Any:
-            with self._fault_injector.of(method.name, context) as error:
+    def _serve_method(self, method: Method) -> Callable[[Any, Any], Any]:
+        def serve_method(request: Any, context: Any) -> Any:
+            with self._fault_injector.around(method.name, context) as error:
                 call = _read_call(request, context)
                 response = error_response(method, error) if error else self._respond(method, call, context)
             return iter(response) if method.is_response_stream else response
 
-        return behave
+        return serve_method
 
     def _respond(self, method: Method, call: GrpcCall, context: Any) -> Any:
-        response = self._run(lambda: self._carry_out(method, call))
+        response = self._run(lambda: self._call_handler(method, call))
         if not isinstance(response, PendingResponse):
             return response
         if not context.add_callback(response.wake):
             response.wake()
-        response.wait(_patience_s(context))
+        response.wait(_max_wait_s(context))
         return self._run(response.take)
 
-    def _carry_out(self, method: Method, call: GrpcCall) -> Any:
+    def _call_handler(self, method: Method, call: GrpcCall) -> Any:
         """Run a method's function; in the stub's thread."""
         try:
             self._check(call)
@@ -139,9 +139,9 @@ class GrpcServer:
             raise StatusError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
         secrets = self._proxy.options.secrets
         if secrets and not is_signed_by(secrets, call.metadata):
-            raise StatusError(Code.UNAUTHORIZED, "the call is not signed, or not rightly")
+            raise StatusError(Code.UNAUTHORIZED, "the call has no valid signature")
 
-    # --- the stream that stays ---------------------------------------------------------------------------------------
+    # --- the Telemetry stream ----------------------------------------------------------------------------------------
 
     def _telemetry(self, commands: Iterator[Any], context: Any) -> Iterator[Any]:
         """Write what is put into the outbox, until the client leaves or an error comes out of it."""
@@ -159,7 +159,7 @@ class GrpcServer:
         yield from self._write_telemetry(outbox, context)
 
     def _write_telemetry(self, outbox: queue.SimpleQueue[Any], context: Any) -> Iterator[Any]:
-        while (item := outbox.get()) is not _END:  # gRPC calls back at the end of every stream
+        while (item := outbox.get()) is not _END:  # gRPC's callback puts it at the end of every stream
             if isinstance(item, InvalidSettings):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(item))
             elif isinstance(item, Exception):
@@ -170,7 +170,7 @@ class GrpcServer:
         try:
             for command in commands:
                 self._run(partial(handle_command, self._proxy, call, command, put))
-        except grpc.RpcError:  # the client has gone
+        except grpc.RpcError:  # the client closed the stream
             pass
         except Exception as error:
             put(error)
@@ -181,7 +181,7 @@ class GrpcServer:
     def _stream_ended(self, call: GrpcCall, put: Callable[[Any], None]) -> None:
         try:
             self._run(lambda: self._proxy.clients.stream_ended(call.client_id, put))
-        except LocalProtocolError:  # the stub has ended meanwhile
+        except LocalProtocolError:  # the stub is closed
             pass
 
 
@@ -196,8 +196,8 @@ class FaultInjector:
         self._script, self._clock, self._run = proxy.options.script, proxy.clock, run
 
     @contextmanager
-    def of(self, method: str, context: Any) -> Iterator[StatusError | None]:
-        """Surround a call: yield the scripted error, if any; at the exit delay or abort the call as its fault demands."""
+    def around(self, method: str, context: Any) -> Iterator[StatusError | None]:
+        """Surround a call: yield the scripted error, if any; at the exit, delay or abort the call as scripted."""
         fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
         yield _scripted_error(fault) if fault else None
         if fault and fault.reply_fault:
@@ -208,9 +208,9 @@ class FaultInjector:
             is_over = threading.Event()
             if context.add_callback(is_over.set) and not reply_fault.drop:
                 self._run(lambda: self._clock.call_later(reply_fault.delay_ms, is_over.set))
-            is_over.wait(LONGEST_WAIT_S)
+            is_over.wait(MAX_WAIT_S)
         if reply_fault.cut or reply_fault.drop:
-            context.abort(grpc.StatusCode.UNAVAILABLE, "as scripted")
+            context.abort(grpc.StatusCode.UNAVAILABLE, "scripted fault")
 
 
 def _scripted_error(fault: Fault) -> StatusError | None:
@@ -224,13 +224,13 @@ def _scripted_error(fault: Fault) -> StatusError | None:
     )
 
 
-def _handler(method: Method, behave: Callable[[Any, Any], Any]) -> Any:
+def _handler(method: Method, serve_method: Callable[[Any, Any], Any]) -> Any:
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[method.is_request_stream, method.is_response_stream]
-    return make(behave, method.request.FromString, method.response.SerializeToString)
+    return make(serve_method, method.request.FromString, method.response.SerializeToString)
 
 
 def _read_call(request: Any, context: Any) -> GrpcCall:
@@ -239,6 +239,6 @@ def _read_call(request: Any, context: Any) -> GrpcCall:
     return GrpcCall(request, metadata, parse_address(peer))
 
 
-def _patience_s(context: Any) -> float:
+def _max_wait_s(context: Any) -> float:
     left = context.time_remaining()
-    return LONGEST_WAIT_S if left is None else min(LONGEST_WAIT_S, max(0.0, left - _TIME_TO_ANSWER_S))
+    return MAX_WAIT_S if left is None else min(MAX_WAIT_S, max(0.0, left - _RESPONSE_MARGIN_S))

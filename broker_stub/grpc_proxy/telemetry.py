@@ -112,13 +112,13 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
     settings.backoff_policy.CopyFrom(policy)
 
 
-# --- coming and going ------------------------------------------------------------------------------------------------
+# --- heartbeats and terminations -------------------------------------------------------------------------------------
 
 
 @serves("Heartbeat")
 def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
     """Register the client again, which keeps it alive."""
-    client = _known(proxy, call)
+    client = _require_client(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
     return _HeartbeatResponse(status=OK)
@@ -127,15 +127,15 @@ def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
 @serves("NotifyClientTermination")
 def notify_client_termination(proxy: Proxy, call: GrpcCall) -> Any:
     """Unregister the client."""
-    client = _known(proxy, call)
+    client = _require_client(proxy, call)
     for broker in proxy.masters():
-        for header in _departures(client):
-            proxy.serve(broker, header, call, client.channel)
+        for header in _unregister_headers(client):
+            proxy.forward(broker, header, call, client.channel)
     proxy.clients.forget(call.client_id)
     return _TerminationResponse(status=OK)
 
 
-def _known(proxy: Proxy, call: GrpcCall) -> Client:
+def _require_client(proxy: Proxy, call: GrpcCall) -> Client:
     client = proxy.clients.find(call.client_id)
     if proxy.options.like_apache and (client is None or client.settings is None):
         raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, "the client has sent no settings")
@@ -157,7 +157,7 @@ def _register(proxy: Proxy, call: GrpcCall, client: Client) -> None:
         consumer_data_set=(_consumer_data(proxy, settings),) if settings.HasField("subscription") else (),
     )
     for broker in proxy.masters():
-        proxy.serve(broker, HeartbeatRequestHeader(), call, client.channel, encode_body(beat))
+        proxy.forward(broker, HeartbeatRequestHeader(), call, client.channel, encode_body(beat))
 
 
 def _consumer_data(proxy: Proxy, settings: Any) -> ConsumerData:
@@ -173,7 +173,7 @@ def _consumer_data(proxy: Proxy, settings: Any) -> ConsumerData:
     )
 
 
-def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
+def _unregister_headers(client: Client) -> list[UnregisterClientRequestHeader]:
     if client.settings is None:
         return []
     if client.settings.HasField("subscription"):
@@ -185,31 +185,31 @@ def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
     ]
 
 
-# --- what brokers write_command -----------------------------------------------------------------------------------------------
+# --- checks of half messages -----------------------------------------------------------------------------------------
 
 
 def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
-    """Return a function that sends a client the checks of half messages; other requests of brokers do not concern it."""
+    """Return a function that passes checks of half messages to a client; it ignores brokers' other requests."""
 
     def forward(code: RequestCode, header: Header | None, body: bytes) -> None:
         client = proxy.clients.find(client_id)
         if isinstance(header, CheckTransactionStateRequestHeader) and client and client.write_command:
-            client.write_command(_question(proxy, header, body))
+            client.write_command(_check_command(proxy, header, body))
 
     return forward
 
 
-def _question(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
+def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
     """Return the command that asks about a half message; the broker asks about a copy, which the response will end."""
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""
     proxy.half_messages[transaction_id] = HalfMessage(
-        _asking_broker(proxy, header, transaction_id), header.commit_log_offset, header.tran_state_table_offset
+        _checking_broker(proxy, header, transaction_id), header.commit_log_offset, header.tran_state_table_offset
     )
-    question = _Orphan(message=write_message(stored_message(record)), transaction_id=transaction_id)
-    return _Command(recover_orphaned_transaction_command=question)
+    check = _Orphan(message=write_message(stored_message(record)), transaction_id=transaction_id)
+    return _Command(recover_orphaned_transaction_command=check)
 
 
-def _asking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
+def _checking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
     """Return the broker that asks; old brokers do not name themselves, so the sent message's broker counts."""
     return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker

@@ -34,7 +34,7 @@ def check_topic(resource: Any) -> str:
     """Return the name of a topic that clients may use; raise StatusError for another."""
     name = str(resource.name)
     if not _is_legal(name, _LONGEST_TOPIC) or name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX):
-        raise StatusError(Code.ILLEGAL_TOPIC, f"topic {name!r:.150} is blank, malformed, too long or the broker's own")
+        raise StatusError(Code.ILLEGAL_TOPIC, f"topic {name!r:.150} is blank, malformed, too long or a system topic")
     return name
 
 
@@ -98,7 +98,7 @@ def _check_body(body: bytes, max_bytes: int) -> None:
     if not body:
         raise StatusError(Code.MESSAGE_BODY_EMPTY, "the message has no body")
     if len(body) > max_bytes:
-        raise StatusError(Code.MESSAGE_BODY_TOO_LARGE, f"a body of {len(body)} bytes, the limit is {max_bytes}")
+        raise StatusError(Code.MESSAGE_BODY_TOO_LARGE, f"the body has {len(body)} bytes, the limit is {max_bytes}")
 
 
 def _check_user_properties(properties: Any) -> None:
@@ -113,7 +113,7 @@ def _check_system_properties(system: Any) -> None:
     if not system.message_id.strip():
         raise StatusError(Code.ILLEGAL_MESSAGE_ID, "the message has no id")
     if system.HasField("tag") and (not system.tag.strip() or "|" in system.tag or _CONTROL.search(system.tag)):
-        raise StatusError(Code.ILLEGAL_MESSAGE_TAG, "the tag is blank, holds a bar or is not plain text")
+        raise StatusError(Code.ILLEGAL_MESSAGE_TAG, "the tag is blank, contains a bar or is not plain text")
     if any(not key.strip() or _CONTROL.search(key) for key in system.keys):
         raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or not plain text")
     if system.HasField("message_group"):
@@ -134,4 +134,4 @@ def _check_times(system: Any, now_ms: int) -> None:
         raise StatusError(Code.ILLEGAL_DELIVERY_TIME, f"delayed by more than {MAX_DELAY_MS} ms")
     if system.HasField("orphaned_transaction_recovery_duration"):
         if from_duration(system.orphaned_transaction_recovery_duration) > MAX_RECOVERY_MS:
-            raise StatusError(Code.BAD_REQUEST, f"a transaction that recovers after more than {MAX_RECOVERY_MS} ms")
+            raise StatusError(Code.BAD_REQUEST, f"the recovery duration exceeds {MAX_RECOVERY_MS} ms")

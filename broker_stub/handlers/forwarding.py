@@ -33,7 +33,7 @@ CONSUMER_TIMEOUT_MS = 10_000
 def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Ask a consumer for its running information."""
     header = request.header(GetConsumerRunningInfoRequestHeader)
-    _ask_consumer(broker, request, header, header.consumer_group, header.client_id)
+    _forward(broker, request, header, header.consumer_group, header.client_id)
     return HELD
 
 
@@ -48,12 +48,12 @@ def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
     data = broker.store.log.record_at(place.physical_offset)
     if data is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
-    forwarded = _complete(broker, header)
-    _ask_consumer(broker, request, forwarded, header.consumer_group, header.client_id or "", bytes(data))
+    forwarded = _with_broker_fields(broker, header)
+    _forward(broker, request, forwarded, header.consumer_group, header.client_id or "", bytes(data))
     return HELD
 
 
-def _complete(
+def _with_broker_fields(
     broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader
 ) -> ConsumeMessageDirectlyResultRequestHeader:
     """Return the header as the consumer gets it."""
@@ -69,7 +69,7 @@ def _complete(
     )
 
 
-def _ask_consumer(
+def _forward(
     broker: Broker,
     request: ClientRequest,
     header: GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyResultRequestHeader,
@@ -81,22 +81,22 @@ def _ask_consumer(
     member = group.find_member(client_id) if group else None
     if member is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
-    pass_on = _passer(request, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
-    member.channel.send_request(header.code, header, body, pass_on, CONSUMER_TIMEOUT_MS)
+    forward_response = _forwarder(request, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
+    member.channel.send_request(header.code, header, body, forward_response, CONSUMER_TIMEOUT_MS)
 
 
-def _passer(request: ClientRequest, silence: str) -> Callable[[Command | None], None]:
+def _forwarder(request: ClientRequest, silence: str) -> Callable[[Command | None], None]:
     """Return a function that forwards a consumer's response to the administrator's client."""
 
-    def pass_on(reply: Command | None) -> None:
+    def forward_response(reply: Command | None) -> None:
         if reply is None:
             request.reply(response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
             return
-        passed = response(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
-        passed.code = reply.code
-        request.reply(passed)
+        forwarded_response = response(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
+        forwarded_response.code = reply.code
+        request.reply(forwarded_response)
 
-    return pass_on
+    return forward_response
 
 
 @header

@@ -183,7 +183,7 @@ def query_groups_of_topic(broker: Broker, request: ClientRequest) -> HandlerResu
     groups = broker.offsets.groups(topic)
     if not broker.release.is_5x:
         groups |= {group.name for group in broker.consumer_groups.table.values() if topic in group.subscriptions}
-    elif topic in broker.consumer_groups.heard_topics:
+    elif topic in broker.consumer_groups.named_topics:
         groups.add(topic)
     return response(body=encode_body(GroupList(group_list=tuple(groups))))
 
@@ -228,10 +228,10 @@ def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
     header = request.header(QuerySubscriptionRequestHeader)
     members = broker.consumer_groups.table.get(header.group)
     subscription = members.subscriptions.get(header.topic) if members else None
-    described: dict[str, Any] = {"group": header.group, "topic": header.topic}
+    body: dict[str, Any] = {"group": header.group, "topic": header.topic}
     if subscription:
-        described["subscriptionData"] = fastjson.parse(encode_body(subscription))
-    return response(body=fastjson.write(described))
+        body["subscriptionData"] = fastjson.parse(encode_body(subscription))
+    return response(body=fastjson.write(body))
 
 
 # --- progress --------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def _read_queues(broker: Broker, topic: str) -> Iterator[MessageQueue]:
 def _progress(broker: Broker, group: str, queue: MessageQueue) -> OffsetWrapper:
     topic, _, queue_id = queue
     committed = broker.offsets.query(group, topic, queue_id) or 0
-    pulled = broker.offsets.pulled_to(group, topic, queue_id) or 0
+    pulled = broker.offsets.pull_offset_of(group, topic, queue_id) or 0
     return OffsetWrapper(
         broker_offset=broker.store.max_offset(topic, queue_id),
         consumer_offset=committed,
@@ -294,12 +294,12 @@ def get_all_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResu
         for topic in stats
         for row in topic["offsetTable"].values()
     ]
-    described: dict[str, Any] = {
+    body: dict[str, Any] = {
         "brokerAddr": str(broker.address),
         "consumeStatsList": [{group: stats} for group, stats in groups.items()],
         "totalDiff": sum(lags),
     }
-    return response(body=fastjson.write({**described, "totalInflightDiff": 0} if broker.release.is_5x else described))
+    return response(body=fastjson.write({**body, "totalInflightDiff": 0} if broker.release.is_5x else body))
 
 
 def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[str, Any]]:

@@ -45,13 +45,13 @@ def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     found = list(
         islice(broker.keys.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp), count)
     )
-    described = QueryMessageResponseHeader(
+    fields = QueryMessageResponseHeader(
         index_last_update_timestamp=found[0].store_timestamp if found else 0,
         index_last_update_phyoffset=broker.store.log.end if found else 0,
     )
     if not found:
-        raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", described)
-    return response(fields=described, body=b"".join(map(encode_record, reversed(found))))
+        raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", fields)
+    return response(fields=fields, body=b"".join(map(encode_record, reversed(found))))
 
 
 @header
@@ -82,8 +82,8 @@ def query_consume_queue(broker: Broker, request: ClientRequest) -> HandlerResult
     ]
     if not entries:
         return response(remark=f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!")
-    described = {"maxQueueIndex": queue.max_offset, "minQueueIndex": queue.min_offset, "queueData": entries}
-    return response(body=fastjson.write({**_subscription(broker, header), **described}), remark=NO_REMARK)
+    fields = {"maxQueueIndex": queue.max_offset, "minQueueIndex": queue.min_offset, "queueData": entries}
+    return response(body=fastjson.write({**_subscription(broker, header), **fields}), remark=NO_REMARK)
 
 
 def _subscription(broker: Broker, header: QueryConsumeQueueRequestHeader) -> dict[str, Any]:

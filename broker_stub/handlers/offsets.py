@@ -37,7 +37,7 @@ from pyspark_rocketmq.wire.header import Command
 
 from ..admin_codes import AdminCode
 from ..consume_queue import Boundary
-from ..offset_table import describe_offsets
+from ..offset_table import offsets_body
 from ..registry import handles
 from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
@@ -108,7 +108,7 @@ def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
 def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Commit a group's offset; 5.x checks that group and topic exist."""
     if broker.release.is_5x:
-        _check_given(request, queueId="QueueId", commitOffset="Offset")
+        _require_fields(request, queueId="QueueId", commitOffset="Offset")
     header = request.header(UpdateConsumerOffsetRequestHeader)
     if broker.release.is_5x:
         if header.consumer_group not in broker.group_configs.table:
@@ -120,7 +120,7 @@ def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerRes
     return response(fields={})
 
 
-def _check_given(request: ClientRequest, **needed: str) -> None:
+def _require_fields(request: ClientRequest, **needed: str) -> None:
     """Raise a `Refusal` that names the missing number of a commit."""
     fields = request.command.fields or {}
     for name, text in needed.items():
@@ -132,8 +132,8 @@ def _check_given(request: ClientRequest, **needed: str) -> None:
 @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
 def get_all_consumer_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Return all committed offsets."""
-    described = describe_offsets(broker.offsets.committed, is_5x=broker.release.is_5x)
-    return response(body=fastjson.write(described, bare_integer_keys=True))
+    body = offsets_body(broker.offsets.committed, is_5x=broker.release.is_5x)
+    return response(body=fastjson.write(body, bare_integer_keys=True))
 
 
 @handles(RequestCode.GET_TOPIC_STATS_INFO)
@@ -250,11 +250,11 @@ def _reset_at_members(broker: Broker, header: ResetOffsetHeader) -> dict[Message
         target = _offset_at(broker, header.topic, queue_id, header.timestamp)
         offset = target if header.is_force else min(target, committed)
         moved[MessageQueue(header.topic, broker.name, queue_id)] = offset
-    _tell_members(broker, header, moved)
+    _notify_members(broker, header, moved)
     return moved
 
 
-def _tell_members(broker: Broker, header: ResetOffsetHeader, moved: dict[MessageQueue, int]) -> None:
+def _notify_members(broker: Broker, header: ResetOffsetHeader, moved: dict[MessageQueue, int]) -> None:
     group = broker.consumer_groups.table.get(header.group)
     if group is None:
         remark = (
@@ -262,7 +262,7 @@ def _tell_members(broker: Broker, header: ResetOffsetHeader, moved: dict[Message
             f"Topic: {header.topic} Timestamp: {header.timestamp}"
         )
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-    described = ResetConsumerClientOffsetRequestHeader(
+    notification = ResetConsumerClientOffsetRequestHeader(
         topic=header.topic,
         group=header.group,
         timestamp=header.timestamp,
@@ -271,7 +271,7 @@ def _tell_members(broker: Broker, header: ResetOffsetHeader, moved: dict[Message
     )
     body = encode_body(ResetOffsetBody(offset_table=moved))
     for channel in list(group.members):
-        channel.send_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, described, body)
+        channel.send_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, notification, body)
 
 
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)

@@ -41,7 +41,7 @@ def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     group, topic = _check(broker, request, header)
     message_filter = _filter(broker, header)
     found = _read(broker, header, message_filter)
-    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
+    broker.offsets.record_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
     if header.sys_flag & COMMIT_FLAG:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     result = _response(broker, header, found, group, topic)
@@ -103,7 +103,7 @@ def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
         remark = f"The broker does not support consumer to filter message by {kind}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark, {})
     return make_filter(
-        subscription, maybe_compile(subscription.sub_string, kind) if own else _registered(broker, header)
+        subscription, maybe_compile(subscription.sub_string, kind) if own else _registered_sql(broker, header)
     )
 
 
@@ -137,7 +137,7 @@ def _subscription_refusal(broker: Broker, what: str) -> Refusal:
     return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"{what}\n{_help(broker)}", {})
 
 
-def _registered(broker: Broker, header: PullHeader) -> SqlFilter:
+def _registered_sql(broker: Broker, header: PullHeader) -> SqlFilter:
     """Return a group's compiled expression; one that does not compile is never registered."""
     registered = broker.filters.find(header.topic, header.consumer_group)
     if registered is None:
@@ -210,7 +210,7 @@ def _hold(
 
     def run() -> None:
         found = _read(broker, header, message_filter)
-        broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
+        broker.offsets.record_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
         request.reply(_response(broker, header, found, group, topic))
 
     wait_ms = header.suspend_timeout_millis if broker.settings.long_polling else SHORT_POLLING_MS

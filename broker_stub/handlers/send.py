@@ -31,7 +31,7 @@ from ..state import BROKER_PROPERTIES, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
 from ..topic_table import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
 
-_JAVA = "java."
+_JAVA_PREFIX = "java."
 """Prefix of a remark about a Java exception; such a refusal carries no further fields."""
 _PUSH_TIMEOUT_MS = 3_000
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
@@ -43,7 +43,7 @@ Accept = Callable[[Broker, ClientRequest, SendHeader, TopicConfig], HandlerResul
 def send_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Store one message, or a batch if the header says so."""
     header = read_send_header(request)
-    return checked_send(broker, request, header, _accept_batch if header.batch else _accept_one)
+    return check_and_accept(broker, request, header, _accept_batch if header.batch else _accept_one)
 
 
 def read_send_header(request: ClientRequest) -> SendHeader:
@@ -52,7 +52,7 @@ def read_send_header(request: ClientRequest) -> SendHeader:
     return request.header(SendMessageRequestHeader if is_v1 else SendMessageRequestHeaderV2)
 
 
-def checked_send(broker: Broker, request: ClientRequest, header: SendHeader, accept: Accept) -> HandlerResult:
+def check_and_accept(broker: Broker, request: ClientRequest, header: SendHeader, accept: Accept) -> HandlerResult:
     """Run the checks of every send, then accept the message; refusals carry the broker's properties, too."""
     if not request.command.body and broker.release.is_5x:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
@@ -60,7 +60,7 @@ def checked_send(broker: Broker, request: ClientRequest, header: SendHeader, acc
         config = _check(broker, request, header)
         return accept(broker, request, header, config)
     except Refusal as refusal:
-        if not (refusal.response.remark or "").startswith(_JAVA):
+        if not (refusal.response.remark or "").startswith(_JAVA_PREFIX):
             refusal.response.fields = BROKER_PROPERTIES.copy()
         raise
 
@@ -177,12 +177,12 @@ def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, co
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
     entries = decode_batch(request.command.body)
     if sum(len(entry.body) for entry in entries) > broker.settings.max_message_bytes:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA}lang.RuntimeException: message body size exceeded")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA_PREFIX}lang.RuntimeException: message body size exceeded")
     outer = make_message(broker, request, header, config)
     if outer.properties.get(DELAY, "0") != "0":
         raise _too_long(broker)
     outer_text = join_properties(outer.properties)
-    parts = [_inner(broker, outer, outer_text, entry) for entry in entries]
+    parts = [_batch_message(broker, outer, outer_text, entry) for entry in entries]
     for part in parts:
         _check_length(broker, (part.raw_properties or b"").decode(), len(part.body))
     stored = [broker.put(part) for part in parts]
@@ -190,7 +190,7 @@ def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, co
     return response(fields=replace(stored_fields, msg_id=",".join(one.message_id for one in stored)))
 
 
-def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
+def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
     """Return one message of a batch: its own properties, then the text of the batch's."""
     own_text = entry.properties_text.decode()
     text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
@@ -209,7 +209,7 @@ def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEnt
 @handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 def send_reply(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Push a response to the client that its REPLY_TO_CLIENT names, and store it."""
-    return checked_send(broker, request, read_send_header(request), _accept_reply)
+    return check_and_accept(broker, request, read_send_header(request), _accept_reply)
 
 
 def _accept_reply(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> HandlerResult:
@@ -218,11 +218,13 @@ def _accept_reply(broker: Broker, request: ClientRequest, header: SendHeader, co
     message.properties["PUSH_REPLY_TIME"] = str(broker.clock.now_ms())
     channel = broker.producer_groups.find_client(requester)
     if channel is None:
-        return _finish(broker, message, f"push reply message fail, channel of <{requester}> not found.")
+        return _store_and_report(broker, message, f"push reply message fail, channel of <{requester}> not found.")
 
     def pushed(reply: Command | None) -> None:
         is_taken = reply is not None and reply.code == ResponseCode.SUCCESS
-        request.reply(_finish(broker, message, None if is_taken else f"push reply message to <{requester}> fail."))
+        request.reply(
+            _store_and_report(broker, message, None if is_taken else f"push reply message to <{requester}> fail.")
+        )
 
     push_header = _push_header(broker, header, message)
     channel.send_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push_header, message.body, pushed, _PUSH_TIMEOUT_MS)
@@ -249,7 +251,7 @@ def _push_header(broker: Broker, header: SendHeader, message: InnerMessage) -> R
     )
 
 
-def _finish(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
+def _store_and_report(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
     """Store the response; report its place even if it could not be pushed."""
     stored_fields = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
     return response(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, stored_fields, remark=failure)

@@ -40,7 +40,7 @@ _JAVA_REFUSAL = "org.apache.rocketmq.remoting.exception.RemotingCommandException
 def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Create or change a topic."""
     header = request.header(CreateTopicRequestHeader)
-    _check_free(broker, header.topic)
+    _check_changeable(broker, header.topic)
     if header.topic_filter_type not in _FILTER_TYPES:
         fault = f"topicFilterType = [{header.topic_filter_type}] value invalid"
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA_REFUSAL}: {fault}")
@@ -53,7 +53,7 @@ def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
-            attributes=_alter(broker.topics.find(header.topic), header.attributes or ""),
+            attributes=_apply_attribute_changes(broker.topics.find(header.topic), header.attributes or ""),
         )
     )
     return response(remark=NO_REMARK)
@@ -64,19 +64,19 @@ def create_topics(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Create or change several topics; create none if one of them is refused."""
     configs = decode_body(CreateTopicListRequestBody, request.body).topic_config_list
     for config in configs:
-        _check_free(broker, config.topic_name)
+        _check_changeable(broker, config.topic_name)
     for config in configs:
         broker.topics.create(config)
     return response(remark=NO_REMARK)
 
 
-def _check_free(broker: Broker, topic: str) -> None:
+def _check_changeable(broker: Broker, topic: str) -> None:
     check_name(topic, broker.release)
     if broker.topics.is_system(topic):
         raise Refusal(illegal_code(broker.release), f"The topic[{topic}] is conflict with system topic.")
 
 
-def _alter(known: TopicConfig | None, changes: str) -> dict[str, str]:
+def _apply_attribute_changes(known: TopicConfig | None, changes: str) -> dict[str, str]:
     """Return the attributes of a topic after `+name=value,-name`."""
     attributes = dict((known and known.attributes) or {})
     for change in filter(None, changes.split(",")):
@@ -104,7 +104,7 @@ def _checked_attribute(name: str, value: str) -> str:
 def delete_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Delete a topic with its messages and all groups' offsets in it."""
     topic = request.header(DeleteTopicRequestHeader).topic
-    _check_free(broker, topic)
+    _check_changeable(broker, topic)
     broker.topics.delete(topic)
     broker.store.remove_topic(topic)
     broker.offsets.forget_topic(topic)

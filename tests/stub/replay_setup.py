@@ -151,7 +151,7 @@ def _consumed(broker: Broker) -> None:
         for _ in range(3):
             broker.store.put(InnerMessage("GoldPush", queue_id, b"consumed"))
         broker.offsets.commit("gold_push", "GoldPush", queue_id, 3)
-        broker.offsets.note_pull("gold_push", "GoldPush", queue_id, 3)
+        broker.offsets.record_pull("gold_push", "GoldPush", queue_id, 3)
 
 
 def _consumed_by_strangers(broker: Broker) -> None:

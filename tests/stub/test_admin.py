@@ -239,7 +239,7 @@ def test_consume_stats_tell_where_a_group_stands(direct: DirectBroker) -> None:
     """Each queue of the topics it has offsets in, or of the one asked for."""
     stored = [direct.put() for _ in range(3)]
     direct.broker.offsets.commit("g", "T", 0, 2)
-    direct.broker.offsets.note_pull("g", "T", 0, 3)
+    direct.broker.offsets.record_pull("g", "T", 0, 3)
     stats = decode_body(ConsumeStats, direct.ask(GetConsumeStatsRequestHeader(consumer_group="g")).body)
     assert stats.offset_table == {
         Q0: OffsetWrapper(broker_offset=3, consumer_offset=2, pull_offset=3, last_timestamp=stored[1].store_timestamp),

@@ -116,14 +116,14 @@ def test_a_level_that_is_no_number_is_refused() -> None:
 def test_a_timer_comes_within_a_second_of_its_time(name: str, value: str | None, delay_ms: int) -> None:
     """Never early, and at most a second late."""
     direct = DirectBroker()
-    wanted_ms = direct.clock.now_ms() + delay_ms
-    direct.accept(**{name: value or str(wanted_ms)})
+    due_ms = direct.clock.now_ms() + delay_ms
+    direct.accept(**{name: value or str(due_ms)})
     assert len(direct.found(TIMER_TOPIC, 0)) == 1
     direct.clock.advance(delay_ms - 1)
     assert direct.found() == []
     direct.clock.advance(1_001)
     (record,) = direct.found()
-    assert wanted_ms <= record.store_timestamp <= wanted_ms + 1_000
+    assert due_ms <= record.store_timestamp <= due_ms + 1_000
     assert record.properties["TIMER_DEQUEUE_MS"] == str(record.store_timestamp)
     assert {"TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "REAL_TOPIC", "REAL_QID", name} < record.properties.keys()
 

@@ -58,10 +58,10 @@ def test_a_reset_is_for_one_queue() -> None:
 def test_the_pull_offset_is_kept_apart() -> None:
     """It is for statistics and is no commit."""
     offsets = ConsumerOffsets()
-    offsets.note_pull("g", "T", 0, 32)
+    offsets.record_pull("g", "T", 0, 32)
 
-    assert (offsets.pulled_to("g", "T", 0), offsets.query("g", "T", 0)) == (32, None)
-    assert offsets.pulled_to("g", "T", 1) is None
+    assert (offsets.pull_offset_of("g", "T", 0), offsets.query("g", "T", 0)) == (32, None)
+    assert offsets.pull_offset_of("g", "T", 1) is None
 
 
 def test_groups_and_topics_can_be_forgotten() -> None:

@@ -171,7 +171,7 @@ def test_a_pull_is_remembered_for_statistics(direct: DirectBroker) -> None:
     """Where the next one begins."""
     direct.ask(pull(max_msg_nums=4))
 
-    assert direct.broker.offsets.pulled_to("g", "T", 0) == 4
+    assert direct.broker.offsets.pull_offset_of("g", "T", 0) == 4
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------

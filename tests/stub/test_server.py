@@ -171,7 +171,7 @@ def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     with StubBroker({"T": 1}) as stub:
         go_on = threading.Event()
 
-        with pytest.raises(RequestTimeout, match=r"the stub was busy for 0\.05 s"):
+        with pytest.raises(RequestTimeout, match=r"within 0\.05 s"):
             stub.run(go_on.wait)
         go_on.set()
         monkeypatch.undo()

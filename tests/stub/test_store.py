@@ -94,7 +94,7 @@ def test_vectors(case: dict[str, Any]) -> None:
 
 
 def test_what_is_put_is_found_with_its_place() -> None:
-    """A record says where it lies, and its id names that place."""
+    """A record says where it lies, and its id names that check_bounds."""
     store = make_store(count=3, TAGS="A", KEYS="k")
 
     records = found(store.get_message("T", 0, 0, 32))
