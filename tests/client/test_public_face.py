@@ -144,7 +144,7 @@ def test_a_broadcasting_member_may_be_asked_for_as_text(group: Group) -> None:
     [
         (lambda: ConsumerSettings(group=None, subscriptions="t"), "group"),  # type: ignore[arg-type]
         (lambda: ConsumerSettings(group="g", subscriptions=None), "subscriptions"),  # type: ignore[arg-type]
-        (lambda: ConsumerSettings(group="g", subscriptions={"t": 3}), "subscriptions['t']"),  # type: ignore[dict-item]
+        (lambda: ConsumerSettings(group="g", subscriptions={"t": 3}), "subscriptions['t']"),
         (lambda: ConsumerSettings(group="g", subscriptions={"t": Subscription("a", "SQL")}), "subscriptions['t']"),
         (lambda: replace(SETTINGS, message_model="BROADCAST"), "message_model"),
         (lambda: replace(SETTINGS, consume_from=1), "consume_from"),  # type: ignore[arg-type]

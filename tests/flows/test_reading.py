@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker_stub import PullLimits, Settings, StubBroker, StubCluster
-from broker_stub.scanning import Got
+from broker_stub.queue_scan import GetResult
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
 from pyspark_rocketmq.model import Finding, MessageQueue, QueueRange
@@ -51,7 +51,7 @@ def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool
     assert policy.noted == ([("gap", queue, 0, 8)] if lacks else [])
 
 
-def overtaken(got: Got) -> Got:
+def overtaken(got: GetResult) -> GetResult:
     """The same answer of a broker whose retention has taken the first messages."""
     return got._replace(records=got.records[4:])
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
-from broker_stub.offsets import ConsumerOffsets
+from broker_stub.offset_table import ConsumerOffsets
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
