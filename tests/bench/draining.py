@@ -15,7 +15,7 @@ from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import to_fields
-from tests.flows.world import pull_errand
+from tests.flows.world import pull_request
 
 PULL_COUNT = 32
 _DRAIN_S = 600
@@ -57,7 +57,7 @@ def _refill(
 
 def _pulls(queues: list[MessageQueue], per_queue: int) -> Iterator[tuple[int, dict[str, str]]]:
     """Offsets and fields of all pulls, the queues in turn."""
-    templates = [to_fields(pull_errand(queue, 0, count=PULL_COUNT).header) for queue in queues]
+    templates = [to_fields(pull_request(queue, 0, count=PULL_COUNT).header) for queue in queues]
     for offset in range(0, per_queue, PULL_COUNT):
         for template in templates:
             yield offset, {**template, "queueOffset": str(offset)}

@@ -14,7 +14,7 @@ from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.commands import to_fields
 from pyspark_rocketmq.wire.session import Session
-from tests.flows.world import pull_errand
+from tests.flows.world import pull_request
 
 PULL_COUNT = 32
 BUFFER_BYTES = 4 * 2**20
@@ -74,7 +74,7 @@ def _walk(memory: memoryview, end: int) -> tuple[int, int]:
 def _requests(queues: Sequence[MessageQueue], per_queue: int, each: int) -> Iterator[bytes]:
     """Pulls of all queues in turn."""
     session = Session()
-    templates = [to_fields(pull_errand(queue, 0, count=each).header) for queue in queues]
+    templates = [to_fields(pull_request(queue, 0, count=each).header) for queue in queues]
     for offset in range(0, per_queue, each):
         for template in templates:
             _, data = session.request(RequestCode.PULL_MESSAGE, {**template, "queueOffset": str(offset)})

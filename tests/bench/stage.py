@@ -14,7 +14,7 @@ from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.partners import java_partner
 from tests.bench.plan import Shape
 from tests.bench.usage import Groups, tree
-from tests.flows.world import pull_errand
+from tests.flows.world import pull_request
 from tests.real.servers import RealCluster, Site, wait_until
 
 AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
@@ -68,7 +68,7 @@ class Stage:
     def answer_size(self, shape: Shape) -> int:
         """How many messages one pull of 32 gets."""
         queue = MessageQueue(self.topic(shape), self.cluster.broker.broker_name, 0)
-        answer = self.cluster.broker.ask(RequestCode.PULL_MESSAGE, to_fields(pull_errand(queue, 0).header))
+        answer = self.cluster.broker.ask(RequestCode.PULL_MESSAGE, to_fields(pull_request(queue, 0).header))
         return len(record_starts(answer.body))
 
     @contextmanager

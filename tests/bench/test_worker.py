@@ -32,5 +32,6 @@ def test_claims_are_kept_with_answers(kept: str) -> None:
     """An answer of another queue than its claim is refused, so what a task checks is part of what is measured."""
     claims = Path(f"{kept}.claims")
     claims.write_text(claims.read_text().replace("0], 0, ", "1], 0, "))
-    with pytest.raises(AnswerMismatch, match="holds a message of bench, queue 0"):
+    with pytest.raises(AnswerMismatch) as caught:
         worker.decode("", file=kept, count=512, columns="default")
+    assert {"topic": "bench", "queue_id": 1}.items() <= caught.value.where.items()

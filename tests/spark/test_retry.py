@@ -69,7 +69,7 @@ def test_refusals_are_counted_by_broker(spark: SparkSession, stub: StubBroker) -
     put(stub, *"abc")
     moved = "CASE body WHEN binary('c') THEN brokerName ELSE 'broker-z' END AS brokerName"
     rows = batch(spark, stub).selectExpr("topic", moved, "commitLogOffset", "msgId")
-    with pytest.raises(SendBackError, match=r"2 of broker-z \(\[QUEUE_MOVED\].*replay") as caught:
+    with pytest.raises(SendBackError, match=r"2 .*broker-z.*\[QUEUE_MOVED\].*; \w+") as caught:
         send_back(rows, options(stub))
     assert caught.value.counts == {"broker-z": 2}
     report = send_back(rows, options(stub), on_error="report").collect()
@@ -84,15 +84,15 @@ def test_wrong_requests_are_refused_before_anything_is_sent(spark: SparkSession,
     rows = batch(spark, stub)
     typed = rows.withColumn("commitLogOffset", rows.commitLogOffset.cast("string"))
     wrong: list[tuple[str, Any]] = [
-        ("rows: without brokerName, msgId", lambda: send_back(rows.drop("brokerName", "msgId"), options(stub))),
+        ("rows: .*brokerName, msgId", lambda: send_back(rows.drop("brokerName", "msgId"), options(stub))),
         ("commitLogOffset = 'string'", lambda: send_back(typed, options(stub))),
         ("delayLevel = 'string'.*tinyint", lambda: send_back(rows.selectExpr("*", "'3' AS delayLevel"), options(stub))),
         ("on_error = 'ignore'", lambda: send_back(rows, options(stub), on_error="ignore")),
         ("OPTION_MISSING.*consumerGroup", lambda: send_back(rows, given(stub))),
-        ("OPTION_CONFLICT.*tools group", lambda: send_back(rows, given(stub, consumerGroup="TOOLS_CONSUMER"))),
+        ("OPTION_CONFLICT.*TOOLS_CONSUMER", lambda: send_back(rows, given(stub, consumerGroup="TOOLS_CONSUMER"))),
         ("model = 'ordered'", lambda: consume(rows, print, options(stub), model="ordered")),
         ("suspendCurrentQueueTimeMillis = '9'", lambda: consume(rows, print, options(stub), "orderly", 9)),
-        ("rows: without queueId", lambda: consume(rows.drop("queueId"), print, options(stub), "orderly")),
+        ("rows: .*queueId", lambda: consume(rows.drop("queueId"), print, options(stub), "orderly")),
     ]  # fmt: skip
     for text, call in wrong:
         with pytest.raises(OptionError, match=text):

@@ -179,7 +179,7 @@ def test_a_group_with_members_ends_the_query_at_once(spark: SparkSession, stub: 
     """With the ways out."""
     join(stub)
     said = failure(stream(spark, stub, consumerGroup=GROUP), tmp_path)
-    assert "[GROUP_IN_USE] the group has 1 live members" in said and "commitOffsets=none" in said
+    assert "[GROUP_IN_USE]" in said and "commitOffsets=none" in said
 
 
 def test_loss_ends_the_query_with_queue_and_offset(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_loss_ends_the_query_with_queue_and_offset(spark: SparkSession, stub: St
         stub.put(TOPIC, b"x", queue_id=0)
     stub.expire(TOPIC, 0, 3)
     said = failure(stream(spark, stub), tmp_path)
-    assert "[OFFSET_BEFORE_EARLIEST] offset 1 is gone" in said and "queue 0" in said and "failOnDataLoss=false" in said
+    assert "[OFFSET_BEFORE_EARLIEST]" in said and "queue 0, offset 1)" in said and "failOnDataLoss=false" in said
     sink = Sink()
     run_to_end(stream(spark, stub, failOnDataLoss="false"), sink, tmp_path)
     assert sink.ids == [(TOPIC, "broker-a", 0, 3)]
