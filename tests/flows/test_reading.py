@@ -231,7 +231,7 @@ def test_messages_that_come_meanwhile_are_not_read(stub: StubBroker) -> None:
     assert read_interrupted(stub, lambda: stub.fill("T", COUNT, 50)) == EVERYTHING
 
 
-def test_a_vanished_queue_is_the_policys_business(stub: StubBroker) -> None:
+def test_a_vanished_queue_is_reported_to_the_policy(stub: StubBroker) -> None:
     """A queue that stays out of the route is reported once, with its unread rest."""
     ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
     with StubCluster(2, topics={"T": 2}) as pair:
@@ -295,7 +295,7 @@ def test_expired_messages_are_skipped_by_the_rules(stub: StubBroker) -> None:
     assert found == [*range(planned), *range(60, 100)]
 
 
-def test_a_loss_is_told_once_and_whole(stub: StubBroker) -> None:
+def test_a_loss_is_reported_once_and_whole(stub: StubBroker) -> None:
     """One loss is reported for several pulls, also when the first pull is answered last."""
     stub.expire("T", 0, 60)
     stub.faults.delay(200, on=PULL)
@@ -361,7 +361,7 @@ def test_a_slave_that_stays_behind_ends_in_time(pair: StubCluster) -> None:
     assert "pollTimeoutMs" in caught.value.advice
 
 
-def test_only_the_master_is_read_if_so_wished(pair: StubCluster) -> None:
+def test_only_the_master_is_read_without_following_suggestions(pair: StubCluster) -> None:
     """With `follow_suggestions=False` no slave replaces the master."""
     pair.faults.broker_down("broker-a", 0)
 

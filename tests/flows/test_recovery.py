@@ -110,7 +110,7 @@ def test_a_broker_that_restarts_between_two_pulls(stub: StubBroker) -> None:
     assert read_with(client(stub), settings, restart, count=320) == {QUEUE: list(range(320))}
 
 
-def test_a_broker_that_says_goodbye(stub: StubBroker) -> None:
+def test_a_broker_that_shuts_down(stub: StubBroker) -> None:
     """Reading survives a broker that first refuses all requests and then closes its connections."""
 
     def shut_down() -> None:
@@ -170,7 +170,7 @@ BROKERS = ("broker-a", "broker-b")
 BOTH = [QueueRange(MessageQueue("T", broker, number), 0, EACH) for broker in BROKERS for number in range(4)]
 
 
-def test_a_slow_broker_does_not_hold_up_who_pauses(pair: StubCluster) -> None:
+def test_a_slow_broker_does_not_delay_a_queue_with_an_interval(pair: StubCluster) -> None:
     """A queue with a pull interval is pulled on time while a response of another broker is missing."""
     missing = pair.faults.drop_reply(on=PULL, at="broker-b")
     settings = PullSettings(interval_s=0.01, pull_timeout_s=2)
@@ -180,7 +180,7 @@ def test_a_slow_broker_does_not_hold_up_who_pauses(pair: StubCluster) -> None:
     assert len({block.wanted.queue for block in told[-EACH // 32 :]}) == 1, "all others' came before the late one's"
 
 
-def test_an_unreachable_broker_holds_up_nobody_for_each_of_its_queues(
+def test_an_unreachable_broker_is_tried_once_for_all_its_queues(
     pair: StubCluster, deaf: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unreachable broker is tried once for all its queues, after the pulls of other brokers are sent."""

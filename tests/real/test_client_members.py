@@ -52,7 +52,7 @@ def clients(mixed_clients: JavaClients) -> JavaClients:
     return mixed_clients
 
 
-def our_share(member: PushConsumer, topic: str) -> set[int]:
+def queues_of(member: PushConsumer, topic: str) -> set[int]:
     """Return the queues of a topic that a member of ours holds."""
     return {queue.queue_id for queue in member.queues if queue.topic == topic}
 
@@ -64,29 +64,29 @@ def send(ours: Ours, *bodies: str) -> None:
         producer.send(Message(ours.topic, body.encode()), MessageQueue(ours.topic, "broker-a", number % 4))
 
 
-def test_shares_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+def test_assignments_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
     """Members of both kinds hold every queue once, and those that remain take over all queues."""
     theirs = [clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
     mine = ours.member(unique, Log())
 
     def held() -> list[int]:
         java = [number for member in theirs for number in member.held_queues(topic)]
-        return sorted([*java, *our_share(mine, topic)])
+        return sorted([*java, *queues_of(mine, topic)])
 
-    eventually(lambda: held() == [0, 1, 2, 3] and our_share(mine, topic), "three members share")
+    eventually(lambda: held() == [0, 1, 2, 3] and queues_of(mine, topic), "three members share")
     theirs.pop().shutdown()
-    eventually(lambda: held() == [0, 1, 2, 3] and len(our_share(mine, topic)) == 2, "two members share")
+    eventually(lambda: held() == [0, 1, 2, 3] and len(queues_of(mine, topic)) == 2, "two members share")
     mine.close()
     eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
-def test_every_message_reaches_somebody(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+def test_every_message_is_consumed(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
     """While members of both kinds join and leave, all messages are consumed and committed."""
     bodies = [f"m{number}" for number in range(120)]
     log, late = Log(), Log()
     java = clients.push_consumer(unique, {topic: "*"})
     first = ours.member(unique, log)
-    eventually(lambda: our_share(first, topic) and java.held_queues(topic), "both hold queues")
+    eventually(lambda: queues_of(first, topic) and java.held_queues(topic), "both hold queues")
     send(ours, *bodies[:60])
     first.close()
     ours.member(unique, late)
@@ -109,7 +109,7 @@ def test_a_killed_java_member_is_replaced(
         doomed.push_consumer(unique, {topic: "*"}, stuck, orderly=orderly).wait_for(4)
         mine = ours.member(unique, log, orderly=orderly)
         doomed.kill()
-        eventually(lambda: our_share(mine, topic) == {0, 1, 2, 3}, "all queues are ours")
+        eventually(lambda: queues_of(mine, topic) == {0, 1, 2, 3}, "all queues are ours")
 
     eventually(lambda: set(log.bodies) == set("abcd"), "everything came again")
 
@@ -225,14 +225,14 @@ def comparable(letter: ReceivedMessage, unique: str) -> tuple[Any, ...]:
     return letter.body, letter.topic, letter.reconsume_times, record.flag, record.sys_flag, own
 
 
-def test_everybody_gets_everything_in_broadcasting(
+def test_every_broadcasting_member_receives_everything(
     clients: JavaClients, ours: Ours, topic: str, unique: str, tmp_path: Any
 ) -> None:
     """Members of both kinds receive all messages, and brokers keep no offset of the group."""
     log = Log()
     java = clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING")
     mine = ours.member(unique, log, message_model=MessageModel.BROADCASTING, local_offset_dir=tmp_path)
-    eventually(lambda: our_share(mine, topic) == java.held_queues(topic) == {0, 1, 2, 3}, "both hold all queues")
+    eventually(lambda: queues_of(mine, topic) == java.held_queues(topic) == {0, 1, 2, 3}, "both hold all queues")
     send(ours, *"abcdefgh")
 
     java.wait_for(8)

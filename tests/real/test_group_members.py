@@ -79,7 +79,7 @@ class Query:
         return [row.body.decode() for row in self.rows]
 
     @property
-    def share(self) -> set[int]:
+    def queues(self) -> set[int]:
         """The queues of the topic in the last offset."""
         if not self.run.checkpoint.offsets:
             return set()
@@ -105,7 +105,7 @@ def saved_count(directory: Path) -> int:
     return sum(store.progress.snapshot().values())
 
 
-def test_shares_are_disjoint_and_complete(
+def test_assignments_are_disjoint_and_complete(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
     """Two Java members and a query hold every queue once, and those that remain take over all queues."""
@@ -113,15 +113,15 @@ def test_shares_are_disjoint_and_complete(
     with Query(shared(java_server, topic, unique), topic) as query:
 
         def held() -> list[int]:
-            return sorted([number for member in theirs for number in member.held_queues(topic)] + [*query.share])
+            return sorted([number for member in theirs for number in member.held_queues(topic)] + [*query.queues])
 
-        query.until(lambda: held() == [0, 1, 2, 3] and query.share, "three members share")
+        query.until(lambda: held() == [0, 1, 2, 3] and query.queues, "three members share")
         theirs.pop().shutdown()
-        query.until(lambda: held() == [0, 1, 2, 3] and len(query.share) == 2, "two members share")
+        query.until(lambda: held() == [0, 1, 2, 3] and len(query.queues) == 2, "two members share")
     eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
-def test_every_message_reaches_somebody(
+def test_every_message_is_consumed(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
     """While members of both kinds join and leave, all messages are consumed and committed."""
@@ -150,7 +150,7 @@ def test_a_killed_java_member_is_replaced(
         doomed.push_consumer(unique, {topic: "*"}, {body: [{"waitMs": 600_000}] for body in "abcd"}).wait_for(4)
         with Query(shared(java_server, topic, unique), topic) as query:
             doomed.kill()
-            query.until(lambda: query.share == {0, 1, 2, 3}, "all queues are the query's")
+            query.until(lambda: query.queues == {0, 1, 2, 3}, "all queues are the query's")
             query.until(lambda: set(query.bodies) == set("abcd"), "everything came again")
 
 
@@ -182,7 +182,7 @@ def test_order_holds_across_both_kinds(
     java.wait_for(4)
     cluster = ours.cluster()
     with Query(shared(java_server, topic, unique, ordering="queue"), topic) as query:
-        query.until(lambda: committed(cluster, topic, unique) == 80 and query.share, "everything is done, and shared")
+        query.until(lambda: committed(cluster, topic, unique) == 80 and query.queues, "everything is done, and shared")
         send(ours, *(f"n{number}" for number in range(40)))
         query.until(lambda: committed(cluster, topic, unique) == 120, "what came later, too")
     for number in range(4):

@@ -104,7 +104,7 @@ def test_broadcast_reaches_every_member(
     assert java_server.committed(unique, topic) == 0
 
 
-def shares(members: list[JavaObject], topic: str) -> list[set[int]]:
+def assignments(members: list[JavaObject], topic: str) -> list[set[int]]:
     """Return the queues of a topic that each member holds."""
     return [member.held_queues(topic) for member in members]
 
@@ -114,12 +114,12 @@ def test_members_share_and_inherit(
 ) -> None:
     """Two members hold two queues each; after one is shut down the other holds all, and no message is lost."""
     members = [any_clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
-    eventually(lambda: sorted(map(sorted, shares(members, topic))) == [[0, 1], [2, 3]], "the queues are shared")
+    eventually(lambda: sorted(map(sorted, assignments(members, topic))) == [[0, 1], [2, 3]], "the queues are shared")
 
     send(any_clients, topic, *"abcd")
     wait_committed(java_server, unique, topic, 4)
     members[1].shutdown()
-    eventually(lambda: shares(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
+    eventually(lambda: assignments(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
     send(any_clients, topic, *"efgh")
     members[0].wait_for_bodies(*"efgh")
 

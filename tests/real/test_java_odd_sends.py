@@ -147,7 +147,7 @@ def test_selector_chooses_where_a_request_goes(any_clients: JavaClients, topic: 
         assert requester.call("request", message(topic, "ping"), SELECT, queue_id, CALLBACK, 20_000)["body"] == "pong"
 
 
-def test_late_reply_is_nobodys(any_clients: JavaClients, topic: str, unique: str) -> None:
+def test_late_reply_is_ignored(any_clients: JavaClients, topic: str, unique: str) -> None:
     """A reply after the requester's timeout does not disturb the next request."""
     replier = any_clients.producer(f"{unique}_replier")
     script: dict[str, list[Json]] = {"slow": [{"waitMs": 6000, "reply": "too late"}], "quick": [{"reply": "in time"}]}

@@ -108,7 +108,7 @@ def test_narrow_thresholds_let_everything_through(
     assert [delivery["body"] for delivery in consumer.wait_for(6)] == bodies
 
 
-def test_strategy_decides_about_shares(any_clients: JavaClients, topic: str, unique: str) -> None:
+def test_strategy_decides_the_assignment(any_clients: JavaClients, topic: str, unique: str) -> None:
     """With the circular strategy each of two members holds every second queue."""
     circle = "AllocateMessageQueueAveragelyByCircle"
     members = [any_clients.push_consumer(unique, {topic: "*"}, allocateMessageQueueStrategy=circle) for _ in range(2)]
@@ -120,7 +120,7 @@ def test_strategy_decides_about_shares(any_clients: JavaClients, topic: str, uni
 
 
 @pytest.mark.parametrize("mode", ["PULL", "POP"])
-def test_broker_may_be_asked_for_the_share(
+def test_broker_may_be_asked_for_the_assignment(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str, mode: str
 ) -> None:
     """A consumer with assignment by the broker receives every message, whether it pulls or pops."""
