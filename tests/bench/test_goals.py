@@ -24,7 +24,7 @@ def _result() -> Result:
 def test_the_best_of_the_others_is_what_counts() -> None:
     """A ratio compares medians with the best of the others."""
     assert ratio(LARGE, ENGINE, JAVA_LITE, JAVA_PUSH)(_result()) == 5.0
-    assert ratio(LARGE, "nobody", JAVA_PUSH)(_result()) is None
+    assert ratio(LARGE, "absent", JAVA_PUSH)(_result()) is None
 
 
 def test_a_limit_is_what_busy_cores_leave_room_for() -> None:

@@ -181,7 +181,7 @@ UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
         (b"\x00\x00\x00\x08\x00\x00\x00\x04oops", MalformedFrame),
         (UNASKED, UnexpectedReply),
     ],
-    ids=["http", "zeros", "hostile length", "no json", "reply for nobody"],
+    ids=["http", "zeros", "hostile length", "no json", "unexpected reply"],
 )
 def test_garbage_is_named(start_peer: StartPeer, data: bytes, error: type[RocketMQError]) -> None:
     """Bytes that are no response end the connection at once; the error names address and request."""

@@ -174,10 +174,12 @@ def test_a_slow_broker_does_not_delay_a_queue_with_an_interval(pair: StubCluster
     """A queue with a pull interval is pulled on time while a response of another broker is missing."""
     missing = pair.faults.drop_reply(on=PULL, at="broker-b")
     settings = PullSettings(interval_s=0.01, pull_timeout_s=2)
-    told = list(read_all(client(pair), BOTH, settings))
+    blocks = list(read_all(client(pair), BOTH, settings))
 
-    assert missing.fired == 1 and len(offsets_of(told)) == len(BOTH)
-    assert len({block.wanted.queue for block in told[-EACH // 32 :]}) == 1, "all others' came before the late one's"
+    assert missing.fired == 1 and len(offsets_of(blocks)) == len(BOTH)
+    assert len({block.wanted.queue for block in blocks[-EACH // 32 :]}) == 1, (
+        "the blocks of other queues come before the late one"
+    )
 
 
 def test_an_unreachable_broker_is_tried_once_for_all_its_queues(

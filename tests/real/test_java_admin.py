@@ -176,7 +176,7 @@ def test_messages_are_found_by_key_and_id(clients: JavaClients, topic: str, uniq
     assert admin.call("viewMessage", topic, sent["offsetMsgId"])["body"] == "wanted"
     assert admin.call("viewMessage", topic, sent["msgId"])["body"] == "wanted"
     with pytest.raises(JavaError):
-        admin.call("queryMessage", topic, "nobody", 32, 0, now_ms + 60_000)
+        admin.call("queryMessage", topic, "absent", 32, 0, now_ms + 60_000)
 
 
 def test_consumer_tells_its_state(clients: JavaClients, topic: str, unique: str) -> None:

@@ -106,7 +106,7 @@ def test_progress_is_shown(clients: JavaClients, java_server: ScenarioServer, to
     assert unique in clients.mqadmin("consumerProgress").split()
 
 
-def test_what_nobody_consumed_counts(
+def test_unconsumed_messages_count_as_lag(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
     """A queue that a group has not begun counts all its messages as lag."""
@@ -237,8 +237,10 @@ def test_writing_is_forbidden_and_allowed_again(clients: JavaClients, topic: str
 )
 def test_upkeep_is_accepted(clients: JavaClients, java_server: ScenarioServer, command: str, printed: str) -> None:
     """Maintenance commands succeed, whether or not there is anything to do."""
-    clients.producer("somebody").call("send", message("any", "x"))
-    eventually(lambda: "somebody" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known")
+    clients.producer("traced_producer").call("send", message("any", "x"))
+    eventually(
+        lambda: "traced_producer" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known"
+    )
 
     assert printed in clients.mqadmin(*command.split(), "-b", str(java_server.broker))
 

@@ -110,10 +110,10 @@ def test_growth_of_a_topic_is_noticed(
 
     java_server.create_topic(topic, queues=6)
 
-    def told() -> set[int]:
+    def notified() -> set[int]:
         return {
             queue["queueId"] for change in clients.events(reader.name, "queues changed") for queue in change["queues"]
         }
 
-    clients.wait(lambda: told() == set(range(6)), "the reader is told of six queues")
+    clients.wait(lambda: notified() == set(range(6)), "the listener is called with six queues")
     assert len(reader.call("fetchMessageQueues", topic)) == 6

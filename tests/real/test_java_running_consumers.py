@@ -148,7 +148,7 @@ def test_trace_tells_of_the_consumption(any_clients: JavaClients, topic: str, un
     send_in_order(any_clients, topic, "watched")
     message_id = tracer.wait_for(1)[0]["msgId"]
 
-    def told(what: str) -> bool:
+    def is_traced(what: str) -> bool:
         return any(what in body and message_id in body for body in reader.bodies)
 
-    any_clients.wait(lambda: told("SubBefore") and told("SubAfter"), "the consumption is traced")
+    any_clients.wait(lambda: is_traced("SubBefore") and is_traced("SubAfter"), "the consumption is traced")
