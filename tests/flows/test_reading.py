@@ -187,7 +187,7 @@ def test_answers_that_came_while_rows_were_used_are_not_late() -> None:
         )
         first = next(blocks)
         until(lambda: asked.fired == 20, "every pull is sent before the first rows are handed out")
-        stub.run(lambda: None)  # the last answer is written
+        stub.run(lambda: None)  # Returns after the last response is written.
         skipped_s[0] = 1000
 
         assert offsets_of([first, *blocks]) == EVERYTHING

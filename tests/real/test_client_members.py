@@ -111,7 +111,7 @@ def test_a_killed_java_member_is_replaced(
         doomed.kill()
         eventually(lambda: queues_of(mine, topic) == {0, 1, 2, 3}, "all queues are ours")
 
-    eventually(lambda: set(log.bodies) == set("abcd"), "everything came again")
+    eventually(lambda: set(log.bodies) == set("abcd"), "every message is delivered again")
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "in order"])
@@ -259,5 +259,5 @@ def test_the_official_admin_sees_and_moves_our_members(
     info = admin.call("getConsumerRunningInfo", unique, mine.client_id, False)
     assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
     admin.call("resetOffsetByTimestamp", topic, unique, 0, True)
-    eventually(lambda: len(log.messages) >= 8, "everything came again")
+    eventually(lambda: len(log.messages) >= 8, "every message is delivered again")
     eventually(lambda: progress() == (4, 4), "and is committed again")

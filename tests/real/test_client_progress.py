@@ -67,5 +67,5 @@ def test_a_reset_is_obeyed(real_cluster: RealCluster, ours: Ours, unique: str) -
     eventually(lambda: committed(ours, cluster, unique) == 8, "everything is committed")
     real_cluster.admin("resetOffsetByTime", "-g", unique, "-t", unique, "-s", "0")
 
-    eventually(lambda: len(log.bodies) >= 16, "everything came again")
+    eventually(lambda: len(log.bodies) >= 16, "every message is delivered again")
     eventually(lambda: committed(ours, cluster, unique) == 8, "and is committed again")

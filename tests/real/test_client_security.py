@@ -46,7 +46,7 @@ def use_clients(ours: Ours, group: str) -> None:
     ours.member(f"{group}_in_order", in_order, orderly=True)
     everything, cluster = {"bad", "good", "in a transaction"}, ours.cluster()
     eventually(lambda: set(log.bodies) == set(in_order.bodies) == everything, "all came to both")
-    eventually(lambda: log.bodies.count("bad") > 1, "what failed came again")
+    eventually(lambda: log.bodies.count("bad") > 1, "the failed message is delivered again")
     eventually(lambda: committed(ours, cluster, group) == 3, "everything is committed")
     assert {message.topic for message in log.messages} == {ours.topic}
 

@@ -151,7 +151,7 @@ def test_a_killed_java_member_is_replaced(
         with Query(shared(java_server, topic, unique), topic) as query:
             doomed.kill()
             query.until(lambda: query.queues == {0, 1, 2, 3}, "all queues are the query's")
-            query.until(lambda: set(query.bodies) == set("abcd"), "everything came again")
+            query.until(lambda: set(query.bodies) == set("abcd"), "every message is delivered again")
 
 
 def test_a_killed_query_is_replaced(
@@ -182,9 +182,12 @@ def test_order_holds_across_both_kinds(
     java.wait_for(4)
     cluster = ours.cluster()
     with Query(shared(java_server, topic, unique, ordering="queue"), topic) as query:
-        query.until(lambda: committed(cluster, topic, unique) == 80 and query.queues, "everything is done, and shared")
+        query.until(
+            lambda: committed(cluster, topic, unique) == 80 and query.queues,
+            "everything is committed, and the queues are assigned",
+        )
         send(ours, *(f"n{number}" for number in range(40)))
-        query.until(lambda: committed(cluster, topic, unique) == 120, "what came later, too")
+        query.until(lambda: committed(cluster, topic, unique) == 120, "later messages are committed, too")
     for number in range(4):
         theirs = [each["queueOffset"] for each in java.deliveries if each["queueId"] == number]
         own = [row.offset for row in query.rows if row.queue.queue_id == number]

@@ -94,7 +94,7 @@ def test_progress_is_shown(clients: JavaClients, java_server: ScenarioServer, to
     """The commands print the progress of one group and of all, and the connected members."""
     send_in_order(clients, topic, "a", "b", "c")
     consumer = clients.push_consumer(unique, {topic: "*"})
-    eventually(lambda: java_server.committed(unique, topic) == 3, "all are behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 3, "all are committed")
 
     own = clients.mqadmin("consumerProgress", "-g", unique)
     everybody = clients.mqadmin("brokerConsumeStats", "-b", str(java_server.broker))
@@ -129,7 +129,7 @@ def test_groups_are_moved(clients: JavaClients, java_server: ScenarioServer, top
     clone = f"{unique}_clone"
     clients.mqadmin("updateSubGroup", "-b", str(java_server.broker), "-g", clone)
     consumer = clients.push_consumer(unique, {topic: "*"})
-    eventually(lambda: java_server.committed(unique, topic) == 3, "all are behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 3, "all are committed")
     consumer.shutdown()
 
     assert "success" in clients.mqadmin("cloneGroupOffset", "-s", unique, "-d", clone, "-t", topic)
@@ -237,10 +237,8 @@ def test_writing_is_forbidden_and_allowed_again(clients: JavaClients, topic: str
 )
 def test_upkeep_is_accepted(clients: JavaClients, java_server: ScenarioServer, command: str, printed: str) -> None:
     """Maintenance commands succeed, whether or not there is anything to do."""
-    clients.producer("traced_producer").call("send", message("any", "x"))
-    eventually(
-        lambda: "traced_producer" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known"
-    )
+    clients.producer("sender").call("send", message("any", "x"))
+    eventually(lambda: "sender" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known")
 
     assert printed in clients.mqadmin(*command.split(), "-b", str(java_server.broker))
 

@@ -32,7 +32,7 @@ def send_in_order(clients: JavaClients, topic: str, *bodies: str) -> None:
 
 def wait_committed(server: ScenarioServer, group: str, topic: str, count: int) -> None:
     """Wait for a group's commits: they are one-way, and another member may pull before the last one arrives."""
-    eventually(lambda: server.committed(group, topic) == count, f"{count} messages are behind {group}")
+    eventually(lambda: server.committed(group, topic) == count, f"{count} messages are committed for {group}")
 
 
 def test_every_message_is_delivered_once(
@@ -56,7 +56,7 @@ def test_every_message_is_delivered_once(
     assert [delivery["body"] for delivery in second.wait_for(1)] == ["after"]
 
 
-def test_new_group_may_start_at_the_end(any_clients: JavaClients, topic: str, unique: str) -> None:
+def test_new_group_at_the_end_reads_a_small_queue_whole(any_clients: JavaClients, topic: str, unique: str) -> None:
     """A new group that starts at the last offset still reads a queue that begins at 0.
 
     The broker answers 0 for such a small queue, so the group reads it from its beginning.
@@ -175,7 +175,7 @@ def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaCli
 
 def dead_letters(clients: JavaClients, group: str, count: int) -> list[dict[str, Any]]:
     """Return the dead letters of a group."""
-    reader = clients.push_consumer(f"{group}_undertaker", {f"%DLQ%{group}": "*"})
+    reader = clients.push_consumer(f"{group}_dead_letters", {f"%DLQ%{group}": "*"})
     return reader.wait_for(count)
 
 

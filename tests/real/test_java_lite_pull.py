@@ -76,7 +76,7 @@ def test_polled_messages_are_committed_by_and_by(
         reader.call("poll", POLL_MS)
         return java_server.committed(unique, topic) == 4
 
-    eventually(committed, "all four are behind the group")
+    eventually(committed, "all four are committed")
 
 
 def test_commit_on_command(any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
@@ -88,7 +88,7 @@ def test_commit_on_command(any_clients: JavaClients, java_server: ScenarioServer
 
     reader.call("commitSync")
 
-    eventually(lambda: java_server.committed(unique, topic) == 4, "all four are behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 4, "all four are committed")
 
 
 def test_expressions_select(any_clients: JavaClients, topic: str, unique: str) -> None:

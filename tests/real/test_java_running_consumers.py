@@ -19,14 +19,14 @@ def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: 
 
 def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: str, unique: str) -> None:
     """After the pull in flight is answered, a suspended consumer receives nothing until it is resumed."""
-    consumer, witness = (any_clients.push_consumer(f"{unique}_{n}", {single_queue_topic: "*"}) for n in range(2))
+    consumer, other = (any_clients.push_consumer(f"{unique}_{n}", {single_queue_topic: "*"}) for n in range(2))
     send_in_order(any_clients, single_queue_topic, "before")
     consumer.wait_for_bodies("before")
 
     consumer.call("suspend")
     for body in ("under way", "next", "last"):
         send_in_order(any_clients, single_queue_topic, body)
-        witness.wait_for_bodies(body)
+        other.wait_for_bodies(body)
     while_suspended = consumer.bodies
     consumer.call("resume")
 
@@ -66,7 +66,10 @@ def test_changed_subscription_counts_from_here_on(
     consumer.wait_for_bodies("red")
 
     consumer.call("subscribe", single_queue_topic, "red || blue")
-    eventually(lambda: _subscribed(any_clients, unique, single_queue_topic) == "red || blue", "the broker knows")
+    eventually(
+        lambda: _subscribed(any_clients, unique, single_queue_topic) == "red || blue",
+        "the broker has the new subscription",
+    )
     send_in_order(any_clients, single_queue_topic, "red again", TAGS="red")
     consumer.wait_for_bodies("red again")
     send_in_order(any_clients, single_queue_topic, "blue after", TAGS="blue")
@@ -113,10 +116,10 @@ def test_strategy_decides_the_assignment(any_clients: JavaClients, topic: str, u
     circle = "AllocateMessageQueueAveragelyByCircle"
     members = [any_clients.push_consumer(unique, {topic: "*"}, allocateMessageQueueStrategy=circle) for _ in range(2)]
 
-    def shares() -> list[list[int]]:
+    def assignments() -> list[list[int]]:
         return sorted(sorted(member.held_queues(topic)) for member in members)
 
-    eventually(lambda: shares() == [[0, 2], [1, 3]], "the queues are dealt in turn")
+    eventually(lambda: assignments() == [[0, 2], [1, 3]], "each has every second queue")
 
 
 @pytest.mark.parametrize("mode", ["PULL", "POP"])
@@ -129,7 +132,7 @@ def test_broker_may_be_asked_for_the_assignment(
     admin.call("setMessageRequestMode", str(java_server.broker), topic, unique, mode, 0, 5000)
 
     consumer = clients.push_consumer(unique, {topic: "*"}, clientRebalance=False)
-    eventually(lambda: consumer.held_queues(topic) or mode == "POP", "the consumer has its share")
+    eventually(lambda: consumer.held_queues(topic) or mode == "POP", "the consumer has its queues")
     send_in_order(clients, topic, "a", "b")
 
     consumer.wait_for_bodies("a", "b")
