@@ -85,7 +85,7 @@ def test_a_position_may_outlive_its_queue(real_cluster: RealCluster) -> None:
         assert [row.offset for row in run.read_until(10)] == list(range(15, 25))
 
 
-def test_a_broker_that_was_killed_is_told_again_though_nothing_is_new(real_cluster: RealCluster) -> None:
+def test_a_lost_commit_is_repeated_by_an_idle_query(real_cluster: RealCluster) -> None:
     """An idle query compares the broker's offset once a minute, here every second, and commits a lost one again."""
     world, broker = real_world(real_cluster), real_cluster.broker
     queue, group = world.make_queue(), world.make_group()

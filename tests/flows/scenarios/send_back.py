@@ -1,4 +1,4 @@
-"""Does a message that was sent back come again, or rest with the dead letters?"""
+"""Scenarios of messages that are sent back: redelivery and dead letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.flows.world import World, until
 
 
 def message_sent_back_comes_again(world: World) -> None:
-    """In the group's retry topic, once more counted, with the origin in its properties."""
+    """Check that a message returns in the retry topic with its count of attempts and its origin."""
     queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
@@ -23,7 +23,7 @@ def message_sent_back_comes_again(world: World) -> None:
 
 
 def message_given_up_rests(world: World) -> None:
-    """A negative delay level sends it to the dead letters at once, where it may be read when made readable."""
+    """Send back with a negative delay level, which makes the message a dead letter at once."""
     queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
@@ -36,7 +36,7 @@ def message_given_up_rests(world: World) -> None:
 
 
 def message_tried_too_often_rests(world: World) -> None:
-    """Beyond the number of attempts that the client allows."""
+    """Send back beyond the client's number of attempts, which makes the message a dead letter."""
     queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 

@@ -1,7 +1,7 @@
-"""How does the bench talk to the processes that do the work?
+"""Start the processes of the bench and give them tasks.
 
-A JVM with official clients and a Python process with ours understand the same: a JSON object a line says what to do,
-a line comes back with messages and seconds. So nobody measures inside the process that keeps the time of others.
+A JVM with official clients and a Python process with ours take the same tasks: one JSON object a line, answered by a
+line with messages and seconds. So no contender runs in the process that measures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-from tests.bench.plan import ROOT
+from tests.bench.bench_settings import ROOT
 from tests.bench.rounds import Run
 from tests.bench.usage import Groups, tree
 from tests.real.artefacts import CACHE, CONF, DEFAULT_VERSION, class_path, java_home_tool
@@ -29,7 +29,7 @@ ANSWER_S = 1000
 _HEAP = ("-Xms1g", "-Xmx2g")
 
 
-class Partner:
+class WorkerProcess:
     """One process that takes tasks line by line."""
 
     def __init__(
@@ -63,34 +63,34 @@ class Partner:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def processes(self) -> Groups:
-        """What it consists of, under its label."""
+        """The process and its descendants under its label, for meters."""
         return {self.label: lambda: tree(self.pid)}
 
-    def ask(self, task: str, **wish: object) -> dict[str, Any]:
-        """One task and its answer."""
+    def ask(self, task: str, **parameters: object) -> dict[str, Any]:
+        """Give the process a task, and return its answer."""
         stdin = cast("IO[str]", self._process.stdin)
-        stdin.write(json.dumps({"task": task, **wish}) + "\n")
+        stdin.write(json.dumps({"task": task, **parameters}) + "\n")
         stdin.flush()
         try:
             line = self._lines.get(timeout=ANSWER_S)
         except queue.Empty:
             raise AssertionError(f"{self.label}: no answer to {task} within {ANSWER_S} s\n{self._log_tail()}") from None
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the process ended"}
-        assert "error" not in answer, f"{self.label}: {task} {wish}: {answer['error']}\n{self._log_tail()}"
+        assert "error" not in answer, f"{self.label}: {task} {parameters}: {answer['error']}\n{self._log_tail()}"
         return answer
 
-    def drain(self, task: str, **wish: object) -> Run:
-        """One task that reads messages."""
-        answer = self.ask(task, **wish)
+    def drain(self, task: str, **parameters: object) -> Run:
+        """Give the process a task that reads messages."""
+        answer = self.ask(task, **parameters)
         return Run(int(answer["messages"]), float(answer["seconds"]))
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
         self._reader.join(timeout=5)
@@ -108,8 +108,8 @@ class Partner:
         return self._log.read()[-4000:]
 
 
-def java_partner(name_server: str = "") -> Partner:
-    """A JVM as users start it: nothing turned down, two gigabytes of memory."""
+def start_java_worker(name_server: str = "") -> WorkerProcess:
+    """Start a JVM as users do: no quick start, two gigabytes of memory."""
     home = tempfile.gettempdir()
     switches = [
         f"-Drmq.logback.configurationFile={CONF / 'logback.xml'}",
@@ -117,18 +117,18 @@ def java_partner(name_server: str = "") -> Partner:
     ]
     path = f"{compiled(Path(__file__).with_name('java'), class_path(DEFAULT_VERSION))}:{class_path(DEFAULT_VERSION)}"
     command = [java_home_tool("java"), *_HEAP, *OPENED_MODULES, *switches, "-cp", path, "Bench", name_server]
-    return Partner("JVM", command)
+    return WorkerProcess("JVM", command)
 
 
-def python_partner(name_server: str = "") -> Partner:
-    """A Python process with our client."""
+def start_python_worker(name_server: str = "") -> WorkerProcess:
+    """Start a Python process with our client."""
     command = [sys.executable, "-m", "tests.bench.worker", name_server]
-    return Partner("Python", command, {"PYTHONPATH": str(ROOT)})
+    return WorkerProcess("Python", command, {"PYTHONPATH": str(ROOT)})
 
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Whoever is started in this block stays on one core."""
+    """Bind processes that start within this block to one core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     try:
@@ -138,7 +138,7 @@ def on_one_core() -> Iterator[None]:
 
 
 def compiled(sources: Path, classes: str) -> Path:
-    """A directory of Java sources, compiled when they changed."""
+    """Compile a directory of Java sources if they changed; return the classes."""
     files = sorted(sources.glob("*.java"))
     stamp = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     target = CACHE.parent / "bench" / f"{sources.name}-{stamp}"

@@ -1,4 +1,4 @@
-"""When have so many messages come? The clock of `PushConsumer` runs, counted from any thread."""
+"""Count messages from any thread, and time them for `PushConsumer` runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 _LONGEST_S = 900
 
 
-class Tally:
-    """Counts messages; the clock runs from the first until so many as are wanted have come."""
+class TimedCount:
+    """A count of messages whose clock runs from the first message to the last wanted one."""
 
     def __init__(self, wanted: int) -> None:
         self.messages = 0
@@ -20,11 +20,11 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """From the first message to the last one wanted."""
+        """The time from the first message to the last wanted one."""
         return self._ended - self._began
 
     def add(self, count: int) -> None:
-        """So many came."""
+        """Add received messages."""
         with self._lock:
             self._began = self._began or time.perf_counter()
             self.messages += count
@@ -33,6 +33,6 @@ class Tally:
                 self._done.set()
 
     def wait(self) -> None:
-        """Until all have come."""
+        """Wait until all wanted messages were received."""
         if not self._done.wait(_LONGEST_S):
             raise TimeoutError(f"{self.messages} of {self._wanted} messages in {_LONGEST_S} s")

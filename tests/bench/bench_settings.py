@@ -1,7 +1,7 @@
-"""How much is measured, how often, and where do results go?
+"""Settings of the bench: number of messages and rounds, and the folder of results.
 
-The environment decides: `BENCH_MESSAGES`, `BENCH_ROUNDS`, `BENCH_QUICK=1` (the essential in minutes, into another
-folder), `BENCH_DIR`.
+They come from the environment: `BENCH_MESSAGES`, `BENCH_ROUNDS`, `BENCH_QUICK=1` (the essential measurements in
+minutes, into another folder), `BENCH_DIR`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESULTS = PAGES / "results"
 DEPTH = 32
 """Pulls in flight, of our engine and of the raw sockets it is compared with."""
 SLOTS = 2
-"""Of a Spark session."""
+"""Task slots of a Spark session."""
 
 
 class Shape(NamedTuple):
@@ -36,14 +36,14 @@ class Shape(NamedTuple):
         return f"{queues}, {'1 KiB' if self.size == 1024 else f'{self.size} B'}"
 
 
-def share_of(messages: int, divisor: int) -> int:
-    """A part of the messages that fills batches and queues evenly."""
+def divide_messages(messages: int, divisor: int) -> int:
+    """Return a part of the messages that fills batches and queues evenly."""
     return max(512, messages // divisor // 512 * 512)
 
 
-LARGE = Shape(8, 1024, share_of(MESSAGES, 1))
-SMALL = Shape(8, 100, share_of(MESSAGES, 1))
-SINGLE = Shape(1, 1024, share_of(MESSAGES, 2))
-HALF = Shape(8, 1024, share_of(MESSAGES, 2))
+LARGE = Shape(8, 1024, divide_messages(MESSAGES, 1))
+SMALL = Shape(8, 100, divide_messages(MESSAGES, 1))
+SINGLE = Shape(1, 1024, divide_messages(MESSAGES, 2))
+HALF = Shape(8, 1024, divide_messages(MESSAGES, 2))
 FEW = Shape(8, 100, 512)
-QUARTER = Shape(8, 1024, share_of(MESSAGES, 4))
+QUARTER = Shape(8, 1024, divide_messages(MESSAGES, 4))

@@ -1,6 +1,7 @@
-"""How fast could any client drain a topic? Bare sockets: the same requests as our engine, answers walked by length.
+"""Drain a topic with raw sockets: the requests of our engine, and responses that are walked by length.
 
-Requests are made before the clock runs, so that it times sockets and broker alone.
+This is the upper bound of any client. Requests are made before the clock starts, so that it times sockets and broker
+alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.commands import to_fields
 from pyspark_rocketmq.wire.session import Session
-from tests.flows.world import pull_errand
+from tests.flows.world import pull_request
 
 PULL_COUNT = 32
 BUFFER_BYTES = 4 * 2**20
@@ -22,7 +23,7 @@ TIMEOUT_S = 60
 
 
 class Drained(NamedTuple):
-    """What a drain brought."""
+    """The messages and bytes of a drain, and its time."""
 
     messages: int
     byte_count: int
@@ -30,7 +31,7 @@ class Drained(NamedTuple):
 
 
 def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, depth: int, each: int) -> Drained:
-    """Everything once, in answers of `each` messages, `depth` requests in flight, sent in groups of a quarter."""
+    """Drain everything once, in responses of `each` messages, with `depth` requests in flight, sent by quarters."""
     requests = list(_requests(queues, per_queue, each))
     with socket.create_connection(address, TIMEOUT_S) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
@@ -41,7 +42,7 @@ def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, 
 
 
 def _exchange(connection: socket.socket, requests: Sequence[bytes], depth: int) -> int:
-    """Send all requests and receive all answers; how many bytes these had."""
+    """Send all requests and receive all responses; return the number of received bytes."""
     memory = memoryview(bytearray(BUFFER_BYTES))
     sent = answered = kept = byte_count = 0
     while answered < len(requests):
@@ -60,7 +61,7 @@ def _exchange(connection: socket.socket, requests: Sequence[bytes], depth: int) 
 
 
 def _walk(memory: memoryview, end: int) -> tuple[int, int]:
-    """Whole frames in the buffer, and where they end."""
+    """Return the number of whole frames in the buffer, and the end of the last one."""
     count = at = 0
     while end - at >= 4:
         size = 4 + int.from_bytes(memory[at : at + 4], "big")
@@ -72,9 +73,9 @@ def _walk(memory: memoryview, end: int) -> tuple[int, int]:
 
 
 def _requests(queues: Sequence[MessageQueue], per_queue: int, each: int) -> Iterator[bytes]:
-    """Pulls of all queues in turn."""
+    """Yield the pulls of all queues in turn."""
     session = Session()
-    templates = [to_fields(pull_errand(queue, 0, count=each).header) for queue in queues]
+    templates = [to_fields(pull_request(queue, 0, count=each).header) for queue in queues]
     for offset in range(0, per_queue, each):
         for template in templates:
             _, data = session.request(RequestCode.PULL_MESSAGE, {**template, "queueOffset": str(offset)})

@@ -1,7 +1,7 @@
-"""What was measured, for whoever makes pages of it?
+"""Save the figures of each part, and load them for pages.
 
-A part keeps its figures in `results/<part>.json`, with machine, versions and commit, so that parts can be taken anew
-one by one and the page of ratios still shows all of them, each with its origin.
+A part saves its figures in `results/<part>.json`, with machine, versions and commit. So parts can be measured one by
+one, and the page of ratios shows all of them with their origins.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.bench.plan import RESULTS
-from tests.bench.rounds import Outcome, Spread
+from tests.bench.bench_settings import RESULTS
+from tests.bench.rounds import Measurement, Spread
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured thing: its spread over rounds, and what it is counted in."""
+    """One measured value: its spread over rounds, and its unit."""
 
     spread: Spread
     unit: str = ""
@@ -26,21 +26,21 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """What one part found: figures by name; those of contenders are named `<setting>/<contender>/<what>`."""
+    """The figures of one part by name; those of contenders are named `<setting>/<contender>/<what>`."""
 
     part: str
     surroundings: Mapping[str, str]
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def add(self, name: str, values: Iterable[float], unit: str = "") -> None:
-        """One more figure."""
+        """Add one figure."""
         self.figures[name] = Figure(Spread.of(values), unit)
 
-    def add_outcomes(self, setting: str, outcomes: Iterable[Outcome]) -> None:
-        """Rate, processor time per message and memory of every contender."""
-        by_name: dict[str, list[Outcome]] = {}
-        for outcome in outcomes:
-            by_name.setdefault(outcome.contender, []).append(outcome)
+    def add_measurements(self, setting: str, measurements: Iterable[Measurement]) -> None:
+        """Add rate, processor time per message and memory of every contender."""
+        by_name: dict[str, list[Measurement]] = {}
+        for measurement in measurements:
+            by_name.setdefault(measurement.contender, []).append(measurement)
         for name, rounds in by_name.items():
             self.add(f"{setting}/{name}/rate", (each.rate for each in rounds), "/s")
             for group in rounds[0].usage:
@@ -49,17 +49,17 @@ class Result:
                 self.add(f"{setting}/{name}/peak {group}", (use.peak_mib for use, _ in used), "MiB")
 
     def median(self, name: str) -> float | None:
-        """The median of a figure, if it was measured."""
+        """Return the median of a figure, or None if it was not measured."""
         return self.figures[name].spread.median if name in self.figures else None
 
     def contenders(self, setting: str) -> list[str]:
-        """Who was measured in a setting, in the order of the rounds."""
+        """Return the contenders of a setting, in the order of the rounds."""
         names = (name.split("/") for name in self.figures)
         return [parts[1] for parts in names if parts[0] == setting and parts[-1] == "rate"]
 
 
-def keep(result: Result, folder: Path = RESULTS) -> None:
-    """Write a part's figures."""
+def save(result: Result, folder: Path = RESULTS) -> None:
+    """Write the figures of a part."""
     figures = {name: [*figure.spread, figure.unit] for name, figure in result.figures.items()}
     text = json.dumps({"surroundings": dict(result.surroundings), "figures": figures}, indent=1, ensure_ascii=False)
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def keep(result: Result, folder: Path = RESULTS) -> None:
 
 
 def load_all(folder: Path = RESULTS) -> dict[str, Result]:
-    """Every part that has been measured."""
+    """Return every part that has been measured."""
     return {path.stem: _load(path.stem, json.loads(path.read_text("utf-8"))) for path in sorted(folder.glob("*.json"))}
 
 

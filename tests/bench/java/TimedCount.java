@@ -3,8 +3,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Counts messages from any thread; the clock runs from the first until so many as are wanted have come. */
-final class Tally {
+/** Counts messages from any thread; the clock runs from the first message to the last wanted one. */
+final class TimedCount {
     private static final long LONGEST_SECONDS = 900;
 
     private final long wanted;
@@ -13,7 +13,7 @@ final class Tally {
     private final CountDownLatch done = new CountDownLatch(1);
     private volatile long ended;
 
-    Tally(long wanted) {
+    TimedCount(long wanted) {
         this.wanted = wanted;
     }
 

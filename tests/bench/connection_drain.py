@@ -1,7 +1,7 @@
-"""How fast does one inline connection drain a topic, with so many pulls in flight?
+"""Drain a topic over one inline connection, with a given number of pulls in flight.
 
-The reader knows its ranges, so it asks for offsets s, s + 32, s + 64 … of all queues in turn without waiting. Answers
-are received and their headers read; messages are counted, not decoded.
+The ranges are known, so offsets s, s + 32, s + 64 … of all queues are pulled in turn without waiting. Responses are
+received and their headers read; messages are counted, not decoded.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import to_fields
-from tests.flows.world import pull_errand
+from tests.flows.world import pull_request
 
 PULL_COUNT = 32
 _DRAIN_S = 600
 
 
 class Drained(NamedTuple):
-    """What a drain brought, and what it cost."""
+    """The messages of a drain, and its cost."""
 
     messages: int
     byte_count: int
@@ -31,7 +31,7 @@ class Drained(NamedTuple):
 
 
 def drain(connection: Connection, queues: list[MessageQueue], per_queue: int, depth: int) -> Drained:
-    """Pull everything once, `depth` requests in flight."""
+    """Pull everything once, with `depth` requests in flight."""
     pulls, deadline = _pulls(queues, per_queue), Deadline.after(_DRAIN_S)
     asked: dict[int, int] = {}
     messages = byte_count = 0
@@ -48,7 +48,7 @@ def drain(connection: Connection, queues: list[MessageQueue], per_queue: int, de
 def _refill(
     connection: Connection, pulls: Iterator[tuple[int, dict[str, str]]], asked: dict[int, int], depth: int
 ) -> bool:
-    """Ask until so many pulls are in flight; whether any is."""
+    """Send requests until `depth` are in flight; return whether any is."""
     while len(asked) < depth and (pull := next(pulls, None)):
         offset, fields = pull
         asked[connection.submit(RequestCode.PULL_MESSAGE, fields)] = offset
@@ -56,8 +56,8 @@ def _refill(
 
 
 def _pulls(queues: list[MessageQueue], per_queue: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Offsets and fields of all pulls, the queues in turn."""
-    templates = [to_fields(pull_errand(queue, 0, count=PULL_COUNT).header) for queue in queues]
+    """Yield offset and fields of every pull, the queues in turn."""
+    templates = [to_fields(pull_request(queue, 0, count=PULL_COUNT).header) for queue in queues]
     for offset in range(0, per_queue, PULL_COUNT):
         for template in templates:
             yield offset, {**template, "queueOffset": str(offset)}
