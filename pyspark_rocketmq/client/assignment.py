@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable
 
 from ..model import MessageQueue
-from ..pull.patience import Patience
+from ..pull.backoff_budget import BackoffBudget
 from ..pull.process_queue import ProcessQueue
+from ..pull.remoting import PullTemplate
 from ..wire.bodies import SubscriptionData
 from .message import MessageBatch
 
@@ -31,11 +32,11 @@ class Assigned:
         self.suggested_broker_id = 0
         self.is_paused = False
         """Whether the user of a pull consumer has paused the queue."""
-        self.patience: Patience | None = None
-        """The pauses since its broker began to throttle; None while it answers."""
+        self.backoff: BackoffBudget | None = None
+        """The pauses since its broker began to throttle; None while it does not."""
         self.unlock_attempts = 0
-        self.pull_template: tuple[SubscriptionData, dict[str, str]] | None = None
-        """The fields that all pulls of the queue have, and the subscription for which they were written."""
+        self.pull_template: tuple[SubscriptionData, PullTemplate] | None = None
+        """The template of the queue's pulls, and the subscription for which it was written."""
 
     def is_lost(self) -> bool:
         """Return whether the queue was given up; results of work that still goes on are thrown away."""

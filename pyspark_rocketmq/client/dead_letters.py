@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from ..broker_errors import NoPermission
 from ..cluster.cluster import open_cluster
 from ..cluster.messages import Receipt
-from ..cluster.offsets import QueueBounds
 from ..cluster.settings import ClusterSettings
 from ..errors import DecodeError, RocketMQError, TopicNotFound
-from ..model import Block, Message, MessageQueue, QueueRange, dead_letter_topic
+from ..model import Block, Finding, Message, MessageQueue, QueueBounds, QueueRange, dead_letter_topic
 from ..net.pool import pool_for
-from ..offsets.loss import Finding, GapLog, LossWarning
+from ..offsets.loss import GapLog, LossWarning
 from ..pull.loop import read_ranges
 from ..pull.recheck import Recheck
 from ..pull.settings import PullSettings

@@ -47,8 +47,8 @@ from ..net.deadline import Deadline
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
 from ..wire.header import Command
-from ..wire.java import java_hash
 from ..wire.message_id import decode_offset_message_id
+from ..wire.properties import java_hash
 from ..wire.record import decode_record
 from ..wire.sys_flag import TransactionState
 from .checks import check_callable, check_instance, check_message, to_cluster_settings
@@ -326,7 +326,7 @@ class Producer(Running):
 
     def _broker_name(self, address: Address) -> str:
         for name, broker in self._cluster.routes.known_brokers().items():
-            if any(place.address == address for place in broker.places):
+            if any(endpoint.address == address for endpoint in broker.endpoints):
                 return name
         raise NoBrokerAvailable("a broker that no route names asks about a transaction", address=str(address))
 

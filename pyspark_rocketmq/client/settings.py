@@ -12,7 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
-from ..allocation.choice import AllocationSettings, parse_strategy
+from ..allocation.choice import AllocationSettings
+from ..allocation.strategy_names import parse_strategy
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import Subscription
 from ..wire.compression import Compression

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from ..cluster.offsets import Offsets
+from ..cluster.queue_offsets import Offsets
 from ..errors import MalformedFrame, RocketMQError, TransportError
 from ..model import RETRY_PREFIX, MessageQueue
 from ..net.deadline import Deadline
-from ..offsets.times import LAST_OFFSET
+from ..offsets.strict_json import LAST_OFFSET
 from ..wire import fastjson
 from .settings import ConsumeFrom
 

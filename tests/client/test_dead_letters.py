@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_stub.scanning import Got
+from broker_stub.queue_scan import GetResult
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.results import DEAD_LETTER, later
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -50,7 +50,7 @@ def change(group: Group, changed: Callable[[list[Record]], Sequence[Record]], ti
     store, left = group.stub.state.brokers[0].store, [times]
     honest = store.get_message
 
-    def get_message(*asked: Any) -> Got:
+    def get_message(*asked: Any) -> GetResult:
         got = honest(*asked)
         left[0] -= 1
         if left[0] < 0:

@@ -16,7 +16,7 @@ from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from tests.client.fixtures import BROKER, TOPIC, Group, queue, until
 
 
