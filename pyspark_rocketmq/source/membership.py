@@ -26,7 +26,7 @@ from ..client.clock import Clock, SystemClock
 from ..client.loop import Loop
 from ..client.membership import PUSH, Membership, member_id
 from ..client.message import ReceivedMessage
-from ..client.rebalance import Rounds, divide
+from ..client.rebalance import Rounds, assign_topic
 from ..client.requests import MemberRequests
 from ..client.running_info import RunningInfo
 from ..client.settings import ConsumeFrom, MemberSettings, Rhythm
@@ -167,14 +167,14 @@ class QueryMember:
     def _settle(self, topic: str) -> bool:
         """Look at one topic; whether there is no need to look again soon. Whoever cannot look changes nothing."""
         try:
-            division = divide(topic, self._membership, self._strategy_for(topic))
+            assignment = assign_topic(topic, self._membership, self._strategy_for(topic))
         except RocketMQError as error:
             _log.warning("%s is not divided in this round: %s", topic, error)
             self._trouble = error
             return False
-        if division is None:
+        if assignment is None:
             return topic not in self._undecided
-        if self._change(topic, set(division.share)):
+        if self._change(topic, set(assignment.own_queues)):
             self._membership.touch(topic)
             self._pulse.call_soon(self._membership.heartbeat)
         self._undecided.discard(topic)
