@@ -15,9 +15,8 @@ from pyspark_rocketmq.wire.commands import (
     SendMessageResponseHeader,
     from_fields,
 )
-from pyspark_rocketmq.wire.java import java_hash
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
-from pyspark_rocketmq.wire.properties import join_properties
+from pyspark_rocketmq.wire.properties import java_hash, join_properties
 from pyspark_rocketmq.wire.sys_flag import SysFlag, TransactionState
 
 from ..delayed_messages import decode_recall_handle

@@ -12,7 +12,8 @@ from typing import Any
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import DataVersion, KVTable, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.commands import GetBrokerConfigResponseHeader, RequestHeader, header
+from pyspark_rocketmq.wire.commands import GetBrokerConfigResponseHeader, RequestHeader
+from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.record import decode_record
 
 from ..admin_codes import AdminCode
@@ -189,7 +190,7 @@ _IDLE_FIGURES = {
 }
 
 
-@header
+@members
 class ViewBrokerStatsDataRequestHeader(RequestHeader):
     """Header of a request for statistics of a topic or group."""
 

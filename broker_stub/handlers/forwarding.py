@@ -15,9 +15,9 @@ from pyspark_rocketmq.wire.commands import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     RequestHeader,
-    header,
 )
 from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 
 from ..admin_codes import AdminCode
@@ -99,7 +99,7 @@ def _forwarder(request: ClientRequest, silence: str) -> Callable[[Command | None
     return forward_response
 
 
-@header
+@members
 class GetConsumerStatusRequestHeader(RequestHeader):
     """Header of a request for the offsets of a group's members."""
 

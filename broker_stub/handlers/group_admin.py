@@ -24,7 +24,6 @@ from pyspark_rocketmq.wire.bodies import (
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicList,
-    body,
     decode_body,
     encode_body,
 )
@@ -40,8 +39,8 @@ from pyspark_rocketmq.wire.commands import (
     QueryTopicsByConsumerRequestHeader,
     RequestHeader,
     TopicRequestHeader,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 
 from ..admin_codes import AdminCode
 from ..group_tables import Member
@@ -50,7 +49,7 @@ from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
 
 
-@body
+@members
 class SubscriptionGroupList(Body):
     """Body with several groups."""
 
@@ -214,7 +213,7 @@ def get_all_producers(broker: Broker, request: ClientRequest) -> HandlerResult:
     return response(body=fastjson.write({"data": table}))
 
 
-@header
+@members
 class QuerySubscriptionRequestHeader(TopicRequestHeader):
     """Header of a request for a group's subscription to a topic."""
 
@@ -276,7 +275,7 @@ def _progress(broker: Broker, group: str, queue: MessageQueue) -> OffsetWrapper:
     )
 
 
-@header
+@members
 class GetConsumeStatsInBrokerHeader(RequestHeader):
     """Header of a request for the progress of all groups, in all topics or in ordered ones."""
 

@@ -13,8 +13,8 @@ from pyspark_rocketmq.wire.commands import (
     QueryMessageResponseHeader,
     QueueRequestHeader,
     ViewMessageRequestHeader,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.record import encode_record
 
 from ..registry import handles
@@ -54,7 +54,7 @@ def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     return response(fields=fields, body=b"".join(map(encode_record, reversed(found))))
 
 
-@header
+@members
 class QueryConsumeQueueRequestHeader(QueueRequestHeader):
     """Header of a request for entries of a consume queue."""
 

@@ -25,8 +25,8 @@ from pyspark_rocketmq.wire.commands import (
     PutKVConfigRequestHeader,
     RequestHeader,
     from_fields,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 
 from ..admin_codes import AdminCode
 from ..registry import handles_as_name_server
@@ -153,7 +153,7 @@ def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     return response()
 
 
-@header
+@members
 class WritePermOfBrokerRequestHeader(RequestHeader):
     """Header of a request about the write permission of a broker's topics."""
 

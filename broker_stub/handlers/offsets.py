@@ -31,9 +31,9 @@ from pyspark_rocketmq.wire.commands import (
     SearchOffsetRequestHeader,
     TopicRequestHeader,
     UpdateConsumerOffsetRequestHeader,
-    header,
 )
 from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.members import members
 
 from ..admin_codes import AdminCode
 from ..consume_queue import Boundary
@@ -165,7 +165,7 @@ def _offset(offset: int) -> Command:
 # --- moving groups ---------------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class CloneGroupOffsetRequestHeader(TopicRequestHeader):
     """Header of a request to give one group the offsets of another."""
 

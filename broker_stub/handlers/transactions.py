@@ -8,8 +8,8 @@ from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
     RequestHeader,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.sys_flag import TransactionState
 
@@ -39,7 +39,7 @@ def end_transaction(broker: Broker, request: ClientRequest) -> HandlerResult:
     return None
 
 
-@header
+@members
 class ResumeCheckHalfMessageRequestHeader(RequestHeader):
     """Header of a request to check a half message again."""
 

@@ -22,7 +22,7 @@ def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
     group = make_group(queues=1)
     group.put(*"abcde", colour="red", tags="t")
     consumer = group.concurrent(Log(lambda _: later(DEAD_LETTER)))
-    found = DeadLetters(group.cluster(), GROUP)
+    found = DeadLetters(group.cluster_settings, GROUP)
     until(lambda: sum(bounds.max_offset for bounds in found.bounds().values()) == 5)
     consumer.close()
     return group, found
@@ -30,7 +30,7 @@ def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
 
 def test_a_group_without_dead_letters_has_none(group: Group) -> None:
     """Nothing was ever given up: no queues, nothing to read, nothing sent."""
-    letters = DeadLetters(group.cluster(), GROUP)
+    letters = DeadLetters(group.cluster_settings, GROUP)
 
     assert letters.bounds() == {}
     assert str(letters.resend(group.producer())) == "0 sent again, 0 failed, 0 not wanted"

@@ -10,7 +10,7 @@ from broker_stub.commit_log import SEGMENT_BYTES
 from broker_stub.filters import TagFilter
 from broker_stub.store import InnerMessage, Store
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record
 
 UNIQUE_ID = "7F0000010001000000000000000000FF"

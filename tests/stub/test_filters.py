@@ -8,7 +8,7 @@ import pytest
 
 from broker_stub.filters import FilterTable, make_filter, matches, maybe_compile
 from pyspark_rocketmq.wire.bodies import SubscriptionData, build_subscription
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 
 
 def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData:

@@ -6,7 +6,7 @@ from broker_stub.clock import Clock
 from broker_stub.filters import TagFilter
 from broker_stub.long_polling import HeldPull, HeldPulls
 from broker_stub.queue_scan import MessageFilter
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 
 from .recording_channel import RecordingChannel
 

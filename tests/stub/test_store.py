@@ -17,7 +17,7 @@ from broker_stub.filters import TagFilter
 from broker_stub.queue_scan import GetResult, GetStatus, MessageFilter, PullLimits
 from broker_stub.store import InnerMessage, Replica, Store
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record, decode_records
 
 HOST = Address("127.0.0.1", 10911)
