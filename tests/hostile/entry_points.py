@@ -44,7 +44,7 @@ SHORT_TIMEOUTS = {
 
 
 FROM_ZERO = json.dumps({TOPIC: {BROKER: {str(number): 0 for number in range(QUEUES)}}})
-"""Where reads start by default: with `earliest`, messages missing at the front are no loss."""
+"""Default start of reads; with `earliest`, messages missing at the front would be no loss."""
 
 
 class Found(NamedTuple):

@@ -76,7 +76,7 @@ def body_of(queue: MessageQueue, offset: int) -> bytes:
 
 @dataclass
 class Schedule:
-    """What a seed draws; each read needs an instance of its own."""
+    """The random choices of a seed; each read needs an instance of its own."""
 
     seed: int
 

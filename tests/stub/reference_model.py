@@ -316,15 +316,15 @@ class Server:
         return times
 
     def _lock(self, lock: Lock) -> HandlerResult:
-        wish = LockBatchRequestBody(
+        body = LockBatchRequestBody(
             consumer_group=self._topic,
             client_id=lock.client,
             mq_set=tuple(MessageQueue(self._topic, self._broker_name, queue) for queue in lock.queues),
         )
         if lock.release:
-            self._asker.ask(UnlockBatchMqRequestHeader(), encode_body(wish))
+            self._asker.ask(UnlockBatchMqRequestHeader(), encode_body(body))
             return ()
-        answer = self._asker.ask(LockBatchMqRequestHeader(), encode_body(wish))
+        answer = self._asker.ask(LockBatchMqRequestHeader(), encode_body(body))
         held_pulls = decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
         return tuple(sorted(queue.queue_id for queue in held_pulls))
 

@@ -21,7 +21,7 @@ SECRET = "12345678"
 
 
 def access(release: str) -> AccessControl:
-    """The access control of the recorded brokers, with one user."""
+    """Return the access control of the recorded brokers, with one user."""
     return AccessControl({"rocketmq": SECRET}, find_release(release))
 
 

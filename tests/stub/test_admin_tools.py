@@ -197,10 +197,10 @@ def test_producers_are_listed(direct: DirectBroker) -> None:
 
 def test_a_request_mode_is_accepted(direct: DirectBroker) -> None:
     """A request mode is accepted for a topic, and refused for a retry topic."""
-    wish = {"topic": "T", "consumerGroup": "g", "mode": "PULL", "popShareQueueNum": 0}
+    mode = {"topic": "T", "consumerGroup": "g", "mode": "PULL", "popShareQueueNum": 0}
 
-    assert ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps(wish).encode()).code == 0
-    retry = ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps({**wish, "topic": "%RETRY%g"}).encode())
+    assert ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps(mode).encode()).code == 0
+    retry = ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps({**mode, "topic": "%RETRY%g"}).encode())
 
     assert retry.code == ResponseCode.NO_PERMISSION
 

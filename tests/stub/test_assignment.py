@@ -26,10 +26,10 @@ def join(client: RemotingClient, client_id: str) -> None:
     client.ask(HeartbeatRequestHeader(), encode_body(HeartbeatData(client_id=client_id, consumer_data_set=(consumer,))))
 
 
-def share(client: RemotingClient, **wish: str) -> list[tuple[str, int]] | None:
+def share(client: RemotingClient, **query: str) -> list[tuple[str, int]] | None:
     """Return the assigned queues, by broker and id; None for an empty response."""
     usual = {"topic": "T", "consumerGroup": "g", "strategyName": "AVG", "messageModel": "CLUSTERING"}
-    answer = client.ask(QueryAssignmentRequestHeader(), json.dumps({**usual, **wish}).encode())
+    answer = client.ask(QueryAssignmentRequestHeader(), json.dumps({**usual, **query}).encode())
     oneways: list[dict[str, Any]] | None = json.loads(bytes(answer.body)).get("messageQueueAssignments")
     if oneways is None:
         return None
@@ -38,7 +38,7 @@ def share(client: RemotingClient, **wish: str) -> list[tuple[str, int]] | None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("query", "expected"),
     [
         ({"clientId": "c1"}, [("broker-a", 0), ("broker-a", 1)]),
         ({"clientId": "c2"}, [("broker-b", 0), ("broker-b", 1)]),
@@ -50,14 +50,14 @@ def share(client: RemotingClient, **wish: str) -> list[tuple[str, int]] | None:
         ({"clientId": "c1", "consumerGroup": "nobody"}, None),
     ],
 )
-def test_the_queues_of_all_brokers_are_assigned(wish: dict[str, str], expected: list[tuple[str, int]] | None) -> None:
+def test_the_queues_of_all_brokers_are_assigned(query: dict[str, str], expected: list[tuple[str, int]] | None) -> None:
     """The assignments are those of 5.3.3; unknown topics, groups and strategies get an empty response."""
     with StubCluster(2, topics={"T": 2}) as stub, RemotingClient(stub.broker_address()) as one:
         with RemotingClient(stub.broker_address()) as two:
             join(one, "c1")
             join(two, "c2")
 
-            assert share(one, **wish) == expected
+            assert share(one, **query) == expected
 
 
 def test_an_odd_queue_goes_to_the_first() -> None:

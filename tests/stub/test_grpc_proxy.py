@@ -509,7 +509,7 @@ def test_filters(proxy: Stub, expression: dict[str, Any], expected: list[bytes])
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("fields", "code"),
     [
         ({"invisible_duration": to_duration(9_999)}, Code.ILLEGAL_INVISIBLE_TIME),
         ({"invisible_duration": to_duration(12 * 3600 * 1000 + 1)}, Code.ILLEGAL_INVISIBLE_TIME),
@@ -520,9 +520,9 @@ def test_filters(proxy: Stub, expression: dict[str, Any], expected: list[bytes])
         ({"filter_expression": {"type": FilterType.SQL, "expression": "a ="}}, Code.ILLEGAL_FILTER_EXPRESSION),
     ],
 )
-def test_receives_that_are_refused(proxy: Stub, wish: dict[str, Any], code: Code) -> None:
+def test_receives_that_are_refused(proxy: Stub, fields: dict[str, Any], code: Code) -> None:
     """The delivery time is the last item all the same."""
-    items = receive(proxy[1], **wish)
+    items = receive(proxy[1], **fields)
 
     assert (code_of(items), items[-1].WhichOneof("content")) == (code, "delivery_timestamp")
 
@@ -698,7 +698,7 @@ def test_a_pull_at_the_end_waits(proxy: Stub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("fields", "code"),
     [
         ({"offset": -1}, Code.ILLEGAL_OFFSET),
         ({"batch_size": 0}, Code.BAD_REQUEST),
@@ -708,9 +708,9 @@ def test_a_pull_at_the_end_waits(proxy: Stub) -> None:
         ({"group": resource("")}, Code.ILLEGAL_CONSUMER_GROUP),
     ],
 )
-def test_pulls_that_are_refused(proxy: Stub, wish: dict[str, Any], code: Code) -> None:
+def test_pulls_that_are_refused(proxy: Stub, fields: dict[str, Any], code: Code) -> None:
     """A refused pull gets a status and no next offset."""
-    (item,) = pull(proxy[1], 0, **wish)
+    (item,) = pull(proxy[1], 0, **fields)
 
     assert item.status.code == code
 
@@ -837,7 +837,7 @@ def test_settings_that_end_the_stream(proxy: Stub, settings: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("name", ["PullMessage", "GetOffset", "UpdateOffset", "QueryOffset", "SyncLiteSubscription"])
 def test_apaches_proxy_does_not_pull(apache: Stub, name: str) -> None:
-    """gRPC itself responds that the method is unimplemented."""
+    """The gRPC server responds that the method is unimplemented."""
     with pytest.raises(grpc.RpcError) as caught:
         apache[1].ask(name)
 

@@ -69,7 +69,7 @@ def test_the_default_schedule_ends_in_the_dead_letters() -> None:
 
 
 @pytest.mark.parametrize(("delay_level", "max_times", "version"), [(-1, 16, 479), (0, 0, 479), (0, None, 120)])
-def test_dead_letters_by_wish_or_limit(delay_level: int, max_times: int | None, version: int) -> None:
+def test_dead_letters_by_level_or_limit(delay_level: int, max_times: int | None, version: int) -> None:
     """A negative level, the request's limit and, for old clients, the group's limit lead to the dead letters."""
     direct = DirectBroker()
     if version == 120:
