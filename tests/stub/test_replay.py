@@ -14,7 +14,9 @@ from .replay_setup import prepare
 
 SETTINGS = Settings(transaction_timeout_ms=2_000, transaction_check_interval_ms=3_000)
 
-ROUTE_RACE = "the real name server answered while the broker was still at work on the heartbeat that makes the topic"
+ROUTE_RACE = (
+    "the real name server response_field while the broker was still at work on the heartbeat that makes the topic"
+)
 CLIENT_VERSION = "the real broker passes a client's answer on with the client's version"
 DIFFERENCES: dict[str, dict[int, str]] = {
     "binary_both_push_concurrent_lifecycle": {4: ROUTE_RACE},

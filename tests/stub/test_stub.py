@@ -82,7 +82,7 @@ def test_messages_are_put_under_a_waiting_pull(stub: StubBroker) -> None:
             client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0))
             stub.fill("T", 2, 10) if fill else stub.put("T", b"x", queue_id=0)
 
-            assert client.answer_to(waiting).code == 0
+            assert client.response_to(waiting).code == 0
 
 
 def pull_command(offset: int) -> Command:
