@@ -33,7 +33,7 @@ from .searches import SEARCHES_EXACTLY, fetch_first_readable, find_first_since, 
 from .servers import Reply
 
 LOWER, UPPER = "LOWER", "UPPER"
-"""Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
+"""Boundaries of a search by time: the first message at or after it, or the last at or before it (since 5.1.1)."""
 
 _NONE = -1
 _MakeHeader = Callable[[MessageQueue], RequestHeader]

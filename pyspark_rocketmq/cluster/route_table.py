@@ -38,7 +38,7 @@ class FetchRoute(Protocol):
 class _CachedRoute(NamedTuple):
     route: Route
     due: float
-    """When the route becomes stale, on the table's clock."""
+    """Time at which the route becomes stale, on the table's clock."""
 
 
 class RouteTable:

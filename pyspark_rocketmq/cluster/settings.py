@@ -25,9 +25,9 @@ class ClusterSettings:
     route_max_age_s: float = 30.0
     """Seconds after which a route is fetched again."""
     retries: int = 3
-    """How often a request that may be repeated is repeated."""
+    """Number of repetitions of a request that may be repeated."""
     pause: Backoff = field(default_factory=Backoff)
-    """How long to wait before each repetition."""
+    """Pause before each repetition."""
     wait_for_brokers_s: float | None = None
     """Seconds for which requests to unreachable or busy brokers are repeated; None: `retries` counts for them, too."""
 

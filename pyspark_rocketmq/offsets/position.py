@@ -4,8 +4,8 @@ Spark keeps an offset per batch in its log and compares offsets as text, so the 
 by code point at every level. An object of
 
     next     topic → broker → queue id → the next offset to read
-    begin    the same, for queues whose range does not start at the previous offset's `next`: queues that are new,
-             moved by a loss, or gained from another group member; left out when empty
+    begin    starts in the same shape, of queues whose range does not start at the previous offset's `next`: queues that
+             are new, moved by a loss, or gained from another group member; left out when empty
     group    the group whose position is committed, if one is
     open     as `next`, for queues of which nothing was read before this batch and that begin at their first readable
              message: messages missing at the front of a range that begins here are no loss; left out when empty

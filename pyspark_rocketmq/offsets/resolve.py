@@ -66,7 +66,7 @@ def resolve_offsets(
     "Earliest" is the first message that can be read: a broker's minimum may lag behind what it deleted.
     """
     requested.require_known(queues)
-    positions: dict[MessageQueue, _Place] = {}
+    positions: dict[MessageQueue, _Offset] = {}
     outranked = []
     for layer in requested.layers:
         targets = {queue: requested.target(layer, queue) for queue in queues if queue not in positions}
@@ -88,12 +88,12 @@ def opened_if_late(bounds: QueueBoundsMap) -> dict[MessageQueue, int]:
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
 
-_Place = int | Keyword
+_Offset = int | Keyword
 """An offset, or EARLIEST for the first message that can be read."""
 
 
 def _open(
-    positions: Mapping[MessageQueue, _Place], bounds: QueueBoundsMap, source: OffsetSource
+    positions: Mapping[MessageQueue, _Offset], bounds: QueueBoundsMap, source: OffsetSource
 ) -> dict[MessageQueue, int]:
     """Return the first readable offsets of queues that begin there; raise if only a replica reports a queue's front."""
     at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
@@ -116,7 +116,7 @@ def _fall_back(
     queues: Sequence[MessageQueue],
     bounds: QueueBoundsMap,
     source: OffsetSource,
-) -> dict[MessageQueue, _Place]:
+) -> dict[MessageQueue, _Offset]:
     """Return offsets for queues that no layer resolved."""
     retries = [queue for queue in queues if queue.topic == requested.retry_topic]
     committed: Mapping[MessageQueue, int] = source.fetch_committed(retries) if retries else {}
@@ -141,7 +141,7 @@ class _LayerRequest:
     bounds: QueueBoundsMap
     source: OffsetSource
 
-    def resolve(self) -> dict[MessageQueue, _Place]:
+    def resolve(self) -> dict[MessageQueue, _Offset]:
         exact = {queue: target for queue, target in self.wanted.items() if isinstance(target, int)}
         earliest = dict.fromkeys(self._asking(Keyword.EARLIEST), Keyword.EARLIEST)
         latest = {queue: self.bounds[queue].max_offset for queue in self._asking(Keyword.LATEST)}
@@ -154,12 +154,12 @@ class _LayerRequest:
         queues = self._asking(Keyword.GROUP)
         return dict(self.source.fetch_committed(queues)) if queues else {}
 
-    def _at_time(self) -> dict[MessageQueue, _Place]:
+    def _at_time(self) -> dict[MessageQueue, _Offset]:
         times = {queue: target.time_ms for queue, target in self.wanted.items() if isinstance(target, AtTime)}
         found = self.source.fetch_offsets_at(times) if times else {}
         return {queue: self._place_in_time(queue, found[queue], time_ms) for queue, time_ms in times.items()}
 
-    def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Place:
+    def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Offset:
         """Return the place of a time; brokers report the next offset where no message is that young."""
         smallest, following, _ = self.bounds[queue]
         if found <= smallest < following:

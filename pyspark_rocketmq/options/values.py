@@ -243,7 +243,7 @@ def _read_pattern(given: OptionText) -> str:
 def _read_directory(given: OptionText) -> Path:
     try:
         return Path(given.text).expanduser()
-    except RuntimeError as cause:  # A home that nobody knows.
+    except RuntimeError as cause:  # The home of an unknown user.
         raise _refuse(given, str(cause), DIRECTORY.accepts) from cause
 
 

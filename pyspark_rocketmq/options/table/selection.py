@@ -10,7 +10,7 @@ from ..values import BOOLEAN, PATTERN, TEXT, Kind, OptionText, split_list, topic
 
 
 def _read_tags(given: OptionText) -> tuple[str, ...]:
-    """Tags, none for `*`."""
+    """Return the tags; none for `*`."""
     if given.text == "*":
         return ()
     tags = split_list(given, r"\|\||,")
