@@ -55,7 +55,7 @@ WRONG = [
     ("minOffsetsPerTrigger", "ten", INTEGER),
     ("maxTriggerDelay", "0", "≥ 1"),
     ("allocateMessageQueueStrategy", "RANDOM", "AVG_BY_CIRCLE"),
-    ("virtualNodeCnt", "0", "an empty ring gives nobody a queue"),
+    ("virtualNodeCnt", "0", "an empty ring assigns no queue"),
     ("virtualNodeCnt", "10001", "1..10000"),
     ("messageQueueList", "{}", "["),
     ("machineRooms", "east,east", "twice"),
