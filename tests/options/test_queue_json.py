@@ -32,7 +32,7 @@ def test_sentinels() -> None:
     [
         ("oldest", "unknown; give earliest, latest, group, or JSON"),
         ("[]", "unknown"),
-        ('{"T":5}', "T is no object"),
+        ('{"T":5}', "T is not an object"),
         (
             '{"T":{"a":{"0":-4}}}',
             r"T/a/0 is -4; give an offset from 0, or -2 \(earliest\), -1 \(latest\), -3 \(group\)",

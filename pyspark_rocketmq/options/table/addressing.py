@@ -15,7 +15,7 @@ _LONGEST_NAME = 100
 def _read_client_name(given: OptionText) -> str:
     if "@" in given.text or len(given.text) > _LONGEST_NAME:
         advice = f"give {_CLIENT_NAME.accepts.replace('`', '')}"
-        raise OptionError(given.option, shorten(given.text), "no part of a client id", advice=advice)
+        raise OptionError(given.option, shorten(given.text), "not a part of a client id", advice=advice)
     return given.text
 
 
