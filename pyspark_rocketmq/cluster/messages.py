@@ -58,6 +58,8 @@ class Sending:
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
     queue_count_if_new: int = 4
+    route_topic: str = ""
+    """The topic whose route names the broker, if it is not the queue's own: that one does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,4 +249,5 @@ def _send_request(sending: Sending) -> RoutedRequest:
         max_reconsume_times=sending.max_reconsume_times,
         batch=sending.is_batch,
     )
-    return RoutedRequest(sending.queue.topic, sending.queue.broker_name, header, sending.body)
+    topic = sending.route_topic or sending.queue.topic
+    return RoutedRequest(topic, sending.queue.broker_name, header, sending.body)

@@ -13,22 +13,29 @@ is pulled at the minimum; the response holds the first one that can be read, as 
 says that there is none, the search halves the rest, since retention takes from the front. Invariant: a master said of
 every offset passed over that it is gone, and says so again in the end. Any other result, an error or a response that
 makes no sense, counts as a message that is there: reading begins earlier, and reports more.
+
+A broker of 5.x whose first file is deleted returns the head of the file that is first now for a pull of the message at
+place 0 of its log, until it raises the minimum. That message is gone as well. A record counts as such a file head only
+if it is proved to lie elsewhere: it has another size than the queue's entry names, it belongs to another queue, or a
+pull at the offset written in it returns the same record. The offset alone proves nothing, since producers make brokers
+store larger ones.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
 from ..errors import RocketMQError, located
-from ..model import MessageQueue
+from ..model import MessageQueue, is_light
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader
 from ..wire.record import decode_record
 from .broker import Brokers, RoutedRequest, to_queue
-from .names import READER_GROUP
+from .names import READER_GROUP, Namespace
 from .servers import Reply
 
 SEARCHES_EXACTLY = 435
@@ -37,6 +44,10 @@ SEARCHES_EXACTLY = 435
 _SUBSCRIPTION_IN_REQUEST = 4
 _GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
 _LONG_AGO = -1
+_HEAD = struct.Struct(">i8xi4xqq")
+"""A record's size, queue id, queue offset and place in the log."""
+_FILE_STEP = 2**16
+"""A divisor of the size of every file of a commit log."""
 
 T = TypeVar("T")
 TimeSearch = Generator[int, int, int]
@@ -96,10 +107,17 @@ def fetch_first_readable(
 ) -> dict[MessageQueue, int]:
     """Return the first readable offset within each queue's bounds; nearly always by one small pull for each queue."""
 
+    def pull_each(offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Reply | RocketMQError]:
+        requests = {queue: pull_one(queue, offset, group) for queue, offset in offsets.items()}
+        return brokers.try_all(requests, deadline=deadline)
+
     def fetch_found(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int | None]:
-        requests = {queue: pull_one(queue, offset, group) for queue, offset in probes.items()}
-        results = brokers.try_all(requests, deadline=deadline)
-        return {queue: _maybe_found(offset, results[queue]) for queue, offset in probes.items()}
+        results = pull_each(probes)
+        misplaced = _find_misplaced(probes, results, pull_each, brokers.settings.namespace)
+        return {
+            queue: None if queue in misplaced else _maybe_found(offset, results[queue])
+            for queue, offset in probes.items()
+        }
 
     return _run({queue: search_first_readable(low, high) for queue, (low, high) in bounds.items()}, fetch_found)
 
@@ -144,6 +162,50 @@ def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> Rou
         expression_type="TAG",
     )
     return to_queue(queue, header)
+
+
+class _FileHead(NamedTuple):
+    """The first record of a file of the commit log."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    topic: str
+    """Its topic; empty for a record whose size is not that of the message that was pulled."""
+
+
+def _find_misplaced(
+    offsets: Mapping[MessageQueue, int],
+    results: Mapping[MessageQueue, Reply | RocketMQError],
+    pull_each: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, Reply | RocketMQError]],
+    namespace: Namespace,
+) -> set[MessageQueue]:
+    """Return the queues whose result is a file head that stands for a deleted message; `pull_each` pulls others."""
+    heads = {queue: head for queue, offset in offsets.items() if (head := _maybe_file_head(offset, results[queue]))}
+    misplaced = {queue for queue, head in heads.items() if _is_foreign(queue, head, namespace)}
+    stated = {queue: head.queue_offset for queue, head in heads.items() if head.queue_offset > offsets[queue]}
+    again = pull_each(stated) if stated else {}
+    return misplaced | {queue for queue in again if _maybe_file_head(stated[queue], again[queue]) == heads[queue]}
+
+
+def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> _FileHead | None:
+    """Return the file head that was pulled as the message at `offset`; None for any other result."""
+    if isinstance(result, RocketMQError) or len(result.command.body) < _HEAD.size:
+        return None
+    size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(body := result.command.body)
+    is_at_file_start = physical_offset > 0 and physical_offset % _FILE_STEP == 0
+    if not is_at_file_start or result.header(PullMessageResponseHeader).next_begin_offset != offset + 1:
+        return None
+    with located(result.request.where()):
+        topic = decode_record(body)[0].topic if size == len(body) else ""
+    return _FileHead(queue_id, queue_offset, physical_offset, topic)
+
+
+def _is_foreign(queue: MessageQueue, head: _FileHead, namespace: Namespace) -> bool:
+    """Return whether a file head is no message of the queue; records of light topics name other queues."""
+    if not head.topic:
+        return True
+    return not is_light(queue) and (head.topic, head.queue_id) != (namespace.wrap(queue.topic), queue.queue_id)
 
 
 def _store_time(reply: Reply) -> int:

@@ -12,8 +12,7 @@ from ..cluster.names import READER_GROUP, Namespace
 from ..cluster.routes import AddressMap
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
-from ..decode.layout import default_columns
-from ..decode.rows import Content
+from ..decode.columns import Content, default_columns
 from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings

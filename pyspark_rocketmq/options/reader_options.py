@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..allocation import AllocationSettings
 from ..cluster.settings import ClusterSettings
-from ..decode.layout import Layout, default_columns
-from ..decode.rows import Content
+from ..decode.columns import Content, Layout, default_columns
 from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.requested import EndSettings, StartSettings

@@ -21,7 +21,7 @@ from .returning import DEAD_LETTER_LEVEL, Outcome, Returned, Returner, ReturnSet
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 __all__ = ["consume", "send_back"]
 

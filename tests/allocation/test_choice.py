@@ -13,8 +13,8 @@ from pyspark_rocketmq.allocation import (
     build_strategy,
     room_in_name,
 )
+from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.strategy_names import parse_strategy
 from tests.allocation.fixtures import make_queues
 
 

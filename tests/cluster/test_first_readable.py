@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +60,59 @@ def test_a_queue_whose_messages_are_all_gone_is_read_from_its_end() -> None:
         stub.run(lambda: setattr(stub.state.brokers[0].store.log, "min_offset", 10**9))
         found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
         assert found == dict.fromkeys(QUEUES, COUNT)
+
+
+def answer_first_pull_with(stub: StubBroker, offset: int, stated: int, *, cut: int = 0, topic: str = TOPIC) -> None:
+    """Have the message of one offset stand for the first one of queue 0, as the head of a file of the log."""
+    place = struct.Struct(">qq")
+
+    def replace_head() -> None:
+        store = stub.state.brokers[0].store
+        honest = store.get_message
+
+        def get_message(asked_topic: str, queue_id: int, asked: int, *rest: Any) -> Any:
+            got = honest(asked_topic, queue_id, asked, *rest)
+            if (asked_topic, queue_id) != (TOPIC, 0) or asked not in (0, offset):
+                return got
+            [head] = honest(topic, 0, offset, 1).records
+            data = bytearray(head)
+            place.pack_into(data, 20, stated, 2**20)
+            return got._replace(records=(memoryview(data)[: len(data) - cut],), next_begin_offset=asked + 1)
+
+        store.get_message = get_message  # type: ignore[assignment, method-assign]
+
+    stub.run(replace_head)
+
+
+@pytest.mark.parametrize("cut", [0, 5], ids=["same size", "another size"])
+def test_the_head_of_a_file_that_stands_for_a_deleted_message_is_passed_over(cut: int) -> None:
+    """The broker answers the first pull with the message of a later offset, which is the first readable one."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        lose_log(stub, 17)
+        answer_first_pull_with(stub, 17, 17, cut=cut)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
+        assert found == {QUEUES[0]: 17, QUEUES[1]: 0}
+
+
+def test_the_head_of_a_file_may_belong_to_another_topic() -> None:
+    """A head of the same size is told apart by its topic."""
+    with StubBroker({TOPIC: 2, "others": 1}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        stub.fill("others", COUNT, 100)
+        lose_log(stub, 17)
+        answer_first_pull_with(stub, 0, 0, topic="others")
+        found = admin_of(stub).offsets.fetch_first_readable("readers", {QUEUES[0]: (0, COUNT)})
+        assert found == {QUEUES[0]: 17}
+
+
+def test_a_message_that_is_stored_with_a_larger_offset_is_not_passed_over() -> None:
+    """Its record lies at the front of a file and says another offset, which brings another record."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        answer_first_pull_with(stub, 0, 3)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", dict.fromkeys(QUEUES, (0, COUNT)))
+        assert found == dict.fromkeys(QUEUES, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from pyspark_rocketmq.allocation.choice import StrategyName
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.rows import Content, Mode
+from pyspark_rocketmq.decode.columns import Content, Layout, Mode, default_columns
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings

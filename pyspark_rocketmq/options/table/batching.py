@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...allocation.strategy_names import ACCEPTED, parse_strategy
 from ..option import Option, section
 from ..queue_json import read_queue_lists
-from ..strategy_names import ACCEPTED, parse_strategy
 from ..values import Kind, choice, duration, integer, read_list, text_map
 
 MAX_OFFSETS = Option(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...decode.layout import COLUMNS, Layout
-from ...decode.rows import Mode
+from ...decode.columns import COLUMNS, Layout, Mode
 from ...errors import OptionError
 from ..option import Option, section
 from ..values import BOOLEAN, Kind, OptionText, choice, words
