@@ -318,7 +318,7 @@ def _offset(reply: Reply, smallest: int = 0) -> int:
 def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
     """Refuse a number that cannot be an offset; headers and bodies are checked for 64 bits where they are read."""
     if offset < smallest:
-        raise MalformedFrame(f"{name} is {offset}, which is no offset", **reply.request.where())
+        raise MalformedFrame(f"{name} is {offset}, which is not an offset", **reply.request.where())
 
 
 def _max_header(queue: MessageQueue) -> RequestHeader:

@@ -73,7 +73,7 @@ def advance(
         return previous
     for queue, offset in (*begin.items(), *ends.items()):
         if not 0 <= offset <= LAST_OFFSET:
-            raise MalformedFrame(f"{queue} is at {offset}, which is no offset", advice=_NOT_LOGGED)
+            raise MalformedFrame(f"{queue} is at {offset}, which is not an offset", advice=_NOT_LOGGED)
     return Position(ends, begin, group, {queue: at for queue, at in opened.items() if starts.get(queue) == at})
 
 
@@ -140,7 +140,7 @@ def _read_position(value: Any) -> Position | None:
     if "next" not in value:
         raise ValueError("'next' is missing")
     if not isinstance(value.get("group", ""), str):
-        raise ValueError("'group' is no text")
+        raise ValueError("'group' is not text")
     begin, opened = _flatten(value.get("begin", {})), _flatten(value.get("open", {}))
     return Position(_flatten(value["next"]), begin, value.get("group"), opened)
 
@@ -165,7 +165,7 @@ def _flatten(tree: Any) -> dict[MessageQueue, int]:
 
 def _require_object(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 

@@ -271,5 +271,5 @@ def test_a_group_stands_nowhere_before_0() -> None:
     """A position of -1 is refused, since -1 is legal only as a bound of an empty queue."""
     cluster, _ = two_brokers(QUERY_CONSUMER_OFFSET=answer(offset=-1), GET_MIN_OFFSET=answer(offset=-1))
     assert cluster.offsets.fetch_min([A]) == {A: -1}
-    with pytest.raises(MalformedFrame, match="offset is -1, which is no offset"):
+    with pytest.raises(MalformedFrame, match="offset is -1, which is not an offset"):
         cluster.offsets.fetch_committed("g", [A])

@@ -80,7 +80,7 @@ def test_written_then_read(
     ("text", "what"),
     [
         ("", "not standard JSON"),
-        ("[]", "the offset is no object"),
+        ("[]", "the offset is not an object"),
         ("{}", "no version"),
         ('{"next": {}}', "no version"),
         ('{"version": 0}', "no version"),
@@ -90,14 +90,14 @@ def test_written_then_read(
         ('{"version": 1, "version": 1}', "key 'version' appears twice"),
         ('{"version": 1, "end": 5}', "unknown key 'end'"),
         ('{"version": 1, "group": "g"}', "'next' is missing"),
-        ('{"version": 1, "next": {}, "group": null}', "'group' is no text"),
-        ('{"version": 1, "next": null}', "positions is no object"),
-        ('{"version": 1, "next": {"T": 5}}', "T is no object"),
-        ('{"version": 1, "next": {"T": {"0": 5}}}', "T/0 is no object"),
+        ('{"version": 1, "next": {}, "group": null}', "'group' is not text"),
+        ('{"version": 1, "next": null}', "positions is not an object"),
+        ('{"version": 1, "next": {"T": 5}}', "T is not an object"),
+        ('{"version": 1, "next": {"T": {"0": 5}}}', "T/0 is not an object"),
         ('{"version": 1, "next": {"T": {"a": {"0": -1}}}}', "T/a/0 is -1, no position"),
         ('{"version": 1, "next": {"T": {"a": {"0": 5.0}}}}', "T/a/0 is 5.0, no position"),
         ('{"version": 1, "next": {"T": {"a": {"01": 5}}}}', "T/a/01 is 5, no position"),
-        ('{"version": 1, "next": {}, "begin": null}', "positions is no object"),
+        ('{"version": 1, "next": {}, "begin": null}', "positions is not an object"),
         ('{"version": 2, "next": {}, "open": {"T": {"a": {"0": -1}}}}', "T/a/0 is -1, no position"),
         ('{"version": 1, "next": {"T": {"a": {"0": 9223372036854775808}}}}', "no position"),
     ],
@@ -192,5 +192,5 @@ def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 2**63), (0, 10**30)])
 def test_what_is_no_offset_never_enters_a_checkpoint(start: int, end: int) -> None:
     """An illegal offset raises before it is written, since the query could not start again with it."""
-    with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is no offset"):
+    with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is not an offset"):
         advance(None, {A0: start}, {A0: end})
