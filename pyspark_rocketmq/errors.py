@@ -111,7 +111,7 @@ class ProtocolError(RocketMQError):
 
 
 class LocalProtocolError(ProtocolError):
-    """A request of ours that would be illegal; it was not sent, and the connection is unharmed."""
+    """An illegal request that was not sent; the connection is unharmed."""
 
     code = "LOCAL_PROTOCOL"
 

@@ -56,7 +56,7 @@ def _encode(key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """RocketMQ's CONSISTENT_HASH; without virtual nodes nobody gets a queue."""
+    """RocketMQ's CONSISTENT_HASH; without virtual nodes no member gets a queue."""
 
     virtual_node_count: int = 10
     name: str = "CONSISTENT_HASH"

@@ -167,7 +167,7 @@ class Offsets:
     def fetch_standings(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, Standing]:
-        """Return the group's positions with their reporters, which tell a moved position from a forgotten one."""
+        """Return the group's positions with the processes that report them."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]

@@ -135,7 +135,7 @@ class RequestedOffsets:
     if_too_young: Keyword | None = None
     """For queues without a message at or after the requested time; None: an error."""
     retry_topic: str | None = None
-    """The group's retry topic, which is read from its beginning unless an entry of its own says otherwise."""
+    """The group's retry topic; no message of it is skipped unless an entry of its own says so."""
 
     def target(self, layer: Layer, queue: MessageQueue) -> Target | None:
         """Return a layer's target of a queue; none where "latest" or a time for all topics would skip retries."""
