@@ -229,7 +229,7 @@ def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, re
         ('{"orders":{"broker-a":{"0":1,"0":2}}}', "key '0' appears twice"),
         ('{"orders":{"broker-a":{"01":1}}}', "orders/broker-a/01 is no queue"),
         ('{"orders":{"0":5}}', '{"orders": {"*": {"0": 5}}}'),
-        ('{"orders":{"broker-a":{"0":NaN}}}', "NaN is no JSON number"),
+        ('{"orders":{"broker-a":{"0":NaN}}}', "NaN is not a JSON number"),
         ("{", "not standard JSON"),
         ("ealiest", "give earliest, latest, group, or JSON"),
     ],

@@ -54,7 +54,7 @@ def test_planning_waits_no_longer_than_tasks_do(stub: StubBroker) -> None:
     """Then the error says for how long the broker was asked."""
     stub.faults.drop_reply(on=STATISTICS, times=None)
     with Run(options_for(stub, pollTimeoutMs="2s", pullTimeoutMs="1s", **IMPATIENT)) as run:
-        with pytest.raises(RequestTimeout, match=r"asked for 2 s, pollTimeoutMs.*address "):
+        with pytest.raises(RequestTimeout, match=r"repeated for 2 s, pollTimeoutMs.*address "):
             run.plan()
 
 
