@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_rocketmq.errors import LocalProtocolError
 from pyspark_rocketmq.grpc_v2 import enums, schema
-from pyspark_rocketmq.grpc_v2.layouts import LAYOUTS
+from pyspark_rocketmq.grpc_v2.message_fields import MESSAGE_FIELDS
 from pyspark_rocketmq.grpc_v2.methods import METHODS
 from pyspark_rocketmq.grpc_v2.schema import message_class
 
@@ -41,7 +41,7 @@ def test_every_field_is_the_official_one(official: dict[str, Any]) -> None:
     """Number, type, repetition and presence, in both directions."""
     ours = {
         f"{name}.{field.name}": describe_field(field)
-        for name in LAYOUTS
+        for name in MESSAGE_FIELDS
         for field in message_class(name).DESCRIPTOR.fields
     }
 
@@ -107,7 +107,7 @@ def test_unknown_codes_are_kept() -> None:
 
 def test_a_faulty_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the message it stands in."""
-    monkeypatch.setitem(LAYOUTS, "Resource", "one name string")
+    monkeypatch.setitem(MESSAGE_FIELDS, "Resource", "one name string")
 
     with pytest.raises(LocalProtocolError, match="no field: 'one name string' of Resource"):
         schema.make_pool()
