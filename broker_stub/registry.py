@@ -1,7 +1,7 @@
 """Register request handlers by request code.
 
     @handles(RequestCode.GET_MAX_OFFSET)
-    def get_max_offset(broker: Broker, call: Call) -> Answer: ...
+    def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult: ...
 
 A handler knows no sockets. Handlers run one at a time, in one thread. Importing `handlers` registers all of them.
 """
@@ -13,13 +13,13 @@ from typing import Generic, TypeVar
 
 from pyspark_rocketmq.wire.codes import RequestCode
 
-from .codes import AdminCode
-from .requests import Answer, Call
+from .admin_codes import AdminCode
+from .requests import ClientRequest, HandlerResult
 from .state import Broker, Cluster
 
 S = TypeVar("S")
 
-Handler = Callable[[S, Call], Answer]
+Handler = Callable[[S, ClientRequest], HandlerResult]
 
 
 class Registry(Generic[S]):
@@ -31,8 +31,8 @@ class Registry(Generic[S]):
 
     def handles(
         self, *codes: RequestCode | AdminCode
-    ) -> Callable[[Callable[[S, Call], Answer]], Callable[[S, Call], Answer]]:
-        """Register a function for these request codes; a code has one handler."""
+    ) -> Callable[[Callable[[S, ClientRequest], HandlerResult]], Callable[[S, ClientRequest], HandlerResult]]:
+        """Register a function for these request codes; raise ValueError if one of them has a handler already."""
 
         def register(handler: Handler[S]) -> Handler[S]:
             for code in codes:

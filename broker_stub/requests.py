@@ -1,7 +1,7 @@
 """Define what a request handler receives and what it returns.
 
-A handler returns the response, None for a request that wants none, or `HELD` when the response follows later through
-`Call.reply`. A `Refusal` that it raises becomes the response that the exception holds.
+A handler returns the response, None for a request that takes none, or `HELD` when the response follows later through
+`ClientRequest.reply`. A `Refusal` that it raises becomes the response that the exception holds.
 """
 
 from __future__ import annotations
@@ -20,61 +20,63 @@ H = TypeVar("H", bound=Header)
 
 
 class Held(Enum):
-    """Says that an answer will come later."""
+    """Marks a response that follows later."""
 
     HELD = "held"
 
 
 HELD: Final = Held.HELD
-Answer = Command | Held | None
+HandlerResult = Command | Held | None
 OnReply = Callable[[Command | None], None]
-"""Takes a client's answer to the broker's own request; None if the client left or kept silent."""
+"""Takes a client's response to the broker's own request; None if the client left or did not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How an answer goes wrong on its way; the first that is set counts."""
+class ReplyFault:
+    """What the fault injector does to a response on its way; the first field that is set counts."""
 
     drop: bool = False
     delay_ms: int = 0
     cut: bool = False
-    """Send only half of the answer and close the connection."""
+    """Send only half of the response and close the connection."""
     half_close: bool = False
-    """Say nothing more on this connection, but go on listening."""
+    """Send nothing more on this connection, but go on reading."""
     trickle: bool = False
     """Send one byte at a time."""
 
 
 class Channel(Protocol):
-    """One client's connection, as far as the state needs it."""
+    """One client's connection, as the broker's state uses it."""
 
     @property
     def remote(self) -> Address:
-        """Where the client speaks from."""
+        """Address of the client."""
 
-    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
-        """Answer a request of the client, now or later."""
+    def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
+        """Respond to a request of the client, at once or later."""
 
-    def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Send the client a request that wants no answer."""
+    def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """Send the client a request that takes no response."""
 
-    def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
-        """Send the client a request; its answer is handed to `on_reply`."""
+    def send_request(
+        self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
+    ) -> None:
+        """Send the client a request, and pass its response to `on_reply`."""
 
     def close(self) -> None:
         """End the connection."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request that arrived."""
+class ClientRequest:
+    """One request of a client."""
 
     command: Command
     channel: Channel
-    manner: Manner | None = None
+    reply_fault: ReplyFault | None = None
 
     def header(self, cls: type[H]) -> H:
-        """The request's fields as a typed header."""
+        """Return the request's fields as a typed header."""
         return from_fields(cls, self.command.fields)
 
     @property
@@ -82,28 +84,28 @@ class Call:
         """The request's body."""
         return bytes(self.command.body)
 
-    def reply(self, answer: Command) -> None:
-        """Give the answer of a held request; one that wants none gets none."""
+    def reply(self, response: Command) -> None:
+        """Send the response of a held request, unless the request takes none."""
         if not self.command.is_oneway:
-            self.channel.reply(self.command, answer, self.manner)
+            self.channel.reply(self.command, response, self.reply_fault)
 
 
 class Refusal(Exception):
-    """An answer other than success, on its way to the caller."""
+    """A response other than success."""
 
     def __init__(self, code: int, remark: str, fields: dict[str, str] | Header | None = None) -> None:
         super().__init__(remark)
-        self.answer = answer(code, fields, remark=remark)
+        self.response = response(code, fields, remark=remark)
 
 
-def answer(
+def response(
     code: int = ResponseCode.SUCCESS,
     fields: dict[str, str] | Header | None = None,
     body: bytes | memoryview = b"",
     *,
     remark: str | None = None,
 ) -> Command:
-    """An answer; the server adds what only it knows: the opaque, the emulated version, the header form."""
+    """Build a response; the server adds opaque, emulated version and header form."""
     if isinstance(fields, Header):
         fields = to_fields(fields)
     return Command(code, fields=fields, body=body, remark=remark, flag=RESPONSE_FLAG, language=LanguageCode.JAVA)

@@ -16,8 +16,8 @@ noun       A class, property, pytest fixture or attribute is described by a noun
 test       A test docstring is a whole sentence: at least three words, a capital letter (or a digit, or code) first,
            a period last, and no opening that continues the name of the test ("And", "Nor", "Whatever").
 retired    No module, class, function, argument or attribute bears a retired name, or has a retired word in its name.
-phrase     No docstring or comment contains a phrase that withholds its subject or hides a known term; no text in the
-           packages (error, log line) does either.
+phrase     No docstring, comment or page contains a phrase that withholds its subject or hides a known term; no text in
+           the packages (error, log line) does either.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TREES = ("pyspark_rocketmq", "broker_stub", "tests", "tools", "docs/examples")
+TREES = ("pyspark_rocketmq", "broker_stub", "tests", "tools", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 PACKAGES = ("pyspark_rocketmq/", "broker_stub/")
 
-HELD = ("docs/examples", "tests/conf", "tests/house", "tests/notebooks", "tools")
+HELD = ("docs", "docs/decisions", "docs/examples", "tests/conf", "tests/house", "tests/notebooks", "tools")
 """Rooms, as `room_of` names them, that must have no findings."""
 
 RULES = ("module", "function", "noun", "test", "retired", "phrase")
@@ -78,7 +78,7 @@ NOT_A_NOUN = frozenset([*_WITHHELD, "where", "when", "everybody", "such"])
 NOT_A_SENTENCE = frozenset([*_WITHHELD, "whether", "also", "even", "though", "although", "because", "than"])
 
 RETIRED_NAMES = frozenset(
-    "Voice Company Reach Desk Manner Hindrance Letter GroupGuard Ending Patience Errand Look Wish Call Place "
+    "Voice Company Reach Desk Manner Hindrance Letter GroupGuard Ending Patience Errand Look Wish Place "
     "is_lawful_hole".split()
 )
 """Names as a whole; leading underscores do not matter."""
@@ -113,6 +113,7 @@ class Source(NamedTuple):
     path: str
     text: str
     tree: ast.Module
+    nodes: list[ast.AST]
 
     @property
     def is_test(self) -> bool:
@@ -127,16 +128,23 @@ Found = Iterator[tuple[int, str, str]]
 
 
 def room_of(path: str) -> str:
-    """Return the room of a file: its package or folder and the name below it; `tools` is one room."""
+    """Return the room of a file: of a page its folder, of a module the first two names of its path, or `tools`."""
     parts = path.removesuffix(".py").split("/")
+    if path.endswith(".md"):
+        return "/".join(parts[:-1]) or "docs"
     return "/".join(parts[:1] if parts[0] == "tools" else parts[:2])
 
 
 def check_file(path: Path, root: Path = ROOT) -> Iterator[Finding]:
     """Yield the findings of one file in the order of its lines."""
     name, text = path.relative_to(root).as_posix(), path.read_text()
-    source = Source(name, text, ast.parse(text))
-    for line, rule, shown in sorted(found for check in CHECKS for found in check(source)):
+    if path.suffix == ".md":
+        found = list(_find_phrases(1, text))
+    else:
+        tree = ast.parse(text)
+        source = Source(name, text, tree, list(ast.walk(tree)))
+        found = [finding for check in CHECKS for finding in check(source)]
+    for line, rule, shown in sorted(found):
         yield Finding(room_of(name), f"{name}:{line}", rule, shown)
 
 
@@ -149,7 +157,7 @@ def check_module(source: Source) -> Found:
 
 def check_functions(source: Source) -> Found:
     """Yield docstrings of functions that begin with no verb; tests, properties and fixtures have rules of their own."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Function) and not _is_noun(node) and not _is_test(node, source):
             text = ast.get_docstring(node)
             if text is not None and not is_imperative(text):
@@ -158,7 +166,7 @@ def check_functions(source: Source) -> Found:
 
 def check_nouns(source: Source) -> Found:
     """Yield docstrings of classes, properties, fixtures and attributes that withhold their subject."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Definition) and (isinstance(node, ast.ClassDef) or _is_noun(node)):
             yield from _check_noun(node.lineno, node.name, ast.get_docstring(node))
         if isinstance(node, ast.Module | ast.ClassDef):
@@ -169,7 +177,7 @@ def check_nouns(source: Source) -> Found:
 
 def check_tests(source: Source) -> Found:
     """Yield docstrings of tests that are no whole sentences."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, Function) and _is_test(node, source):
             text = ast.get_docstring(node)
             if text is not None and not is_sentence(text):
@@ -179,21 +187,20 @@ def check_tests(source: Source) -> Found:
 def check_names(source: Source) -> Found:
     """Yield defined names that are retired, or have a retired word in them."""
     stem = source.path.rpartition("/")[2].removesuffix(".py")
-    for line, name in [(1, stem), *_defined(source.tree)]:
+    for line, name in [(1, stem), *_defined(source.nodes)]:
         if name.lstrip("_") in RETIRED_NAMES or RETIRED_WORDS & set(words_of(name)):
             yield line, "retired", name
 
 
 def check_phrases(source: Source) -> Found:
     """Yield retired phrases in docstrings and comments, and in all other text of the packages."""
-    statements = (node for node in ast.walk(source.tree) if isinstance(node, ast.Expr))
+    statements = (node for node in source.nodes if isinstance(node, ast.Expr))
     texts = [(node.lineno, text) for node in statements if (text := _text_of(node))]
     if source.path.startswith(PACKAGES):
-        constants = (node for node in ast.walk(source.tree) if isinstance(node, ast.Constant))
+        constants = (node for node in source.nodes if isinstance(node, ast.Constant))
         texts = [(node.lineno, node.value) for node in constants if isinstance(node.value, str)]
     for line, text in [*texts, *_comments(source.text)]:
-        for match in PHRASES.finditer(text):
-            yield line + text.count("\n", 0, match.start()), "phrase", match[0]
+        yield from _find_phrases(line, text)
 
 
 CHECKS: tuple[Callable[[Source], Found], ...] = (
@@ -230,6 +237,11 @@ def is_sentence(text: str) -> bool:
 def words_of(name: str) -> list[str]:
     """Split a name into its words, in lower case: `HTTPServer_name` gives http, server, name."""
     return re.findall(r"[a-z]+", re.sub(r"([A-Z]+)(?=[A-Z][a-z]|[^A-Za-z]|$)|([A-Z])", r" \1\2", name).lower())
+
+
+def _find_phrases(line: int, text: str) -> Found:
+    for match in PHRASES.finditer(text):
+        yield line + text.count("\n", 0, match.start()), "phrase", match[0]
 
 
 def _opening_words(text: str) -> tuple[str, str]:
@@ -270,9 +282,9 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _defined(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and name of everything that a module defines."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, Definition):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -284,8 +296,8 @@ def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def files_below(paths: Iterable[Path]) -> list[Path]:
-    """Return all Python files below some folders, sorted; a file stands for itself."""
-    found = {file for path in paths for file in ([path] if path.is_file() else path.rglob("*.py"))}
+    """Return all Python files and pages below some folders, sorted; a file stands for itself."""
+    found = {file for path in paths for file in ([path] if path.is_file() else path.rglob("*.[pm][yd]"))}
     return sorted(file for file in found if "__pycache__" not in file.parts)
 
 
@@ -302,14 +314,15 @@ def main(arguments: Sequence[str]) -> int:
     """Check what the arguments say; return the exit status."""
     paths = [Path(word).resolve() for word in arguments if not word.startswith("-")]
     files = files_below(paths or (ROOT / tree for tree in TREES))
+    if not paths and "--count" not in arguments:
+        files = [file for file in files if room_of(file.relative_to(ROOT).as_posix()) in HELD]
     findings = [finding for file in files for finding in check_file(file)]
     if "--count" in arguments:
         print_counts(findings)
         return 0
-    shown = findings if paths else [finding for finding in findings if finding.room in HELD]
-    for finding in shown:
+    for finding in findings:
         print(finding)
-    return 1 if shown else 0
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from broker_stub.codes import AdminCode  # noqa: E402  # the script runs from a plain checkout
+from broker_stub.admin_codes import AdminCode  # noqa: E402  # the script runs from a plain checkout
 from broker_stub.handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS  # noqa: E402
 from broker_stub.registry import Registry  # noqa: E402
 from broker_stub.releases import RELEASES  # noqa: E402

@@ -1,18 +1,18 @@
-"""What does a client of RocketMQ 5 find at the stub's gRPC door?
+"""Serve gRPC clients of RocketMQ 5, as a proxy before the cluster.
 
-The door does what a proxy of RocketMQ 5 does before a cluster: official 5.x clients send, receive and acknowledge
-through it, and share topics, groups and offsets with those who come by the other ports. Besides, it reads by queue and
-offset, which Apache's proxy does not; `Behaviour` makes it answer as that one.
+Official 5.x clients send, receive and acknowledge through it, and share topics, groups and offsets with clients of the
+other ports. It also reads by queue and offset, which Apache's proxy does not; `ProxyOptions.like_apache` turns that
+off.
 
-    calls        what comes in, what may be answered      server       gRPC itself
-    proxy        the state behind the door                clients      who is known
-    routes       QueryRoute, QueryAssignment              telemetry    Telemetry, Heartbeat, NotifyClientTermination
+    calls        one call, its errors and responses     server       the gRPC server and its fault injector
+    proxy        the proxy's state                      clients      known clients
+    routes       QueryRoute, QueryAssignment            telemetry    Telemetry, Heartbeat, NotifyClientTermination
     sending      SendMessage, EndTransaction, RecallMessage
     receiving    ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue
-    lending      which messages are lent to whom        hindering   calls that go wrong on command
+    pop          popped messages                        validation   checks of names and values
     pulling      PullMessage, QueryOffset, GetOffset, UpdateOffset
 
-Left out on purpose: lite topics, and plain clients beside TLS ones.
+Not modelled: lite topics, and plain clients beside TLS ones.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pyspark_rocketmq.model import Address
 
 from ..state import Cluster
 from . import pulling, receiving, routes, sending, telemetry
-from .proxy import Behaviour, Proxy
-from .server import GrpcDoor, Run
+from .proxy import Proxy, ProxyOptions
+from .server import GrpcServer, Run
 
-__all__ = ["Behaviour", "GrpcDoor", "open_door"]
+__all__ = ["GrpcServer", "ProxyOptions", "open_proxy"]
 
 SERVED = (pulling, receiving, routes, sending, telemetry)
-"""The modules whose functions are served; importing them registers these."""
-_USUAL = Behaviour()
+"""Modules whose functions are served; importing them registers these."""
+_USUAL = ProxyOptions()
 
 
-def open_door(cluster: Cluster, run: Run, address: Address, behaviour: Behaviour = _USUAL) -> GrpcDoor:
-    """Listen at an address, port 0 for a free one; ready when this returns."""
-    proxy = run(lambda: Proxy(cluster, behaviour))
-    return GrpcDoor(proxy, run, address)
+def open_proxy(cluster: Cluster, run: Run, address: Address, options: ProxyOptions = _USUAL) -> GrpcServer:
+    """Start the proxy at an address, port 0 for a free one; it is ready when this returns."""
+    proxy = run(lambda: Proxy(cluster, options))
+    return GrpcServer(proxy, run, address)

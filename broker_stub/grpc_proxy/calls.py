@@ -1,8 +1,8 @@
-"""What comes in by the gRPC door, and what may be answered?
+"""Define one gRPC call, and how it is answered.
 
-A method of the service is a function over the proxy's state and a `Call`. It returns the response, a list of them
-where the response is a stream, or a `Later` if the answer takes time. A `Denied` raised on the way becomes a response
-with its code as status.
+A method of the service is a function over the proxy's state and a `GrpcCall`. It returns the response, a list of
+responses for a stream, or a `PendingResponse` that is completed later. A `StatusError` that it raises becomes a
+response with its status.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GrpcCall:
     """One call of a method."""
 
     request: Any
@@ -37,18 +37,18 @@ class Call:
 
     @property
     def client_id(self) -> str:
-        """Who calls."""
+        """Id of the calling client."""
         return self.metadata.get(CLIENT_ID, "").strip()
 
     @property
     def language(self) -> LanguageCode:
-        """What the client is written in, as brokers count languages."""
+        """Language of the client, as a remoting code."""
         name = self.metadata.get(LANGUAGE, "").upper()
         return _LANGUAGES.get(name) or LanguageCode.__members__.get(name, LanguageCode.OTHER)
 
 
-class Denied(Exception):
-    """A status other than OK, on its way to the caller."""
+class StatusError(Exception):
+    """A status other than OK."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -56,40 +56,40 @@ class Denied(Exception):
         self.status = _Status(code=code, message=message)
 
 
-class Later:
-    """An answer that takes time: until it is there, or the caller's patience is over."""
+class PendingResponse:
+    """A response that is completed later, at the latest by the call's deadline."""
 
-    def __init__(self, on_give_up: Callable[[], Any]) -> None:
-        self._on_give_up = on_give_up
-        self._answer: Any = None
-        self._woken = threading.Event()
+    def __init__(self, on_timeout: Callable[[], Any]) -> None:
+        self._on_timeout = on_timeout
+        self._response: Any = None
+        self._ended = threading.Event()
 
-    def settle(self, answer: Any) -> None:
-        """Give the answer; in the stub's thread."""
-        self._answer = answer
-        self._woken.set()
+    def complete(self, response: Any) -> None:
+        """Complete the response; in the stub's thread."""
+        self._response = response
+        self._ended.set()
 
     def wake(self) -> None:
         """End the wait, from any thread."""
-        self._woken.set()
+        self._ended.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the end of the wait; not in the stub's thread."""
-        self._woken.wait(timeout_s)
+        """Wait until the response is complete or the wait ends; not in the stub's thread."""
+        self._ended.wait(timeout_s)
 
     def take(self) -> Any:
-        """The answer, or what is to be said instead of it; in the stub's thread."""
-        return self._on_give_up() if self._answer is None else self._answer
+        """Return the response, or the one for a timeout; in the stub's thread."""
+        return self._on_timeout() if self._response is None else self._response
 
 
-def deny(method: Method, denied: Denied) -> Any:
-    """The response that tells of a denial."""
-    response = method.response(status=denied.status)
+def error_response(method: Method, error: StatusError) -> Any:
+    """Return the response that carries an error's status."""
+    response = method.response(status=error.status)
     return [response] if method.is_response_stream else response
 
 
 def stored_message(record: Record) -> StoredMessage:
-    """A record, as far as gRPC clients see of it."""
+    """Return a record in the form from which gRPC messages are built."""
     return StoredMessage(
         topic=record.topic,
         queue_id=record.queue_id,

@@ -1,8 +1,8 @@
-"""What does the door know besides what the brokers know?
+"""Hold the proxy's own state, and pass calls on to brokers.
 
-As in a proxy of RocketMQ 5, a call becomes requests to the brokers, which are asked through the same handlers as any
-client of theirs, and their answers become statuses. The proxy keeps what brokers do not: clients and their settings,
-messages that were lent, transactions that are open. All of it lives in the stub's thread.
+As in a proxy of RocketMQ 5, a call becomes requests to the brokers, which the same handlers serve as for any client,
+and their responses become statuses. The proxy keeps what brokers do not: clients and their settings, popped messages,
+open transactions. All of it lives in the stub's thread.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.commands import RequestHeader, to_fields
 from pyspark_rocketmq.wire.header import Command
 
-from ..dispatch import Desk
-from ..faults import Script
+from ..dispatcher import Dispatcher
+from ..faults import FaultScript
 from ..handlers import BROKER_HANDLERS
 from ..requests import Channel
 from ..state import Broker, Cluster
-from .calls import Call, Denied
-from .clients import Clients, Line
-from .lending import Lendings
+from .calls import GrpcCall, StatusError
+from .clients import Clients, ProxyChannel
+from .pop import PopState
 
 _CODES: dict[int, Code] = {
     ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
@@ -37,19 +37,19 @@ _CODES: dict[int, Code] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
-    """How a door answers."""
+class ProxyOptions:
+    """Options of the proxy."""
 
     like_apache: bool = False
-    """As Apache's proxy: no pulling, settings before anything else, and topics without a type take NORMAL only."""
+    """Whether it behaves as Apache's: no pulling, settings first, and topics without a type take NORMAL only."""
     status_last: bool = False
-    """Whether a pull's stream ends with its status instead of beginning with it: both orders are about."""
+    """Whether a pull's stream ends with its status instead of beginning with it; clients meet both."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By access key; with them, only calls signed by one of these users are served."""
+    """Secrets by access key; with them, only calls signed by one of these users are served."""
     tls: tuple[str, str] | None = None
     """Paths of certificate and key; with them, only TLS clients are served."""
-    script: Script = field(default_factory=Script, repr=False)
-    """What goes wrong on command."""
+    script: FaultScript = field(default_factory=FaultScript, repr=False)
+    """Scripted faults."""
 
 
 class HalfMessage(NamedTuple):
@@ -61,70 +61,74 @@ class HalfMessage(NamedTuple):
 
 
 class Proxy:
-    """The state behind the door."""
+    """The proxy's state."""
 
-    def __init__(self, cluster: Cluster, behaviour: Behaviour) -> None:
+    def __init__(self, cluster: Cluster, options: ProxyOptions) -> None:
         self.cluster, self.clock = cluster, cluster.clock
-        self.behaviour = behaviour
+        self.options = options
         self.address = Address("", 0)
-        """Where the door listens."""
+        """Address at which the proxy listens."""
         self.clients = Clients(cluster.clock, cluster.settings.client_expiry_ms)
-        self.lendings = Lendings(cluster.clock)
+        self.pop_state = PopState(cluster.clock)
         self.half_messages: dict[str, HalfMessage] = {}
-        """Open transactions by their id."""
+        """Open transactions, by id."""
         self.send_turns = count()
-        self._desks: dict[Broker, Desk[Broker]] = {}
+        self._desks: dict[Broker, Dispatcher[Broker]] = {}
 
     def __repr__(self) -> str:
-        return f"<Proxy at {self.address}, {self.behaviour}>"
+        return f"<Proxy at {self.address}, {self.options}>"
 
     def masters(self) -> list[Broker]:
-        """The masters that can be reached."""
-        return [broker for broker in self.cluster.up() if broker.is_master]
+        """Return the masters that can be reached."""
+        return [broker for broker in self.cluster.reachable_brokers() if broker.is_master]
 
     def any_master(self) -> Broker:
-        """A master, for what all of them know alike."""
+        """Return a master, for requests that any of them can serve."""
         masters = self.masters()
         if not masters:
-            raise Denied(Code.INTERNAL_SERVER_ERROR, "no broker can be reached")
+            raise StatusError(Code.INTERNAL_SERVER_ERROR, "no broker can be reached")
         return masters[0]
 
-    def owners(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
-        """The masters that have a topic, and how; a topic nobody has is denied."""
-        owners = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
-        if not owners:
-            raise Denied(Code.TOPIC_NOT_FOUND, f"no route for topic {topic}")
-        yield from owners
+    def masters_of(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
+        """Yield the masters that have a topic, with its configuration; raise StatusError if none has it."""
+        found = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
+        if not found:
+            raise StatusError(Code.TOPIC_NOT_FOUND, f"no route for topic {topic}")
+        yield from found
 
-    def serve(self, broker: Broker, header: RequestHeader, call: Call, line: Channel, body: bytes = b"") -> None:
-        """Have a broker answer a request on a line, now or later."""
-        desk = self._desks.get(broker)
-        if desk is None:
-            desk = self._desks[broker] = Desk(broker.name, broker, BROKER_HANDLERS, self.cluster.settings, Script())
+    def forward(
+        self, broker: Broker, header: RequestHeader, call: GrpcCall, channel: Channel, body: bytes = b""
+    ) -> None:
+        """Pass a request to a broker, which responds on the channel, at once or later."""
+        dispatcher = self._desks.get(broker)
+        if dispatcher is None:
+            dispatcher = self._desks[broker] = Dispatcher(
+                broker.name, broker, BROKER_HANDLERS, self.cluster.settings, FaultScript()
+            )
         command = Command(header.code, fields=to_fields(header), body=body, language=call.language)
-        desk.serve(command, line)
+        dispatcher.serve(command, channel)
 
-    def ask(self, broker: Broker, header: RequestHeader, call: Call, body: bytes = b"") -> dict[str, str]:
-        """The fields of a broker's answer to a request that is answered at once; what it refuses is denied."""
+    def call_broker(self, broker: Broker, header: RequestHeader, call: GrpcCall, body: bytes = b"") -> dict[str, str]:
+        """Return the fields of a broker's immediate response; raise StatusError for a refusal."""
         got: list[Command] = []
-        self.serve(broker, header, call, Line(call.remote, got.append), body)
-        for answer in got:
-            if answer.code != ResponseCode.SUCCESS:
-                raise denial_of(answer)
+        self.forward(broker, header, call, ProxyChannel(call.remote, got.append), body)
+        for response in got:
+            if response.code != ResponseCode.SUCCESS:
+                raise status_error_of(response)
         return got[0].fields or {} if got else {}
 
 
-def denial_of(answer: Command) -> Denied:
-    """A broker's refusal, as clients of the proxy see it."""
-    return Denied(_CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or str(answer.code))
+def status_error_of(response: Command) -> StatusError:
+    """Return the error that stands for a broker's refusal."""
+    return StatusError(_CODES.get(response.code, Code.INTERNAL_SERVER_ERROR), response.remark or str(response.code))
 
 
-Handler = Callable[[Proxy, Call], Any]
+Handler = Callable[[Proxy, GrpcCall], Any]
 HANDLERS: dict[str, Handler] = {}
-"""The methods that are served, by name."""
+"""Methods that are served, by name."""
 
 
-def answers(name: str) -> Callable[[Handler], Handler]:
+def serves(name: str) -> Callable[[Handler], Handler]:
     """Register a function for a method."""
 
     def register(handler: Handler) -> Handler:

@@ -1,7 +1,4 @@
-"""Where are the queues of a topic, and from where does a consumer receive?
-
-Every queue is reached through the door itself.
-"""
+"""Return routes and assignments; every queue is reached through the proxy itself."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from pyspark_rocketmq.grpc_v2.translation import endpoints_of
 from pyspark_rocketmq.wire.bodies import TopicConfig
 
 from ..state import Broker
-from ..topics import READABLE, WRITABLE
-from .calls import OK, Call, Denied
-from .checks import accepted_types, check_group, check_topic
-from .proxy import Proxy, answers
+from ..topic_table import READABLE, WRITABLE
+from .calls import OK, GrpcCall, StatusError
+from .proxy import Proxy, serves
+from .validation import accepted_types, check_group, check_topic
 
 _RouteResponse, _AssignmentResponse = map(message_class, ("QueryRouteResponse", "QueryAssignmentResponse"))
 _MessageQueue, _Assignment, _Broker = map(message_class, ("MessageQueue", "Assignment", "Broker"))
@@ -30,14 +27,14 @@ _PERMISSIONS = {
 }
 
 
-@answers("QueryRoute")
-def query_route(proxy: Proxy, call: Call) -> Any:
-    """All queues of a topic, once for each broker that has them: slaves repeat their master's."""
+@serves("QueryRoute")
+def query_route(proxy: Proxy, call: GrpcCall) -> Any:
+    """Return all queues of a topic, once for each broker that has them: slaves repeat their master's."""
     topic = check_topic(call.request.topic)
-    configs = {broker.name: config for broker, config in proxy.owners(topic)}
+    configs = {broker.name: config for broker, config in proxy.masters_of(topic)}
     queues = [
         _route_entry(proxy, broker, configs[broker.name], queue_id)
-        for broker in proxy.cluster.up()
+        for broker in proxy.cluster.reachable_brokers()
         if broker.name in configs
         for queue_id in range(max(configs[broker.name].read_queue_nums, configs[broker.name].write_queue_nums))
     ]
@@ -45,7 +42,7 @@ def query_route(proxy: Proxy, call: Call) -> Any:
 
 
 def _route_entry(proxy: Proxy, broker: Broker, config: TopicConfig, queue_id: int) -> Any:
-    types = accepted_types(config, like_apache=proxy.behaviour.like_apache)
+    types = accepted_types(config, like_apache=proxy.options.like_apache)
     return _queue(proxy, broker, config, queue_id, _permission(config, queue_id), accept_message_types=types)
 
 
@@ -67,18 +64,18 @@ def _queue(
     )
 
 
-@answers("QueryAssignment")
-def query_assignment(proxy: Proxy, call: Call) -> Any:
-    """One entry for each broker; for a group that consumes in order, one for each queue."""
+@serves("QueryAssignment")
+def query_assignment(proxy: Proxy, call: GrpcCall) -> Any:
+    """Return one assignment for each broker; for a group that consumes in order, one for each queue."""
     topic, group = check_topic(call.request.topic), check_group(call.request.group)
     assignments = [
         _Assignment(message_queue=_queue(proxy, broker, config, queue_id, Permission.READ))
-        for broker, config in proxy.owners(topic)
+        for broker, config in proxy.masters_of(topic)
         if config.perm & READABLE and config.read_queue_nums
         for queue_id in _assigned_ids(broker, config, group)
     ]
     if not assignments:
-        raise Denied(Code.FORBIDDEN, f"topic {topic} has no queue to read")
+        raise StatusError(Code.FORBIDDEN, f"topic {topic} has no queue to read")
     return _AssignmentResponse(status=OK, assignments=assignments)
 
 

@@ -1,7 +1,7 @@
-"""How do calls reach the proxy, and its answers their callers?
+"""Run the gRPC server: carry calls to the proxy and return its responses.
 
-gRPC runs each call in a thread of its own. The call is carried into the stub's thread, where all state is; only
-waiting is done outside of it. A Telemetry stream takes two threads, one for each direction.
+gRPC runs each call in a thread of its own. The call is carried to the stub's thread, where all state is; only the
+waiting happens outside. A Telemetry stream takes two threads, one for each direction.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.model import Address, parse_address
 
 from ..faults import PROXY, Fault
-from ..requests import Manner, Refusal
-from .calls import Call, Denied, Later, deny
-from .proxy import HANDLERS, Proxy, denial_of
-from .telemetry import BadSettings, hear
+from ..requests import Refusal, ReplyFault
+from .calls import GrpcCall, PendingResponse, StatusError, error_response
+from .proxy import HANDLERS, Proxy, status_error_of
+from .telemetry import InvalidSettings, handle_command
 
 _log = logging.getLogger(__name__)
 _Command = message_class("TelemetryCommand")
 
 Run = Callable[[Callable[[], Any]], Any]
-"""Carries a call out in the stub's thread and returns its result."""
+"""Runs a function in the stub's thread and returns its result."""
 
 MAX_CALLS = 512
-"""How many calls may be open at a time, waiting ones and streams included."""
-LONGEST_WAIT_S = 60.0
-_TIME_TO_ANSWER_S = 0.5
-"""So long before the caller's deadline a wait ends."""
+"""Maximum of open calls, including waiting ones and streams."""
+MAX_WAIT_S = 60.0
+_RESPONSE_MARGIN_S = 0.5
+"""Seconds before the caller's deadline at which a wait ends."""
 _STOP_TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 130 * 1024 * 1024
 _OPTIONS = (
@@ -55,12 +55,12 @@ _TELEMETRY = "Telemetry"
 _END = None
 
 
-class GrpcDoor:
+class GrpcServer:
     """The gRPC server of a stub."""
 
     def __init__(self, proxy: Proxy, run: Run, address: Address) -> None:
         self._proxy, self._run = proxy, run
-        self._hindrance = Hindrance(proxy, run)
+        self._fault_injector = FaultInjector(proxy, run)
         self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="broker-stub-grpc")
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
@@ -72,7 +72,7 @@ class GrpcDoor:
         return f"<GrpcDoor {self.address}>"
 
     def close(self) -> None:
-        """End all calls and give the port up."""
+        """End all calls and release the port."""
         self._server.stop(None).wait(_STOP_TIMEOUT_S)
         self._pool.shutdown()
 
@@ -86,153 +86,159 @@ class GrpcDoor:
             ) from cause
 
     def _add_port(self, address: str) -> int:
-        files = self._proxy.behaviour.tls
+        files = self._proxy.options.tls
         if files is None:
             return int(self._server.add_insecure_port(address))
         certificate, key = (Path(name).read_bytes() for name in files)
         return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)])))
 
     def _handlers(self) -> dict[str, Any]:
-        """What is served; for the rest gRPC itself answers UNIMPLEMENTED."""
-        hidden = PULL_METHODS if self._proxy.behaviour.like_apache else ()
+        """Return the served methods; gRPC itself answers UNIMPLEMENTED for the rest."""
+        hidden = PULL_METHODS if self._proxy.options.like_apache else ()
         served = [METHODS[name] for name in HANDLERS if name not in hidden]
         return {
             _TELEMETRY: _handler(METHODS[_TELEMETRY], self._telemetry),
-            **{method.name: _handler(method, self._behave(method)) for method in served},
+            **{method.name: _handler(method, self._serve_method(method)) for method in served},
         }
 
-    # --- calls that end ----------------------------------------------------------------------------------------------
+    # --- unary calls and short streams -------------------------------------------------------------------------------
 
-    def _behave(self, method: Method) -> Callable[[Any, Any], Any]:
-        def behave(request: Any, context: Any) -> Any:
-            with self._hindrance.of(method.name, context) as denied:
+    def _serve_method(self, method: Method) -> Callable[[Any, Any], Any]:
+        def serve_method(request: Any, context: Any) -> Any:
+            with self._fault_injector.around(method.name, context) as error:
                 call = _read_call(request, context)
-                answer = deny(method, denied) if denied else self._answer(method, call, context)
-            return iter(answer) if method.is_response_stream else answer
+                response = error_response(method, error) if error else self._respond(method, call, context)
+            return iter(response) if method.is_response_stream else response
 
-        return behave
+        return serve_method
 
-    def _answer(self, method: Method, call: Call, context: Any) -> Any:
-        answer = self._run(lambda: self._carry_out(method, call))
-        if not isinstance(answer, Later):
-            return answer
-        if not context.add_callback(answer.wake):
-            answer.wake()
-        answer.wait(_patience_s(context))
-        return self._run(answer.take)
+    def _respond(self, method: Method, call: GrpcCall, context: Any) -> Any:
+        response = self._run(lambda: self._call_handler(method, call))
+        if not isinstance(response, PendingResponse):
+            return response
+        if not context.add_callback(response.wake):
+            response.wake()
+        response.wait(_max_wait_s(context))
+        return self._run(response.take)
 
-    def _carry_out(self, method: Method, call: Call) -> Any:
-        """In the stub's thread."""
+    def _call_handler(self, method: Method, call: GrpcCall) -> Any:
+        """Run a method's function; in the stub's thread."""
         try:
             self._check(call)
             return HANDLERS[method.name](self._proxy, call)
-        except Denied as denied:
-            return deny(method, denied)
+        except StatusError as error:
+            return error_response(method, error)
         except Refusal as refusal:
-            return deny(method, denial_of(refusal.answer))
+            return error_response(method, status_error_of(refusal.response))
         except Exception as error:
             _log.exception("the stub failed on %s", method.name)
-            return deny(method, Denied(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+            return error_response(method, StatusError(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"))
 
-    def _check(self, call: Call) -> None:
+    def _check(self, call: GrpcCall) -> None:
         if not call.client_id:
-            raise Denied(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
-        secrets = self._proxy.behaviour.secrets
+            raise StatusError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
+        secrets = self._proxy.options.secrets
         if secrets and not is_signed_by(secrets, call.metadata):
-            raise Denied(Code.UNAUTHORIZED, "the call is not signed, or not rightly")
+            raise StatusError(Code.UNAUTHORIZED, "the call has no valid signature")
 
-    # --- the stream that stays ---------------------------------------------------------------------------------------
+    # --- the Telemetry stream ----------------------------------------------------------------------------------------
 
     def _telemetry(self, commands: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Write what is put into the outbox, until the client goes or an error comes out of it."""
+        """Write what is put into the outbox, until the client leaves or an error comes out of it."""
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         call = _read_call(None, context)
         if not context.add_callback(lambda: outbox.put(_END)):
             return
         try:
             self._run(lambda: self._check(call))
-        except Denied as denied:
-            yield _Command(status=denied.status)
+        except StatusError as error:
+            yield _Command(status=error.status)
             return
         reader = threading.Thread(target=self._read_telemetry, args=(commands, call, outbox.put), daemon=True)
         reader.start()
         yield from self._write_telemetry(outbox, context)
 
     def _write_telemetry(self, outbox: queue.SimpleQueue[Any], context: Any) -> Iterator[Any]:
-        while (item := outbox.get()) is not _END:  # gRPC calls back at the end of every stream
-            if isinstance(item, BadSettings):
+        while (item := outbox.get()) is not _END:  # gRPC's callback puts it at the end of every stream
+            if isinstance(item, InvalidSettings):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(item))
             elif isinstance(item, Exception):
                 context.abort(grpc.StatusCode.INTERNAL, str(item))
             yield item
 
-    def _read_telemetry(self, commands: Iterator[Any], call: Call, put: Callable[[Any], None]) -> None:
+    def _read_telemetry(self, commands: Iterator[Any], call: GrpcCall, put: Callable[[Any], None]) -> None:
         try:
             for command in commands:
-                self._run(partial(hear, self._proxy, call, command, put))
-        except grpc.RpcError:  # the client has gone
+                self._run(partial(handle_command, self._proxy, call, command, put))
+        except grpc.RpcError:  # the client closed the stream
             pass
         except Exception as error:
             put(error)
         finally:
             put(_END)
-            self._hang_up(call, put)
+            self._stream_ended(call, put)
 
-    def _hang_up(self, call: Call, put: Callable[[Any], None]) -> None:
+    def _stream_ended(self, call: GrpcCall, put: Callable[[Any], None]) -> None:
         try:
-            self._run(lambda: self._proxy.clients.hang_up(call.client_id, put))
-        except LocalProtocolError:  # the stub has ended meanwhile
+            self._run(lambda: self._proxy.clients.stream_ended(call.client_id, put))
+        except LocalProtocolError:  # the stub is closed
             pass
 
 
-class Hindrance:
-    """What the script of faults has in mind for the calls of a door."""
+class FaultInjector:
+    """Injects scripted faults into calls.
+
+    A call is carried out all the same, unless its fault is a code. The fault acts on the response: it is late by
+    the stub's clock, is never sent, or the call ends as on a broken connection.
+    """
 
     def __init__(self, proxy: Proxy, run: Run) -> None:
-        self._script, self._clock, self._run = proxy.behaviour.script, proxy.clock, run
+        self._script, self._clock, self._run = proxy.options.script, proxy.clock, run
 
     @contextmanager
-    def of(self, method: str, context: Any) -> Iterator[Denied | None]:
-        """Around a call: what it is denied with, if it is; leaving waits, or ends the call, as the fault wants."""
+    def around(self, method: str, context: Any) -> Iterator[StatusError | None]:
+        """Surround a call: yield the scripted error, if any; at the exit, delay or abort the call as scripted."""
         fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
-        yield _denial(fault) if fault else None
-        if fault and fault.manner:
-            self._hinder(fault.manner, context)
+        yield _scripted_error(fault) if fault else None
+        if fault and fault.reply_fault:
+            self._inject(fault.reply_fault, context)
 
-    def _hinder(self, manner: Manner, context: Any) -> None:
-        if not manner.cut:
+    def _inject(self, reply_fault: ReplyFault, context: Any) -> None:
+        if not reply_fault.cut:
             is_over = threading.Event()
-            if context.add_callback(is_over.set) and not manner.drop:
-                self._run(lambda: self._clock.call_later(manner.delay_ms, is_over.set))
-            is_over.wait(LONGEST_WAIT_S)
-        if manner.cut or manner.drop:
-            context.abort(grpc.StatusCode.UNAVAILABLE, "as scripted")
+            if context.add_callback(is_over.set) and not reply_fault.drop:
+                self._run(lambda: self._clock.call_later(reply_fault.delay_ms, is_over.set))
+            is_over.wait(MAX_WAIT_S)
+        if reply_fault.cut or reply_fault.drop:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "scripted fault")
 
 
-def _denial(fault: Fault) -> Denied | None:
-    """A code of the gRPC protocol as it is, one of a broker as a proxy translates it."""
-    if fault.make_answer is None:
+def _scripted_error(fault: Fault) -> StatusError | None:
+    """Return the error of a scripted code: a gRPC code unchanged, a broker's code as a proxy translates it."""
+    if fault.make_response is None:
         return None
-    answer = fault.make_answer()
+    response = fault.make_response()
     known = Code.__members__.values()
-    return Denied(Code(answer.code), answer.remark or "") if answer.code in known else denial_of(answer)
+    return (
+        StatusError(Code(response.code), response.remark or "") if response.code in known else status_error_of(response)
+    )
 
 
-def _handler(method: Method, behave: Callable[[Any, Any], Any]) -> Any:
+def _handler(method: Method, serve_method: Callable[[Any, Any], Any]) -> Any:
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[method.is_request_stream, method.is_response_stream]
-    return make(behave, method.request.FromString, method.response.SerializeToString)
+    return make(serve_method, method.request.FromString, method.response.SerializeToString)
 
 
-def _read_call(request: Any, context: Any) -> Call:
+def _read_call(request: Any, context: Any) -> GrpcCall:
     metadata = {item.key: item.value for item in context.invocation_metadata() if isinstance(item.value, str)}
     peer = context.peer().partition(":")[2].replace("%5B", "[").replace("%5D", "]")
-    return Call(request, metadata, parse_address(peer))
+    return GrpcCall(request, metadata, parse_address(peer))
 
 
-def _patience_s(context: Any) -> float:
+def _max_wait_s(context: Any) -> float:
     left = context.time_remaining()
-    return LONGEST_WAIT_S if left is None else min(LONGEST_WAIT_S, max(0.0, left - _TIME_TO_ANSWER_S))
+    return MAX_WAIT_S if left is None else min(MAX_WAIT_S, max(0.0, left - _RESPONSE_MARGIN_S))

@@ -1,7 +1,7 @@
-"""What is said on the Telemetry stream, and how does a client say that it is there or leaves?
+"""Serve the Telemetry stream, heartbeats and terminations.
 
-A client writes its settings and gets them back, completed. It is made known to the brokers as member of its group, or
-as producer of its topics. When a broker asks what became of a half message, the producer is asked on the stream.
+A client writes its settings and gets them back, completed. The proxy registers it at the brokers as member of its
+group, or as producer of its topics. When a broker checks a half message, the proxy asks the producer on the stream.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pyspark_rocketmq.wire.commands import (
 from pyspark_rocketmq.wire.record import decode_record
 
 from ..state import Broker
-from .calls import OK, Call, Denied, stored_message
-from .checks import check_group, check_topic, read_subscription
-from .clients import Client, Line, Tell
-from .proxy import HalfMessage, Proxy, answers
+from .calls import OK, GrpcCall, StatusError, stored_message
+from .clients import Client, ProxyChannel, WriteCommand
+from .proxy import HalfMessage, Proxy, serves
+from .validation import check_group, check_topic, read_subscription
 
 _HeartbeatResponse, _TerminationResponse, _Command = map(
     message_class, ("HeartbeatResponse", "NotifyClientTerminationResponse", "TelemetryCommand")
@@ -46,34 +46,34 @@ _CONSUME_TYPES = {
 }
 
 
-class BadSettings(Exception):
+class InvalidSettings(Exception):
     """Settings that end the stream."""
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def hear(proxy: Proxy, call: Call, command: Any, tell: Tell) -> None:
-    """Take what a client wrote to its stream, and answer settings there; the rest needs no answer."""
+def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: WriteCommand) -> None:
+    """Handle a command of a client: complete its settings and return them; other commands need no response."""
     if command.WhichOneof("command") != "settings":
         return
     settings = command.settings
     if settings.WhichOneof("pub_sub") is None:
-        raise BadSettings("settings neither of a producer nor of a consumer")
-    if proxy.behaviour.like_apache and settings.client_type == ClientType.PULL_CONSUMER:
+        raise InvalidSettings("settings neither of a producer nor of a consumer")
+    if proxy.options.like_apache and settings.client_type == ClientType.PULL_CONSUMER:
         raise RuntimeError("client type is not a consumer")
     try:
         completed = _complete(proxy, settings)
-    except Denied as denied:
-        raise BadSettings(str(denied)) from denied
-    client = _meet(proxy, call)
-    client.settings, client.tell = settings, tell
+    except StatusError as error:
+        raise InvalidSettings(str(error)) from error
+    client = _find_or_add(proxy, call)
+    client.settings, client.write_command = settings, write_command
     _register(proxy, call, client)
-    tell(_Command(status=OK, settings=completed))
+    write_command(_Command(status=OK, settings=completed))
 
 
 def _complete(proxy: Proxy, settings: Any) -> Any:
-    """The settings with what the server adds to them."""
+    """Return the settings with what the server adds to them."""
     completed = type(settings)()
     completed.CopyFrom(settings)
     completed.metric.on = False
@@ -103,51 +103,53 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
     broker = proxy.any_master()
     config = broker.group_configs.find(group)
     if config is None:
-        raise Denied(Code.CONSUMER_GROUP_NOT_FOUND, f"no group {group}")
+        raise StatusError(Code.CONSUMER_GROUP_NOT_FOUND, f"no group {group}")
     subscription.fifo = bool(config.consume_message_orderly)
     subscription.receive_batch_size = RECEIVE_BATCH_SIZE
     subscription.long_polling_timeout.CopyFrom(to_duration(LONG_POLLING_MS))
-    steps = _CustomizedBackoff(next=[to_duration(ms) for ms in broker.delays.levels_ms])
+    steps = _CustomizedBackoff(next=[to_duration(ms) for ms in broker.delayed_messages.levels_ms])
     policy = _RetryPolicy(max_attempts=config.retry_max_times + 1, customized_backoff=steps)
     settings.backoff_policy.CopyFrom(policy)
 
 
-# --- coming and going ------------------------------------------------------------------------------------------------
+# --- heartbeats and terminations -------------------------------------------------------------------------------------
 
 
-@answers("Heartbeat")
-def heartbeat(proxy: Proxy, call: Call) -> Any:
-    """The client is still there."""
-    client = _known(proxy, call)
+@serves("Heartbeat")
+def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
+    """Register the client again, which keeps it alive."""
+    client = _require_client(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
     return _HeartbeatResponse(status=OK)
 
 
-@answers("NotifyClientTermination")
-def notify_client_termination(proxy: Proxy, call: Call) -> Any:
-    """The client leaves."""
-    client = _known(proxy, call)
+@serves("NotifyClientTermination")
+def notify_client_termination(proxy: Proxy, call: GrpcCall) -> Any:
+    """Unregister the client."""
+    client = _require_client(proxy, call)
     for broker in proxy.masters():
-        for header in _departures(client):
-            proxy.serve(broker, header, call, client.line)
+        for header in _unregister_headers(client):
+            proxy.forward(broker, header, call, client.channel)
     proxy.clients.forget(call.client_id)
     return _TerminationResponse(status=OK)
 
 
-def _known(proxy: Proxy, call: Call) -> Client:
+def _require_client(proxy: Proxy, call: GrpcCall) -> Client:
     client = proxy.clients.find(call.client_id)
-    if proxy.behaviour.like_apache and (client is None or client.settings is None):
-        raise Denied(Code.UNRECOGNIZED_CLIENT_TYPE, "the client has sent no settings")
-    return _meet(proxy, call)
+    if proxy.options.like_apache and (client is None or client.settings is None):
+        raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, "the client has sent no settings")
+    return _find_or_add(proxy, call)
 
 
-def _meet(proxy: Proxy, call: Call) -> Client:
-    return proxy.clients.meet(call.client_id, lambda: Line(call.remote, on_told=_carry(proxy, call.client_id)))
+def _find_or_add(proxy: Proxy, call: GrpcCall) -> Client:
+    return proxy.clients.find_or_add(
+        call.client_id, lambda: ProxyChannel(call.remote, on_oneway=_forwarder(proxy, call.client_id))
+    )
 
 
-def _register(proxy: Proxy, call: Call, client: Client) -> None:
-    """Make a client known to all brokers, as its settings say."""
+def _register(proxy: Proxy, call: GrpcCall, client: Client) -> None:
+    """Register a client at all brokers, by its settings."""
     settings = client.settings
     beat = HeartbeatData(
         client_id=client.client_id,
@@ -155,7 +157,7 @@ def _register(proxy: Proxy, call: Call, client: Client) -> None:
         consumer_data_set=(_consumer_data(proxy, settings),) if settings.HasField("subscription") else (),
     )
     for broker in proxy.masters():
-        proxy.serve(broker, HeartbeatRequestHeader(), call, client.line, encode_body(beat))
+        proxy.forward(broker, HeartbeatRequestHeader(), call, client.channel, encode_body(beat))
 
 
 def _consumer_data(proxy: Proxy, settings: Any) -> ConsumerData:
@@ -171,7 +173,7 @@ def _consumer_data(proxy: Proxy, settings: Any) -> ConsumerData:
     )
 
 
-def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
+def _unregister_headers(client: Client) -> list[UnregisterClientRequestHeader]:
     if client.settings is None:
         return []
     if client.settings.HasField("subscription"):
@@ -183,31 +185,31 @@ def _departures(client: Client) -> list[UnregisterClientRequestHeader]:
     ]
 
 
-# --- what brokers tell -----------------------------------------------------------------------------------------------
+# --- checks of half messages -----------------------------------------------------------------------------------------
 
 
-def _carry(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
-    """Brings a client what brokers tell it: questions about half messages, nothing else concerns it."""
+def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
+    """Return a function that passes checks of half messages to a client; it ignores brokers' other requests."""
 
-    def carry(code: RequestCode, header: Header | None, body: bytes) -> None:
+    def forward(code: RequestCode, header: Header | None, body: bytes) -> None:
         client = proxy.clients.find(client_id)
-        if isinstance(header, CheckTransactionStateRequestHeader) and client and client.tell:
-            client.tell(_question(proxy, header, body))
+        if isinstance(header, CheckTransactionStateRequestHeader) and client and client.write_command:
+            client.write_command(_check_command(proxy, header, body))
 
-    return carry
+    return forward
 
 
-def _question(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
-    """The message in question; the broker asks about a copy, which is what the producer's answer will be about."""
+def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
+    """Return the command that asks about a half message; the broker asks about a copy, which the response will end."""
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""
     proxy.half_messages[transaction_id] = HalfMessage(
-        _asking_broker(proxy, header, transaction_id), header.commit_log_offset, header.tran_state_table_offset
+        _checking_broker(proxy, header, transaction_id), header.commit_log_offset, header.tran_state_table_offset
     )
-    question = _Orphan(message=write_message(stored_message(record)), transaction_id=transaction_id)
-    return _Command(recover_orphaned_transaction_command=question)
+    check = _Orphan(message=write_message(stored_message(record)), transaction_id=transaction_id)
+    return _Command(recover_orphaned_transaction_command=check)
 
 
-def _asking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
-    """Old brokers do not say who they are; then the message was sent through here."""
+def _checking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
+    """Return the broker that asks; old brokers do not name themselves, so the sent message's broker counts."""
     return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker

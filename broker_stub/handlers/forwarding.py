@@ -20,27 +20,27 @@ from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 
-from ..codes import AdminCode
+from ..admin_codes import AdminCode
 from ..registry import handles
-from ..requests import HELD, Answer, Call, Refusal, answer
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
-from .topics import NO_REMARK
+from .topic_admin import NO_REMARK
 
 CONSUMER_TIMEOUT_MS = 10_000
 
 
 @handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
-def get_running_info(broker: Broker, call: Call) -> Answer:
-    """Ask a consumer how it is doing."""
-    header = call.header(GetConsumerRunningInfoRequestHeader)
-    _ask_consumer(broker, call, header, header.consumer_group, header.client_id)
+def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Ask a consumer for its running information."""
+    header = request.header(GetConsumerRunningInfoRequestHeader)
+    _forward(broker, request, header, header.consumer_group, header.client_id)
     return HELD
 
 
 @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
-def consume_directly(broker: Broker, call: Call) -> Answer:
+def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Have a consumer consume a message of the log now."""
-    header = call.header(ConsumeMessageDirectlyResultRequestHeader)
+    header = request.header(ConsumeMessageDirectlyResultRequestHeader)
     try:
         place = decode_offset_message_id(header.msg_id or "")
     except DecodeError as error:
@@ -48,30 +48,30 @@ def consume_directly(broker: Broker, call: Call) -> Answer:
     data = broker.store.log.record_at(place.physical_offset)
     if data is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
-    told = _complete(broker, header)
-    _ask_consumer(broker, call, told, header.consumer_group, header.client_id or "", bytes(data))
+    forwarded = _with_broker_fields(broker, header)
+    _forward(broker, request, forwarded, header.consumer_group, header.client_id or "", bytes(data))
     return HELD
 
 
-def _complete(
+def _with_broker_fields(
     broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader
 ) -> ConsumeMessageDirectlyResultRequestHeader:
-    """The header as the consumer gets it."""
-    told = replace(header, broker_name=broker.name)
+    """Return the header as the consumer gets it."""
+    forwarded = replace(header, broker_name=broker.name)
     if not broker.release.is_5x:
-        return told
+        return forwarded
     topic = broker.topics.find(header.topic or "")
     group = broker.group_configs.find(header.consumer_group)
     return replace(
-        told,
+        forwarded,
         topic_sys_flag=topic.topic_sys_flag if topic else None,
         group_sys_flag=group.group_sys_flag if group else None,
     )
 
 
-def _ask_consumer(
+def _forward(
     broker: Broker,
-    call: Call,
+    request: ClientRequest,
     header: GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyResultRequestHeader,
     group_name: str,
     client_id: str,
@@ -81,27 +81,27 @@ def _ask_consumer(
     member = group.find_member(client_id) if group else None
     if member is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
-    pass_on = _passer(call, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
-    member.channel.ask(header.code, header, body, pass_on, CONSUMER_TIMEOUT_MS)
+    forward_response = _forwarder(request, f"consumer <{group_name}> <{client_id}> Timeout: {CONSUMER_TIMEOUT_MS}ms")
+    member.channel.send_request(header.code, header, body, forward_response, CONSUMER_TIMEOUT_MS)
 
 
-def _passer(call: Call, silence: str) -> Callable[[Command | None], None]:
-    """Gives a consumer's answer to whoever asked the broker."""
+def _forwarder(request: ClientRequest, silence: str) -> Callable[[Command | None], None]:
+    """Return a function that forwards a consumer's response to the administrator's client."""
 
-    def pass_on(reply: Command | None) -> None:
+    def forward_response(reply: Command | None) -> None:
         if reply is None:
-            call.reply(answer(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
+            request.reply(response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
             return
-        passed = answer(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
-        passed.code = reply.code
-        call.reply(passed)
+        forwarded_response = response(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
+        forwarded_response.code = reply.code
+        request.reply(forwarded_response)
 
-    return pass_on
+    return forward_response
 
 
 @members
 class GetConsumerStatusRequestHeader(RequestHeader):
-    """How far are the members of a group with a topic?"""
+    """Header of a request for the offsets of a group's members."""
 
     topic: str
     group: str
@@ -109,24 +109,24 @@ class GetConsumerStatusRequestHeader(RequestHeader):
 
 
 @handles(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
-def get_consumer_status(broker: Broker, call: Call) -> Answer:
-    """Ask every member of a group how far it is; those that keep silent are left out."""
-    wish = call.header(GetConsumerStatusRequestHeader)
-    group = broker.consumer_groups.table.get(wish.group)
+def get_consumer_status(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Ask every member of a group for its offsets; a member that does not respond has none."""
+    header = request.header(GetConsumerStatusRequestHeader)
+    group = broker.consumer_groups.table.get(header.group)
     if group is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{wish.group}]")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]")
     members = list(group.members.values())
     tables: dict[str, Any] = {}
 
     def collect(client_id: str, reply: Command | None) -> None:
         tables[client_id] = _queue_offsets(reply)
         if len(tables) == len({member.client_id for member in members}):
-            told = {"consumerTable": tables, "messageQueueTable": {}}
-            call.reply(answer(body=fastjson.write(told), remark=NO_REMARK))
+            forwarded = {"consumerTable": tables, "messageQueueTable": {}}
+            request.reply(response(body=fastjson.write(forwarded), remark=NO_REMARK))
 
     for member in members:
         code, on_reply = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, partial(collect, member.client_id)
-        member.channel.ask(code, wish, b"", on_reply, CONSUMER_TIMEOUT_MS)
+        member.channel.send_request(code, header, b"", on_reply, CONSUMER_TIMEOUT_MS)
     return HELD
 
 

@@ -57,7 +57,7 @@ from ..wire.commands import (
 from .broker import Brokers, to_queue
 from .messages import TEMPLATE_TOPIC
 from .nameserver import NameServers
-from .routes import BrokerPlaces
+from .routes import BrokerEndpoints
 from .servers import Reply
 
 
@@ -260,10 +260,12 @@ class Admin:
         [broker] = self._find((broker_name,), deadline)
         return self._ask_broker(broker, header, deadline, body)
 
-    def _ask_broker(self, broker: BrokerPlaces, header: RequestHeader, deadline: Deadline | None, body: bytes) -> Reply:
+    def _ask_broker(
+        self, broker: BrokerEndpoints, header: RequestHeader, deadline: Deadline | None, body: bytes
+    ) -> Reply:
         return self._brokers.ask_at(broker.master(), header, body, broker_name=broker.broker_name, deadline=deadline)
 
-    def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerPlaces]:
+    def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerEndpoints]:
         """The brokers of these names, all of them if none is named."""
         known = {broker.broker_name: broker for broker in self._name_servers.fetch_brokers(deadline)}
         if unknown := sorted(set(names) - known.keys()) or ([] if known else ["any"]):

@@ -49,7 +49,7 @@ class Brokers:
         self.servers = servers
         self.routes = routes
         self.compacted = CompactedTopics(self._fetch_topic_config)
-        self._retrying = Retrying(settings.retries, settings.pause, patience_s=settings.patience_s)
+        self._retrying = Retrying(settings.retries, settings.pause, wait_for_brokers_s=settings.wait_for_brokers_s)
 
     def __repr__(self) -> str:
         return f"<Brokers by {self.routes!r}>"

@@ -58,7 +58,7 @@ class Locked:
     """Brokers that gave no answer: what was held there before is still held."""
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatReply(NamedTuple):
     """What a broker makes of a heartbeat."""
 
     broker_version: int
@@ -75,12 +75,12 @@ class Groups:
 
     # --- membership --------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, address: Address, data: HeartbeatData, deadline: Deadline | None = None) -> HeartbeatAnswer:
+    def heartbeat(self, address: Address, data: HeartbeatData, deadline: Deadline | None = None) -> HeartbeatReply:
         """Tell one broker process that a client is alive and what it wants."""
         body = encode_body(_wrap_heartbeat(data, self._namespace))
         reply = self._brokers.servers.ask(ServerRequest(address, HeartbeatRequestHeader(), body), deadline=deadline)
         said = reply.header(HeartbeatResponseHeader)
-        return HeartbeatAnswer(reply.command.version, bool(said.is_support_heart_beat_v2), bool(said.is_sub_change))
+        return HeartbeatReply(reply.command.version, bool(said.is_support_heart_beat_v2), bool(said.is_sub_change))
 
     def unregister(
         self,

@@ -58,6 +58,8 @@ class Sending:
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
     queue_count_if_new: int = 4
+    route_topic: str = ""
+    """The topic whose route names the broker, if it is not the queue's own: that one does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Receipt:
     recall_handle: str | None = None
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that was looked up, and the queue that holds it."""
 
     queue: MessageQueue
@@ -155,7 +157,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = LATEST_MS,
         deadline: Deadline | None = None,
-    ) -> list[Found]:
+    ) -> list[FoundMessage]:
         """Messages that bear a key, at most `max_count` from each broker, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
@@ -163,7 +165,7 @@ class Messages:
         )  # fmt: skip
         return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
 
-    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[Found]:
+    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
         """Messages that bear a unique id: the message itself, and copies such as retries, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
@@ -188,11 +190,11 @@ class Messages:
 
     def _query(
         self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
-    ) -> list[Found]:
+    ) -> list[FoundMessage]:
         """Brokers find by hash of the key, so what they find is looked at again."""
         replies = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
         found = [
-            Found(MessageQueue(record.topic, broker_name, record.queue_id), record)
+            FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
             for broker_name, reply in replies.items()
             for record in self._records(reply)
             if record.topic == topic and is_meant(record)
@@ -247,4 +249,5 @@ def _send_request(sending: Sending) -> RoutedRequest:
         max_reconsume_times=sending.max_reconsume_times,
         batch=sending.is_batch,
     )
-    return RoutedRequest(sending.queue.topic, sending.queue.broker_name, header, sending.body)
+    topic = sending.route_topic or sending.queue.topic
+    return RoutedRequest(topic, sending.queue.broker_name, header, sending.body)

@@ -28,7 +28,7 @@ from ..wire.commands import (
     RequestHeader,
 )
 from .retrying import Retrying
-from .routes import BrokerPlaces, Route, all_broker_places, make_route
+from .routes import BrokerEndpoints, Route, all_broker_endpoints, make_route
 from .servers import Reply, ServerRequest, Servers
 
 
@@ -63,13 +63,13 @@ class NameServers:
         """The same for one cluster's topics."""
         return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
 
-    def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerPlaces, ...]:
+    def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerEndpoints, ...]:
         """All brokers of all clusters, by name."""
         reply = self._ask(GetBrokerClusterInfoRequestHeader(), deadline)
         address_map = self._servers.settings.address_map
         with located(reply.request.where()):
             table = reply.body(ClusterInfo).broker_addr_table
-            return all_broker_places((data for _, data in sorted(table.items())), address_map)
+            return all_broker_endpoints((data for _, data in sorted(table.items())), address_map)
 
     def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
         """Make every name server forget a topic."""

@@ -13,7 +13,6 @@ from enum import Enum
 from operator import attrgetter, methodcaller
 from typing import Any, Protocol
 
-from ..errors import OptionError
 from ..model import LIGHT_TOPIC_PREFIX, RETRY_PREFIX
 from ..wire.compression import MAX_UNPACKED_BYTES
 from ..wire.properties import is_reserved
@@ -27,7 +26,6 @@ __all__ = [
     "Mode",
     "Part",
     "default_columns",
-    "parse_columns",
 ]
 
 
@@ -140,24 +138,6 @@ def default_columns(layout: Layout, include_headers: bool = False) -> tuple[str,
     if layout is Layout.ROCKETMQ:
         return tuple(c.name for c in _ROCKETMQ_DEFAULT)
     return tuple(c.name for c in _KAFKA if include_headers or c.name != "headers")
-
-
-def parse_columns(text: str, defaults: tuple[str, ...]) -> tuple[str, ...]:
-    """Parse the option `columns`: `*`, or a list of names in any case; raise `OptionError` for a wrong name."""
-    if text.strip() == "*":
-        return defaults
-    names = [part.strip() for part in text.split(",")]
-    found = tuple(_by_lower_name.get(name.lower(), name) for name in names)
-    unknown = [name for name in found if name not in COLUMNS]
-    if unknown:
-        accepted = ", ".join(COLUMNS)
-        raise OptionError("columns", text, f"unknown column {unknown[0]!r}", advice=f"columns are {accepted}")
-    if len(set(found)) < len(found):
-        raise OptionError("columns", text, "a column is named twice", advice="name each column once")
-    return found
-
-
-_by_lower_name = {name.lower(): name for name in COLUMNS}
 
 
 # --- choice of messages ----------------------------------------------------------------------------------------------

@@ -21,12 +21,14 @@ from ..errors import RequestTimeout, RocketMQError
 from ..model import Address
 from ..wire.header import Command
 from ..wire.session import Writer
-from .connection import Connection, wait_any
-from .deadline import Deadline
+from .connection import Connection
 from .pool import ConnectionPool
+from .transport import wait_ready
 
-__all__ = ["Pipeline", "RequestKind"]
+__all__ = ["Pipeline", "RequestKind", "wait_any"]
 
+_LATE_S = 1.0
+"""Longer than it takes to read what the buffers of a socket hold."""
 G = TypeVar("G")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -78,7 +80,10 @@ class Pipeline(Generic[G, R, T]):
     @property
     def in_flight(self) -> int:
         """The number of requests that await a response."""
-        return sum(len(state.pending) for state in self._states.values())
+        count = 0
+        for state in self._states.values():
+            count += len(state.pending)
+        return count
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -141,11 +146,7 @@ class Pipeline(Generic[G, R, T]):
         """
         busy = [state for state in self._states.values() if state.pending]
         wake_at = min([until, *(state.first_due for state in busy)])
-        deadline = Deadline(wake_at, max(0.0, wake_at - self._clock()), self._clock)
-        try:
-            ready = wait_any([state.connection for state in busy], deadline)
-        except RequestTimeout:
-            ready = []
+        ready = wait_any([state.connection for state in busy], wake_at, self._clock)
         drained: list[tuple[G, R, T | RocketMQError]] = []
         for connection in ready:
             self._take_responses(self._states[connection.address], drained)
@@ -197,3 +198,25 @@ class Pipeline(Generic[G, R, T]):
     def _timed_out(self, state: _ConnectionState[G, R]) -> RequestTimeout:
         what = f"no answer to {self._kind.name} within {self._kind.timeout_s:g} s"
         return RequestTimeout(what, advice=self._kind.advice, address=str(state.connection.address))
+
+
+def wait_any(
+    connections: Sequence[Connection], until: float, clock: Callable[[], float] = time.monotonic
+) -> list[Connection]:
+    """Return the connections that have news, as soon as one has: a response, or the error that ended it.
+
+    Return none when the moment `until` of the clock has passed. Responses that had arrived by then still count: the
+    server is not to blame if the caller looks late. Receiving them ends after `_LATE_S`, although more may arrive.
+    """
+    late_until: float | None = None
+    while True:
+        moved = [connection.exchange() for connection in connections if not connection.has_news]
+        if ready := [connection for connection in connections if connection.has_news]:
+            return ready
+        left_s = until - clock()
+        if left_s <= 0:
+            late_until = late_until or time.monotonic() + _LATE_S
+            if not any(moved) or time.monotonic() >= late_until:
+                return []
+        elif not any(moved):
+            wait_ready([connection.wants for connection in connections], left_s)

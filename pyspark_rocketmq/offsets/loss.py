@@ -25,11 +25,11 @@ from ..model import Finding, MessageQueue, QueueBounds, QueueRange
 from .position import Positions
 
 __all__ = [
-    "RULES",
+    "LOSS_RULES",
     "GapLog",
     "GapTotal",
+    "LossRule",
     "LossWarning",
-    "Rule",
     "Settled",
     "judge",
     "settle_ranges",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class Rule(NamedTuple):
+class LossRule(NamedTuple):
     """Meaning and consequence of a finding; without an error it never fails a query."""
 
     what: str
@@ -47,36 +47,36 @@ class Rule(NamedTuple):
     """What it may come from, as part of the advice."""
 
 
-RULES: Mapping[Finding, Rule] = {
-    Finding.BELOW_MIN: Rule(
+LOSS_RULES: Mapping[Finding, LossRule] = {
+    Finding.BELOW_MIN: LossRule(
         "offset {planned} is gone, the queue starts at {found} now (retention)",
         "continue at {found}",
         OffsetBeforeEarliest,
     ),
-    Finding.ABOVE_MAX: Rule(
+    Finding.ABOVE_MAX: LossRule(
         "offset {planned} lies beyond the queue's end {found} (topic made anew, or broker restored)",
         "continue at {found}",
         OffsetBeyondEnd,
     ),
-    Finding.WENT_BACK: Rule(
+    Finding.WENT_BACK: LossRule(
         "the queue ends at {found} now, before the planned end {planned}",
         "stop at {found}",
         OffsetWentBack,
     ),
-    Finding.VANISHED: Rule(
+    Finding.VANISHED: LossRule(
         "the queue left the route with offsets {planned} to {found} unread",
         "skip them",
         QueueVanished,
     ),
-    Finding.NOT_IN_ROUTE: Rule(
+    Finding.NOT_IN_ROUTE: LossRule(
         "the queue is missing from the route",
         "it keeps its position {planned} and is read again when it returns",
     ),
-    Finding.RESET_BY_ADMIN: Rule(
+    Finding.RESET_BY_ADMIN: LossRule(
         "an admin reset the group to {found} while {planned} was read",
         "reading stays at {planned}; a new checkpoint moves the query",
     ),
-    Finding.GAP: Rule(
+    Finding.GAP: LossRule(
         "messages within [{planned}, {found}) are gone",
         "go on without them",
         MessagesMissing,
@@ -103,7 +103,7 @@ class LossWarning:
         return abs(self.found - self.planned)
 
     def __str__(self) -> str:
-        rule = RULES[self.finding]
+        rule = LOSS_RULES[self.finding]
         known = "" if self.missing_count is None else f"{self.missing_count} of "
         count = f" ({known}{self.offset_count} offsets)" if self.offset_count else ""
         return f"{self.queue}: {rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found) + count
@@ -129,7 +129,7 @@ def judge(
     missing_count: int | None = None,
 ) -> LossWarning:
     """Return a warning that says what goes on; raise if the table calls it a loss and the user wants that."""
-    rule = RULES[finding]
+    rule = LOSS_RULES[finding]
     if rule.error is None or not fail_on_data_loss:
         return LossWarning(finding, queue, planned, found, missing_count)
     going_on = rule.going_on.format(planned=planned, found=found)

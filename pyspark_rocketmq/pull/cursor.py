@@ -108,7 +108,7 @@ class Cursor:
     def take_requests(self, most: int) -> list[PullRequest]:
         """Return the next requests, at most `most`, and count them as in flight: uncovered offsets first, then new."""
         requests: list[PullRequest] = []
-        while len(requests) < most:
+        for _ in range(most):
             if self._uncovered:
                 start, end = self._uncovered.popitem(0)
                 if end - start > self.stride:

@@ -26,7 +26,7 @@ from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Block, QueueRange
 from ..net.pool import ConnectionPool
 from .loss_policy import LossPolicy
-from .port import PullGroup, PullPort
+from .port import PullGroup, PullOutcome, PullPort
 from .reader import QueueReader
 from .recount import recount
 from .remoting import RemotingPort
@@ -214,14 +214,15 @@ class Window:
         now, body_bytes, body_count = self._clock(), 0, 0
         for group, request, outcome in deliveries:
             reader = group.reader
-            if isinstance(outcome, RocketMQError):
-                has_advanced = False
-                reader.handle_failure(request, outcome, now, group.endpoint)
-            else:
+            if type(outcome) is PullOutcome:
                 if size := len(outcome.body):
                     body_bytes, body_count = body_bytes + size, body_count + 1
                 has_advanced = reader.accept(request, group.endpoint, outcome, now)
-            heard[reader] = has_advanced or heard.get(reader, False)
+            else:
+                has_advanced = False
+                reader.handle_failure(request, outcome, now, group.endpoint)
+            if has_advanced or reader not in heard:
+                heard[reader] = has_advanced
         if body_count and self._is_adaptive:
             self._adapt(body_bytes, body_count)
         for reader in heard:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, final
 
 from ..cluster.routes import Place
 from ..errors import RocketMQError
@@ -48,6 +48,7 @@ class PullStatus(IntEnum):
     OFFSET_MOVED = 21
 
 
+@final
 class PullOutcome(NamedTuple):
     """What a broker answered to one pull."""
 

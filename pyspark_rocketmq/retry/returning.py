@@ -78,7 +78,8 @@ class Returner:
         asked = {number: row for number, row in rows.items() if silent[number] is None}
         outcomes = self._ask(asked)
         copies = Counter(_perhaps_taken(outcomes))
-        while (failed := _worth_asking_again(outcomes, copies)) and self._may_pause():
+        while (failed := _worth_asking_again(outcomes, copies)) and self._has_pauses_left:
+            self._pause()
             again = self._ask({number: rows[number] for number in failed})
             copies.update(_perhaps_taken(again))
             outcomes |= again
@@ -101,13 +102,14 @@ class Returner:
             max_reconsume_times=self._settings.max_reconsume_times,
         )
 
-    def _may_pause(self) -> bool:
-        """Pause, if this task has not done so too often."""
-        if self._pauses >= self._cluster.settings.retries:
-            return False
+    @property
+    def _has_pauses_left(self) -> bool:
+        """Whether this task may pause once more."""
+        return self._pauses < self._cluster.settings.retries
+
+    def _pause(self) -> None:
         self._sleep(self._cluster.settings.pause.delay_s(self._pauses))
         self._pauses += 1
-        return True
 
 
 def _place(row: Returned) -> tuple[str, str]:

@@ -70,6 +70,14 @@ def test_bad_samples_are_found(tmp_path: Path, broken: tuple[str, str], sample: 
     assert rules(tmp_path, sample) == [broken[0]]
 
 
+def test_pages_are_checked_for_phrases(tmp_path: Path) -> None:
+    """A retired phrase in a page is found with its line; code rules do not apply there."""
+    page = tmp_path / "README.md"
+    page.write_text("# What is it?\n\nA queue for whoever reads it.\n")
+
+    assert [str(finding) for finding in check_language.check_file(page, tmp_path)] == ["README.md:3: phrase: whoever"]
+
+
 @pytest.mark.parametrize(("path", "expected"), [("pyspark_rocketmq/a.py", ["phrase"]), ("tests/a.py", [])])
 def test_texts_are_checked_in_packages_only(tmp_path: Path, path: str, expected: list[str]) -> None:
     """An error text with a retired phrase is found in a package; a text in a test may quote it."""

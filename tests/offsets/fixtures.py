@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark_rocketmq.model import MessageQueue, QueueBounds
+from pyspark_rocketmq.offsets.requested import QueueTree
+from pyspark_rocketmq.options import queue_json
+from pyspark_rocketmq.options.values import OptionText
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "offsets"
 
@@ -49,3 +52,15 @@ class KnownOffsets:
         """As given, by default the smallest offset."""
         self.asked.append("readable")
         return {queue: self.readable.get(queue, each.min_offset) for queue, each in bounds.items()}
+
+
+def read_tree(text: str, option: str = "startingOffsets") -> QueueTree:
+    """Return offsets by queue from JSON that is known to be right."""
+    tree = queue_json.read_offsets(OptionText(option, text))
+    assert isinstance(tree, QueueTree)
+    return tree
+
+
+def read_times(text: str) -> QueueTree:
+    """Return times by queue from JSON that is known to be right."""
+    return queue_json.read_times(OptionText("startingOffsetsByTimestamp", text))

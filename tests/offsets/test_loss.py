@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import Finding, QueueBounds, QueueRange
 from pyspark_rocketmq.offsets.loss import (
-    RULES,
+    LOSS_RULES,
     GapLog,
     LossWarning,
     judge,
@@ -60,8 +60,8 @@ def test_what_is_no_loss_never_fails(finding: Finding) -> None:
 
 def test_every_finding_has_its_rule() -> None:
     """The table is complete, and five of its rules are fatal."""
-    assert RULES.keys() == set(Finding)
-    assert {finding: rule.error for finding, rule in RULES.items() if rule.error} == FATAL
+    assert LOSS_RULES.keys() == set(Finding)
+    assert {finding: rule.error for finding, rule in LOSS_RULES.items() if rule.error} == FATAL
 
 
 def test_a_gap_counts_what_is_missing_and_names_causes() -> None:

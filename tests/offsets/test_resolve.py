@@ -10,25 +10,11 @@ import pytest
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, OptionError
 from pyspark_rocketmq.model import Finding, MessageQueue, QueueBounds, QueueRange
 from pyspark_rocketmq.offsets.loss import settle_starts
-from pyspark_rocketmq.offsets.requested import (
-    EndSettings,
-    Keyword,
-    QueueTree,
-    StartSettings,
-    parse_offsets,
-    parse_times,
-)
+from pyspark_rocketmq.offsets.requested import EndSettings, Keyword, StartSettings
 from pyspark_rocketmq.offsets.resolve import Resolved, resolve_batch, resolve_offsets
-from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownOffsets
+from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownOffsets, read_times, read_tree
 
 EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
-
-
-def offsets(text: str, option: str = "startingOffsets") -> QueueTree:
-    """Offsets JSON that is known to be right."""
-    parsed = parse_offsets(text, option)
-    assert isinstance(parsed, QueueTree)
-    return parsed
 
 
 def resolved(settings: StartSettings, source: KnownOffsets) -> Resolved:
@@ -54,7 +40,7 @@ def test_keywords(keyword: Keyword, offset: int) -> None:
 def test_earliest_is_the_first_readable_message() -> None:
     """Also for a time before it; queues that begin there are known as open, and one question covers all of them."""
     source = KnownOffsets(readable={A0: 15, U0: 100})
-    times = parse_times('{"T":{"a":{"0":0,"1":300}}}', "startingOffsetsByTimestamp", now_ms=0)
+    times = read_times('{"T":{"a":{"0":0,"1":300}}}')
 
     found = resolved(StartSettings(EARLIEST, times=times), source)
 
@@ -77,8 +63,8 @@ def test_an_empty_queue_has_no_first_message() -> None:
         (StartSettings(EARLIEST), 10, 10),
         (StartSettings(LATEST, time_ms=500), 10, 77),
         (StartSettings(GROUP, LATEST), 10, 77),
-        (StartSettings(offsets('{"T":{"*":{"*":50}}}')), 10, 77),
-        (StartSettings(offsets('{"T":{"*":{"*":50}},"U":{"*":{"*":-1}}}')), 100, 100),
+        (StartSettings(read_tree('{"T":{"*":{"*":50}}}')), 10, 77),
+        (StartSettings(read_tree('{"T":{"*":{"*":50}},"U":{"*":{"*":-1}}}')), 100, 100),
     ],
 )
 def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, committed: int) -> None:
@@ -91,7 +77,7 @@ def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, com
 
 def test_json_then_default() -> None:
     """Queues that the JSON leaves out take the default."""
-    tree = offsets('{"T":{"a":{"0":50,"1":-1}}}')
+    tree = read_tree('{"T":{"a":{"0":50,"1":-1}}}')
 
     assert start(StartSettings(tree, EARLIEST), KnownOffsets()) == {A0: 50, A1: 100, B0: 10, U0: 10}
 
@@ -99,7 +85,7 @@ def test_json_then_default() -> None:
 def test_left_out_without_default() -> None:
     """Without a default the first queue left out is named."""
     with pytest.raises(OptionError, match=r"T/b/0 \(2 such queues\); .*set startingOffsetsDefault"):
-        start(StartSettings(offsets('{"T":{"a":{"*":50}}}')), KnownOffsets())
+        start(StartSettings(read_tree('{"T":{"a":{"*":50}}}')), KnownOffsets())
 
 
 def test_group_then_time_then_default() -> None:
@@ -112,7 +98,7 @@ def test_group_then_time_then_default() -> None:
 
 def test_group_sentinel_falls_through_to_the_default() -> None:
     """A queue that asks for the group's position by JSON takes the default if there is none."""
-    tree = offsets('{"T":{"*":{"*":-3}},"U":{"a":{"0":12}}}')
+    tree = read_tree('{"T":{"*":{"*":-3}},"U":{"a":{"0":12}}}')
     source = KnownOffsets(committed={B0: 30})
 
     assert start(StartSettings(tree, LATEST), source) == {A0: 100, A1: 100, B0: 30, U0: 12}
@@ -120,8 +106,8 @@ def test_group_sentinel_falls_through_to_the_default() -> None:
 
 def test_time_by_queue_outranks_offsets() -> None:
     """A queue with a time ignores its offset; one without keeps it."""
-    times = parse_times('{"T":{"a":{"0":300}}}', "startingOffsetsByTimestamp", now_ms=0)
-    tree = offsets('{"T":{"*":{"*":50}},"U":{"*":{"*":51}}}')
+    times = read_times('{"T":{"a":{"0":300}}}')
+    tree = read_tree('{"T":{"*":{"*":50}},"U":{"*":{"*":51}}}')
 
     assert start(StartSettings(tree, times=times), KnownOffsets()) == {A0: 30, A1: 50, B0: 50, U0: 51}
 
@@ -145,7 +131,7 @@ def test_no_message_that_young(bounds: QueueBounds) -> None:
 
 def test_options_that_have_no_say_are_told() -> None:
     """An option whose every queue is decided above it is reported; a default that waits is not."""
-    settings = StartSettings(offsets('{"T":{"a":{"0":50}}}'), time_ms=300)
+    settings = StartSettings(read_tree('{"T":{"a":{"0":50}}}'), time_ms=300)
     by_group = StartSettings(GROUP, EARLIEST)
     source = KnownOffsets(committed=dict.fromkeys(QUEUES, 20))
 
@@ -156,12 +142,12 @@ def test_options_that_have_no_say_are_told() -> None:
 def test_unknown_queue() -> None:
     """JSON that names a queue nobody has is refused before anything is asked of it."""
     with pytest.raises(OptionError, match="there is no queue 9"):
-        start(StartSettings(offsets('{"T":{"a":{"9":1}}}'), EARLIEST), KnownOffsets())
+        start(StartSettings(read_tree('{"T":{"a":{"9":1}}}'), EARLIEST), KnownOffsets())
 
 
 def test_explicit_start_outside_what_is_there() -> None:
     """Offsets outside the bounds are loss: fatal, or moved to the nearer bound with a warning."""
-    settings = StartSettings(offsets('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}'))
+    settings = StartSettings(read_tree('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}'))
     source = KnownOffsets()
 
     settled = settle_starts(resolved(settings, source).positions, source.bounds, fail_on_data_loss=False)
@@ -187,7 +173,7 @@ def test_batch_between_times() -> None:
 
 def test_batch_end_by_queue() -> None:
     """The end may be given per queue; the others, and times past the last message, mean latest."""
-    ends = EndSettings(offsets('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
+    ends = EndSettings(read_tree('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
 
     plan = resolve_batch(
         StartSettings(EARLIEST).requested, ends.requested, QUEUES, KnownOffsets(), fail_on_data_loss=True
@@ -229,7 +215,7 @@ def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool
 
 def test_end_below_start() -> None:
     """An end below the start is the user's mistake."""
-    ends = EndSettings(offsets('{"T":{"a":{"0":9}}}', "endingOffsets"))
+    ends = EndSettings(read_tree('{"T":{"a":{"0":9}}}', "endingOffsets"))
 
     with pytest.raises(OptionError, match="endingOffsets: the end 9 of T/a/0 lies below its start 10"):
         resolve_batch(StartSettings(EARLIEST).requested, ends.requested, QUEUES, KnownOffsets(), fail_on_data_loss=True)
@@ -237,7 +223,7 @@ def test_end_below_start() -> None:
 
 def test_end_below_a_start_that_retention_moved() -> None:
     """If retention took the whole range there is nothing to read, and a warning instead of a mistake."""
-    starts, ends = offsets('{"T":{"a":{"0":0}}}'), offsets('{"T":{"a":{"0":5}}}', "endingOffsets")
+    starts, ends = read_tree('{"T":{"a":{"0":0}}}'), read_tree('{"T":{"a":{"0":5}}}', "endingOffsets")
 
     plan = resolve_batch(
         StartSettings(starts).requested, EndSettings(ends).requested, [A0], KnownOffsets(), fail_on_data_loss=False
@@ -253,8 +239,8 @@ def test_end_below_a_start_that_retention_moved() -> None:
 )
 def test_batch_outside_what_is_there(start_offset: int, end_offset: int, error: type[Exception]) -> None:
     """Each way to point outside a queue is its own error."""
-    starts = StartSettings(offsets(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).requested
-    ends = EndSettings(offsets(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).requested
+    starts = StartSettings(read_tree(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).requested
+    ends = EndSettings(read_tree(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).requested
 
     with pytest.raises(error, match=f"{start_offset if error is not OffsetWentBack else end_offset}.*failOnDataLoss"):
         resolve_batch(starts, ends, [A0], KnownOffsets(), fail_on_data_loss=True)

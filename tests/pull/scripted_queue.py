@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
+from pyspark_rocketmq.cluster.routes import BrokerEndpoints, Place, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
@@ -137,7 +137,7 @@ def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brok
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
         links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
-    named = BrokerPlaces("broker-a", "c", tuple(queues))
+    named = BrokerEndpoints("broker-a", "c", tuple(queues))
     route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
     brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it asks name servers for nothing
     return brokers
@@ -166,8 +166,8 @@ class FixedRoutes:
     def without(self, gone: Place | None) -> None:
         """Name all places but one from now on."""
         named = self._whole.brokers["broker-a"]
-        left = tuple(place for place in named.places if place != gone)
-        self._route = replace(self._whole, brokers={"broker-a": replace(named, places=left)})
+        left = tuple(place for place in named.endpoints if place != gone)
+        self._route = replace(self._whole, brokers={"broker-a": replace(named, endpoints=left)})
 
     def expire(self, topic: str) -> None:
         """Nothing newer is to be had."""
