@@ -62,9 +62,9 @@ def test_a_slip_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) -> 
         for _ in range(4):
             nonsense.concurrently(ROW)
     assert [record.getMessage() for record in caplog.records] == [
-        "the function raised, which counts as RECONSUME_LATER",
-        "7 is no result here, it counts as RECONSUME_LATER",
-        "'SUCESS' is no result here, it counts as RECONSUME_LATER",
+        "the function raised an exception, which counts as RECONSUME_LATER",
+        "the function returned 7, which is no result here and counts as RECONSUME_LATER",
+        "the function returned 'SUCESS', which is no result here and counts as RECONSUME_LATER",
     ]
     assert caplog.records[0].exc_info
 

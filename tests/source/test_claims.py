@@ -113,7 +113,7 @@ def test_no_directory_of_others_is_used(
         private.chmod(0o777)
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         assert run.plan()
-    assert "two reads of one group are not told apart" in caplog.text
+    assert "two queries of one group are not kept apart" in caplog.text
     assert list(target.iterdir()) == [] and list(private.iterdir()) == []
 
 
