@@ -77,7 +77,7 @@ def test_it_never_goes_back(stub: StubBroker) -> None:
 @pytest.mark.parametrize("group", [None, "other"])
 def test_a_query_that_does_not_publish_for_the_group_is_refused(stub: StubBroker, group: str | None) -> None:
     """Its positions are another group's, or nobody's."""
-    with pytest.raises(OptionError, match="consumerGroup = 'spark-orders': no source of the query publishes"):
+    with pytest.raises(OptionError, match="consumerGroup = 'spark-orders': no source of the query commits"):
         commit_offsets(query(progress(3, group=group)), options(stub))
 
 
