@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
-from ..cluster.broker import Errand
+from ..cluster.broker import RoutedRequest
 from ..cluster.cluster import Cluster
 from ..cluster.links import BURST
-from ..cluster.messages import send_back_errand
-from ..cluster.requests import Answer
+from ..cluster.messages import send_back_request
+from ..cluster.servers import Reply
 from ..errors import BrokerError, ConnectionLost, OptionError, RemoteProtocolError, RequestTimeout, RocketMQError
 
 __all__ = ["DEAD_LETTER_LEVEL", "Outcome", "ReturnSettings", "Returned", "Returner"]
@@ -88,11 +88,11 @@ class Returner:
 
     def _send(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
         """Send each row once, and return the outcomes; every step has the deadline of its kind."""
-        results = self._cluster.brokers.try_all({number: self._errand(row) for number, row in rows.items()})
-        return {number: None if isinstance(result, Answer) else result for number, result in results.items()}
+        results = self._cluster.brokers.try_all({number: self._request(row) for number, row in rows.items()})
+        return {number: None if isinstance(result, Reply) else result for number, result in results.items()}
 
-    def _errand(self, row: Returned) -> Errand:
-        return send_back_errand(
+    def _request(self, row: Returned) -> RoutedRequest:
+        return send_back_request(
             self._settings.group,
             row.topic,
             row.broker_name,

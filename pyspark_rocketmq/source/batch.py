@@ -18,7 +18,7 @@ from .partition import RangePartition, read_partition
 from .view import make_view
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 __all__ = ["BatchReader"]
 
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
         require_filter(cluster, options, queues)
         view = make_view(cluster, options)
         plan = resolve_batch(
-            options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
+            options.start.requested, options.end.requested, queues, view, fail_on_data_loss=options.fail_on_data_loss
         )
         LossJournal(options.fail_on_data_loss).note(plan.warnings)
         if plan.replica_ends:

@@ -21,17 +21,16 @@ from dataclasses import dataclass, field
 
 from ..cluster.cluster import Cluster
 from ..errors import RocketMQError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
-from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions
-from ..offsets.resolve import Resolved, opened_if_late, resolve_wish
-from ..offsets.wish import Keyword, Wish
+from ..offsets.requested import Keyword, RequestedOffsets
+from ..offsets.resolve import Resolved, opened_if_late, resolve_offsets
 from .view import BrokerView
 
 __all__ = ["Beginnings", "Gained"]
 
-FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, Bounds]]
+FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
 """Fetches bounds that are not older than the call."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
@@ -43,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Beginnings:
     """The starts of one member in queues without a position."""
 
-    def __init__(self, cluster: Cluster, view: BrokerView, wish: Wish, group: str, client_id: str) -> None:
+    def __init__(self, cluster: Cluster, view: BrokerView, wish: RequestedOffsets, group: str, client_id: str) -> None:
         self._cluster = cluster
         self._view = view
         self._wish = wish
@@ -60,13 +59,13 @@ class Beginnings:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
             self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
 
-    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> Resolved:
+    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
         """Return where these queues begin, in which the group has no position."""
         ends = self._ends_at_joining or {}
         old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
         old -= set(self._appeared_in_a_living_group(old & ends.keys()))
         seen = {queue: bounds[queue]._replace(max_offset=ends.get(queue, bounds[queue].max_offset)) for queue in old}
-        resolved = resolve_wish(self._wish, seen, seen, self._view)
+        resolved = resolve_offsets(self._wish, seen, seen, self._view)
         new = {queue: bounds[queue] for queue in queues if queue not in old}
         return Resolved(
             {**resolved.positions, **{queue: each.min_offset for queue, each in new.items()}},
@@ -111,7 +110,7 @@ class Gained:
     """What one planning knows of queues that are gained; the `QueueFacts` of `group_positions`."""
 
     beginnings: Beginnings
-    bounds: Mapping[MessageQueue, Bounds]
+    bounds: Mapping[MessageQueue, QueueBounds]
     fetch_fresh: FetchBounds
     opened: Positions = field(default_factory=dict)
     """The queues that begin at their first readable message, once that is known."""

@@ -32,7 +32,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ..client.assignment import Assigned
-from ..cluster.offsets import Offsets, Standing
+from ..cluster.queue_offsets import Offsets, Standing
 from ..errors import BrokerError, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ..cluster.cluster import Cluster
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
-from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions
 from ..options.reader_options import ReaderOptions, ShareSettings
 from .beginnings import Beginnings, Gained
@@ -50,7 +49,7 @@ class MemberRole:
             note_progress=self.member.note_progress,
             connection_to=self.member.connection_to,
         )
-        self._beginnings = Beginnings(cluster, judge.view, options.start.wish, group, client_id)
+        self._beginnings = Beginnings(cluster, judge.view, options.start.requested, group, client_id)
         self.locks = open_locks(options, rhythm, client_id)
         self._has_joined = self._has_assignment = False
 
@@ -91,7 +90,7 @@ class MemberRole:
     def choose_starts(
         self,
         start: Position | None,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         ready: Collection[MessageQueue],
         queues: Collection[MessageQueue],
     ) -> Starts:
@@ -107,7 +106,7 @@ class MemberRole:
         return starts._replace(positions={**kept, **starts.positions})
 
     def find_unread(
-        self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, Bounds]
+        self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return the queues that no member of the group has read to the target."""
         stood = dict(self._judge.view.fetch_committed(queues))

@@ -36,7 +36,7 @@ from ..cluster.links import SharedLinks
 from ..errors import GroupError, LocalProtocolError, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.pool import SharedPool
-from ..offsets.wish import Keyword
+from ..offsets.requested import Keyword
 from ..options.reader_options import ReaderOptions, ShareSettings
 from ..planning.assignment import Assignment
 from ..wire.header import Command

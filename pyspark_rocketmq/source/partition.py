@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from ..broker_errors import CredentialsRefused, NoPermission
-from ..cluster.cluster import Cluster, open_cluster
+from ..cluster.cluster import worker_cluster
 from ..cluster.names import READER_GROUP
-from ..cluster.settings import ClusterSettings
 from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
@@ -29,7 +28,7 @@ from .losses import LossJournal
 from .reports import TaskReport
 
 if TYPE_CHECKING:
-    from ..decode.columns import Decoded, RecordBatch
+    from ..decode.decoder import Decoded, RecordBatch
 
 __all__ = ["RangePartition", "read_partition"]
 
@@ -41,12 +40,6 @@ class RangePartition(InputPartition):
     """The ranges that one task reads."""
 
     ranges: tuple[QueueRange, ...]
-
-
-@cache
-def worker_cluster(settings: ClusterSettings) -> Cluster:
-    """This process's view of a cluster; its routes outlive a task."""
-    return open_cluster(settings)
 
 
 @cache
@@ -62,7 +55,7 @@ def read_partition(
     partition: RangePartition, options: ReaderOptions, nullable: Collection[str] = ()
 ) -> Iterator[RecordBatch]:
     """Yield the rows of one task; `nullable` are columns that the user's own schema declares so."""
-    from ..decode.columns import BatchSize, ColumnDecoder
+    from ..decode.decoder import BatchSize, ColumnDecoder
 
     losses, report = LossJournal(options.fail_on_data_loss), TaskReport(len(partition.ranges))
     brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)

@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from ..cluster.cluster import Cluster
 from ..errors import OptionError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
-from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions, advance, batch_ranges
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
@@ -209,7 +208,7 @@ class Planner:
             _log.warning("%d queues of the checkpoint are not to be read any more: %s ...", len(dropped), dropped[0])
 
 
-def _ends(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def _ends(bounds: Mapping[MessageQueue, QueueBounds]) -> dict[MessageQueue, int]:
     return {queue: each.max_offset for queue, each in bounds.items()}
 
 

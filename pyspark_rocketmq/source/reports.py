@@ -20,7 +20,7 @@ from ..offsets.position import Positions
 __all__ = ["PlannerStatus", "TaskReport"]
 
 _MOST_QUEUES, _MOST_CHARACTERS = 3, 120
-"""Bounds of what names queues, whose names come from the network."""
+"""QueueBounds of what names queues, whose names come from the network."""
 
 
 @dataclass(slots=True)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.cluster import Cluster, open_cluster
 from ..errors import QueueMoved, TopicNotFound
-from ..model import MessageQueue, sort_queues
+from ..model import Finding, MessageQueue, QueueBounds, sort_queues
 from ..net.deadline import Deadline
-from ..offsets.loss import RULES, Bounds, Finding, LossWarning, Settled, settle_starts
+from ..offsets.loss import LOSS_RULES, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions
-from ..offsets.resolve import has_unknown_front, opened_if_late, resolve_wish
+from ..offsets.resolve import opened_if_late, resolve_offsets
 from ..options.reader_options import ReaderOptions
 from .catalog import QueueCatalog
 from .commit import Committer, GroupCheck, OffsetWriter
@@ -40,7 +40,7 @@ class Starts(NamedTuple):
     """Where a batch starts in each queue, and the bounds by which that was judged."""
 
     positions: Positions
-    bounds: Mapping[MessageQueue, Bounds]
+    bounds: Mapping[MessageQueue, QueueBounds]
     rewound: Positions = MappingProxyType({})
     """The positions that went back because their queues end before the known ones."""
     opened: Positions = MappingProxyType({})
@@ -48,7 +48,7 @@ class Starts(NamedTuple):
 
 
 class StartJudge:
-    """Judges known positions by what brokers hold. Bounds that show a loss are never older than the positions."""
+    """Judges known positions by what brokers hold. QueueBounds that show a loss are never older than the positions."""
 
     def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
         self.catalog = catalog
@@ -59,7 +59,7 @@ class StartJudge:
 
     def fetch_bounds(
         self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
-    ) -> Mapping[MessageQueue, Bounds]:
+    ) -> Mapping[MessageQueue, QueueBounds]:
         """Return the bounds of these queues; if a broker has gone, of those that the routes name without it."""
         try:
             return self.view.fetch_bounds(queues)
@@ -67,19 +67,19 @@ class StartJudge:
             left = set(self.catalog.queues(held_topics))
             return self.view.fetch_bounds([queue for queue in queues if queue in left])
 
-    def fetch_fresh(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def fetch_fresh(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """Return what brokers report now, whatever they reported a moment ago."""
         self.view.forget()
         return self.fetch_bounds(list(queues), {queue.topic for queue in queues})
 
-    def judge(self, known: Positions, bounds: Mapping[MessageQueue, Bounds], opened: Positions) -> Starts:
+    def judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> Starts:
         """Move positions into what brokers hold; raise for a loss if losses fail the query.
 
         Others move a group while it is read, and an administrator who skips to the end knows of messages that came
         after brokers were asked. So an apparent loss is judged again by what brokers report now.
         """
         settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
-        if any(RULES[warning.finding].error for warning in settled.warnings):
+        if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
             bounds = self.fetch_fresh(bounds)
             settled = settle_starts(known, bounds, fail_on_data_loss=self._fails_on_loss, opened=opened)
         if warnings := self._drop_repeats(settled.warnings):
@@ -175,7 +175,7 @@ class SoloRole:
     def choose_starts(
         self,
         start: Position | None,
-        bounds: Mapping[MessageQueue, Bounds],
+        bounds: Mapping[MessageQueue, QueueBounds],
         ready: Collection[MessageQueue],
         queues: Collection[MessageQueue],
     ) -> Starts:
@@ -189,19 +189,19 @@ class SoloRole:
         """
         return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
-    def _resolve(self, bounds: Mapping[MessageQueue, Bounds]) -> Starts:
+    def _resolve(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
         """Return the start of a query without checkpoint, which stays the same in every planning."""
         if self._pinned is None:
             queues = list(bounds)
             self._judge.catalog.require_known(queues)
-            resolved = resolve_wish(self._options.start.wish, queues, bounds, self._judge.view)
+            resolved = resolve_offsets(self._options.start.requested, queues, bounds, self._judge.view)
             self._pinned = self._judge.judge(resolved.positions, bounds, resolved.opened)
             bounds = self._pinned.bounds
             for option in resolved.outranked:
                 _log.warning("%s has no effect: for every queue another option says where to start", option)
         return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
 
-    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, Bounds]) -> Starts:
+    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
         """Return starts after the last batch, moved where brokers lost messages."""
         known = {queue: at for queue, at in start.next.items() if queue in bounds or self._judge.catalog.covers(queue)}
         return self._with_new(self._judge.judge(known, bounds, start.still_open), known)
@@ -212,7 +212,7 @@ class SoloRole:
         if not new:
             self._without_front = set()
             return starts
-        without_front = {queue for queue, each in new.items() if has_unknown_front(each)}
+        without_front = {queue for queue, each in new.items() if each.has_unknown_front}
         for queue in sort_queues(without_front - self._without_front):
             text = "%s is new and waits for its master: a replica begins at %d and may lack earlier messages"
             _log.warning(text, queue, new[queue].min_offset)
@@ -224,7 +224,7 @@ class SoloRole:
         )
 
     def find_unread(
-        self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, Bounds]
+        self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return the queues, of those not read to the target, that no other member has read: all of them."""
         return queues

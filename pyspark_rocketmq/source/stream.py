@@ -25,7 +25,7 @@ from .rhythm import NORMAL, PlannerRhythm
 from .shutdown import ShutdownHandler
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow

@@ -16,8 +16,7 @@ from collections.abc import Collection, Mapping
 from ..cluster.cluster import Cluster
 from ..cluster.names import READER_GROUP
 from ..errors import RocketMQError
-from ..model import MessageQueue
-from ..offsets.loss import Bounds
+from ..model import MessageQueue, QueueBounds
 from ..options.reader_options import ReaderOptions
 from .rhythm import NORMAL, PlannerRhythm
 
@@ -37,13 +36,13 @@ class BrokerView:
         self._group = group
         self._clock = rhythm.clock
         self._rhythm = rhythm
-        self._known: Mapping[MessageQueue, Bounds] = {}
+        self._known: Mapping[MessageQueue, QueueBounds] = {}
         self._due = float("-inf")
         self._last_news = float("-inf")
         self._minima_due = float("-inf")
 
     @property
-    def last_known(self) -> Mapping[MessageQueue, Bounds]:
+    def last_known(self) -> Mapping[MessageQueue, QueueBounds]:
         """The bounds that were fetched last."""
         return self._known
 
@@ -52,7 +51,7 @@ class BrokerView:
         """Whether the bounds in memory have expired."""
         return self._clock() >= self._due
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """Return minimum and next offset of each queue, as of at most a moment ago."""
         if self.is_due or not self._known.keys() >= set(queues):
             self._renew(queues)
@@ -70,7 +69,7 @@ class BrokerView:
         """Return the group's position in each queue that has one."""
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
         """Return the first readable offset of each queue; the minimum where brokers do not tell."""
         places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
         try:
@@ -102,9 +101,8 @@ class BrokerView:
 
     def _request(
         self, queues: Collection[MessageQueue], minima: Mapping[MessageQueue, int]
-    ) -> dict[MessageQueue, Bounds]:
-        found = self._cluster.offsets.fetch_bounds(queues, smallest=minima)
-        return {queue: Bounds(*bounds) for queue, bounds in found.items()}
+    ) -> dict[MessageQueue, QueueBounds]:
+        return self._cluster.offsets.fetch_bounds(queues, smallest=minima)
 
     def _known_minima(self) -> dict[MessageQueue, int]:
         if self._clock() >= self._minima_due:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
-from broker_stub.offsets import ConsumerOffsets
+from broker_stub.offset_table import ConsumerOffsets
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
 from pyspark_rocketmq.model import MessageQueue

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from broker_stub import StubBroker
-from broker_stub.state import Settings
+from broker_stub.settings import Settings
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.errors import LockRefused, OptionError
 from pyspark_rocketmq.source.rhythm import PlannerRhythm

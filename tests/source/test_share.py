@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
-from broker_stub.offsets import ConsumerOffsets
+from broker_stub.offset_table import ConsumerOffsets
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
@@ -44,7 +44,7 @@ CONSUMER_RHYTHM = Rhythm(
 )
 ALL = [queue_of(number) for number in range(4)]
 LASTING = replace(QUICK, bounds_s=3600.0)
-"""Bounds are remembered for longer than a test lasts."""
+"""QueueBounds are remembered for longer than a test lasts."""
 UNDAUNTED = replace(QUICK, commit_backoff=Backoff(first_s=0.05, longest_s=0.05))
 """A broker that failed is asked again soon."""
 IMPATIENT = replace(QUICK, lock_timeout_s=0.2)
