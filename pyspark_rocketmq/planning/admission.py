@@ -19,7 +19,7 @@ __all__ = ["Admission", "Limits", "admit", "clip_to_target", "share_cap"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one trigger may read. Without any limit it reads everything."""
+    """The limits of one trigger, which reads everything if none is set."""
 
     max_per_trigger: int | None = None
     max_per_queue: int | None = None

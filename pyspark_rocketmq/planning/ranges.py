@@ -38,9 +38,13 @@ Task = tuple[QueueRange, ...]
 """The ranges that one Spark task reads, in this order."""
 
 
+_EVEN_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
+"""Strategies that give each of n slots one of n queues, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """How a batch becomes tasks."""
+    """The settings by which a batch becomes tasks."""
 
     allocation: AllocationSettings = field(default_factory=AllocationSettings)
     min_partitions: int = 1
@@ -136,6 +140,8 @@ def _deal(
     if allocation.strategy.outer == "CONFIG":
         return _deal_listed(queues, allocation.queue_lists)
     slots = name_slots(min(len(queues), max_partitions or len(queues)))
+    if len(slots) == len(queues) and allocation.strategy.outer in _EVEN_STRATEGIES:
+        return [[queue] for queue in queues]
     rooms = _rooms_of_slots(queues, slots, allocation) if allocation.strategy.outer == "MACHINE_ROOM_NEARBY" else {}
     return build_strategy(allocation, rooms.get).allocate_all(queues, slots)
 

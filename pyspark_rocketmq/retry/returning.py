@@ -28,10 +28,10 @@ __all__ = ["DEAD_LETTER_LEVEL", "Outcome", "ReturnSettings", "Returned", "Return
 DEAD_LETTER_LEVEL = -1
 _LAST_LEVEL = 18
 _MOST_COPIES = 2
-"""How often a row may be stored because responses are lost."""
+"""The number of times that a row may be stored because responses are lost."""
 
 Outcome = RocketMQError | None
-"""Why a row was not accepted; None if it was."""
+"""The reason why a row was not accepted; None if it was."""
 
 
 class Returned(NamedTuple):

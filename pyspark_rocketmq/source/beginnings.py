@@ -35,17 +35,19 @@ FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBo
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
 _MOST_DIGITS = 19
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 _log = logging.getLogger(__name__)
 
 
 class Beginnings:
     """The starts of one member in queues without a position."""
 
-    def __init__(self, cluster: Cluster, view: BrokerView, wish: RequestedOffsets, group: str, client_id: str) -> None:
+    def __init__(
+        self, cluster: Cluster, view: BrokerView, requested: RequestedOffsets, group: str, client_id: str
+    ) -> None:
         self._cluster = cluster
         self._view = view
-        self._wish = wish
+        self._requested = requested
         self._group = group
         self._client_id = client_id
         self._ends_at_joining: Positions | None = None
@@ -62,10 +64,10 @@ class Beginnings:
     def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
         """Return where these queues begin, in which the group has no position."""
         ends = self._ends_at_joining or {}
-        old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
+        old = {queue for queue in queues if queue in ends or queue.topic == self._requested.retry_topic}
         old -= set(self._appeared_in_a_living_group(old & ends.keys()))
         seen = {queue: bounds[queue]._replace(max_offset=ends.get(queue, bounds[queue].max_offset)) for queue in old}
-        resolved = resolve_offsets(self._wish, seen, seen, self._view)
+        resolved = resolve_offsets(self._requested, seen, seen, self._view)
         new = {queue: bounds[queue] for queue in queues if queue not in old}
         return Resolved(
             {**resolved.positions, **{queue: each.min_offset for queue, each in new.items()}},
@@ -75,9 +77,9 @@ class Beginnings:
 
     def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
         """Return the queues whose first message is younger than another member of the group; ask for `latest` only."""
-        if not queues or self._wish.fallback is not Keyword.LATEST:
+        if not queues or self._requested.fallback is not Keyword.LATEST:
             return []
-        deadline = Deadline.after(_PATIENCE_S)
+        deadline = Deadline.after(_TIMEOUT_S)
         try:
             started_ms = self._oldest_start_ms(next(iter(queues)).topic, deadline)
             if started_ms is None:
@@ -107,7 +109,7 @@ class Beginnings:
 
 @dataclass(slots=True)
 class Gained:
-    """What one planning knows of queues that are gained; the `QueueFacts` of `group_positions`."""
+    """The facts of one planning about queues that are gained; the `QueueFacts` of `group_positions`."""
 
     beginnings: Beginnings
     bounds: Mapping[MessageQueue, QueueBounds]

@@ -16,7 +16,7 @@ from ..cluster.names import is_system_topic
 from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
-from ..planning.assignment import list_queues
+from ..planning.listed_queues import list_queues
 from ..planning.ranges import PlanSettings, covered_queues, unlisted_queues
 from .rhythm import NORMAL, PlannerRhythm
 

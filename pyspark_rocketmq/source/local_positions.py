@@ -99,7 +99,7 @@ class LocalPositions:
 
 
 class LocalView(BrokerView):
-    """What brokers said last; the group's positions come from the file."""
+    """A view whose group has its positions in the file."""
 
     def __init__(self, cluster: Cluster, positions: LocalPositions, rhythm: PlannerRhythm) -> None:
         super().__init__(cluster, positions.group, rhythm)

@@ -38,7 +38,7 @@ from ..model import Address, MessageQueue
 from ..net.pool import SharedPool
 from ..offsets.requested import Keyword
 from ..options.reader_options import ReaderOptions, ShareSettings
-from ..planning.assignment import Assignment
+from ..planning.listed_queues import ListedQueues
 from ..wire.header import Command
 from .rhythm import PlannerRhythm
 
@@ -218,7 +218,7 @@ class QueryMember:
 class _OwnList:
     """The strategy CONFIG, whose list follows the route."""
 
-    listed: Assignment
+    listed: ListedQueues
     name: str = "CONFIG"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:

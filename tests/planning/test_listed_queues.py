@@ -8,19 +8,19 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options.queue_json import read_assignment, read_queue_lists
 from pyspark_rocketmq.options.values import OptionText
-from pyspark_rocketmq.planning.assignment import Assignment, list_queues
+from pyspark_rocketmq.planning.listed_queues import ListedQueues, list_queues
 
 A0, A1, B0 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0)
 U0 = MessageQueue("U", "a", 0)
 ROUTE = [A0, A1, B0, U0]
 
 
-def assigned(text: str) -> Assignment:
+def assigned(text: str) -> ListedQueues:
     """Return the queues that `assign` lists."""
     return read_assignment(OptionText("assign", text))
 
 
-def slots_of(text: str) -> tuple[Assignment, ...]:
+def slots_of(text: str) -> tuple[ListedQueues, ...]:
     """Return the queues that each entry of `messageQueueList` lists."""
     return read_queue_lists(OptionText("messageQueueList", text))
 
