@@ -1,4 +1,4 @@
-"""Queues that users list."""
+"""Users list queues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def slots_of(text: str) -> tuple[ListedQueues, ...]:
     ],
 )
 def test_select(text: str, selected: list[MessageQueue]) -> None:
-    """Numbers mean queues, stars mean all there are; the route gives the order."""
+    """Numbers select queues, stars all queues of the route, in the order of the route."""
     assignment = assigned(text)
 
     assignment.require_known(ROUTE)
@@ -43,7 +43,7 @@ def test_select(text: str, selected: list[MessageQueue]) -> None:
 
 
 def test_a_star_follows_growth() -> None:
-    """A queue that appears later is selected without being named."""
+    """A star selects a queue that appears later."""
     later = MessageQueue("T", "c", 0)
 
     assert later in assigned('{"T":"*"}').select([*ROUTE, later])
@@ -55,7 +55,7 @@ def test_a_star_follows_growth() -> None:
     [('{"T":{"a":[0,7]}}', "T/a/7"), ('{"T":{"c":"*"}}', "T/c"), ('{"X":"*"}', "X/*"), ('{"X":{"a":[0]}}', "X/a/0")],
 )
 def test_what_the_route_does_not_have(text: str, name: str) -> None:
-    """A queue, broker or topic outside the route is named."""
+    """The error names a queue, broker or topic that the route lacks."""
     with pytest.raises(OptionError) as raised:
         assigned(text).require_known(ROUTE)
 
@@ -78,6 +78,6 @@ def test_lists_of_slots() -> None:
     ],
 )
 def test_slots_list_every_queue_once(text: str, what: str) -> None:
-    """A queue that is missing, double or unknown is named with its option."""
+    """The error names a missing, repeated or unknown queue, and the option."""
     with pytest.raises(OptionError, match=f"messageQueueList = {what}"):
         list_queues(slots_of(text), ROUTE)
