@@ -13,8 +13,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from broker_stub.codes import AdminCode  # noqa: E402  # the script runs from a plain checkout
-from broker_stub.registry import Registry, load_handlers  # noqa: E402
+from broker_stub.admin_codes import AdminCode  # noqa: E402  # the script runs from a plain checkout
+from broker_stub.handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS  # noqa: E402
+from broker_stub.registry import Registry  # noqa: E402
 from broker_stub.releases import RELEASES  # noqa: E402
 from pyspark_rocketmq.wire.codes import RequestCode  # noqa: E402
 from tools.generated import keep  # noqa: E402
@@ -31,7 +32,7 @@ The stub answers any other request code with REQUEST_CODE_NOT_SUPPORTED; the nam
 
 def render() -> str:
     """Return the whole page."""
-    return HEAD + "".join(_render_role(registry) for registry in load_handlers())
+    return HEAD + "".join(_render_role(registry) for registry in (BROKER_HANDLERS, NAME_SERVER_HANDLERS))
 
 
 def _render_role(registry: Registry[Any]) -> str:
