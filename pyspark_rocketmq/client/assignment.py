@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from ..model import MessageQueue
-from ..pull.patience import Patience
+from ..pull.backoff_budget import BackoffBudget
 from ..pull.process_queue import ProcessQueue
 from ..wire.bodies import SubscriptionData
 from .message import MessageBatch
@@ -31,7 +31,7 @@ class Assigned:
         self.suggested_broker_id = 0
         self.is_paused = False
         """Whether its consumer wants no more for the time being (pull consumers)."""
-        self.patience: Patience | None = None
+        self.patience: BackoffBudget | None = None
         """How long its broker has been putting us off."""
         self.unlock_attempts = 0
         self.pull_template: tuple[SubscriptionData, dict[str, str]] | None = None

@@ -1,37 +1,264 @@
-"""How does one thread keep many requests in flight, over one server or several?
+"""Carry one conversation over one stream, driven by its caller.
 
-Nothing happens behind the caller's back: bytes move while the caller waits for an answer. `submit` only gathers, so
-that a refilled window leaves in one piece; whatever waits sends first, and reads on even while the server does not
-take what is sent. Two sides that only write cannot block each other.
+A `Channel` joins a transport, a session and the bytes that wait to be sent. It never waits and starts no thread:
+`Connection` drives it from its caller's thread, `ThreadedConnection` from a thread of its own.
+
+A stream that breaks while it is written to may still hold responses. So a failed send is kept back until everything is
+read, and `Channel.receive` is the only place where the end of the stream shows. A stream that takes no bytes for
+`untaken_s` counts as broken. Two sides that only write cannot block each other: whatever waits sends first, and goes on
+reading while the server does not take what is sent.
+
+A server may send some frames that no request asked for, as late servers and repeating networks do. More than
+`MOST_UNASKED` in `UNASKED_S` end the connection, and so do `MOST_UNREAD_BYTES` of responses to a server that sends
+requests but does not read.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Self
 
-from ..errors import ConnectionLost, LocalProtocolError, RocketMQError
+from ..errors import ConnectionLost, Flooded, LocalProtocolError, MalformedFrame, ProtocolError, RocketMQError
 from ..model import Address
+from ..wire.codes import ResponseCode
 from ..wire.header import Command
-from ..wire.session import Reply, Writer
-from .channel import Channel
-from .deadline import Deadline, soonest
-from .failures import for_requests, timed_out
+from ..wire.session import Event, Reply, Session, Writer
+from .deadline import Deadline, remaining_s
+from .failures import for_requests, request_name, timed_out
 from .settings import NetSettings
 from .transport import Transport, connect, wait_ready
 
-_LATE_S = 1.0
-"""Longer than it takes to read what the buffers of a socket hold."""
+MOST_UNASKED, UNASKED_S = 1000, 60.0
+MOST_UNREAD_BYTES = 64 * 1024 * 1024
+_TLS_ALERT = b"\x15\x03"
+_TLS_ADVICE = "try again; if the server wants TLS, set useTLS=true"
+
+
+class Outbox:
+    """Bytes in order of sending; frames put in together go out together, so many small requests make one system call.
+
+    What `head` once returned keeps its place and its content until `sent`: a TLS stream that could not take all of it
+    must be offered the same bytes again.
+    """
+
+    def __init__(self) -> None:
+        self._head = memoryview(b"")
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._head) + self._gathered_bytes
+
+    def put(self, frame: bytes) -> None:
+        """Add a frame at the end."""
+        self._gathered.append(frame)
+        self._gathered_bytes += len(frame)
+
+    def head(self) -> memoryview:
+        """Return the bytes to send next; none when nothing waits."""
+        if not self._head and self._gathered:
+            self._head = memoryview(b"".join(self._gathered))
+            self._gathered, self._gathered_bytes = [], 0
+        return self._head
+
+    def sent(self, count: int) -> None:
+        """Remove the first `count` bytes of `head`."""
+        self._head = self._head[count:]
+
+
+class Channel:
+    """The conversation with one server: the stream, the session, and the bytes that wait to be sent."""
+
+    def __init__(self, transport: Transport, settings: NetSettings) -> None:
+        self.transport = transport
+        self.session = Session(max_frame_bytes=settings.max_frame_bytes, header_type=settings.header_type)
+        self.outbox = Outbox()
+        self.heard_at = time.monotonic()
+        """When bytes last arrived; at first when the stream was opened."""
+        self.untaken: Deadline | None = None
+        """Until when the stream must take some of the bytes to be sent; None while it does."""
+        self._untaken_s = settings.untaken_s
+        self._forgiven, self._counted_until = 0, self.heard_at + UNASKED_S
+        """Unasked frames before those that are counted now, and until when these are counted."""
+        self._send_failure: ConnectionLost | None = None
+        self._heard = False
+        self._silent_since: float | None = None
+
+    # --- speaking: into the outbox -----------------------------------------------------------------------------------
+
+    def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
+        """Add a request; return the opaque that its response will carry."""
+        return self.request_as(code, 1, self.session.writer(code, fields, body))[0]
+
+    def request_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
+        """Add `count` requests whose frames `write` makes; return their opaques."""
+        try:
+            opaques, frames = self.session.request_as(code, count, write)
+        except ProtocolError as error:
+            self._locate(error, code)
+            raise
+        self.outbox.put(frames)
+        return opaques
+
+    def tell(self, code: int, fields: dict[str, str] | None, body: bytes) -> None:
+        """Add a request that wants no response."""
+        try:
+            self.outbox.put(self.session.oneway(code, fields, body))
+        except ProtocolError as error:
+            self._locate(error, code)
+            raise
+
+    def answer(self, request: Command, answer: Command) -> None:
+        """Answer the server's own request, unless it wants no response; raise `Flooded` when too many answers wait."""
+        if request.is_oneway:
+            return
+        if len(self.outbox) > MOST_UNREAD_BYTES:
+            raise self._flooded(f"the server sends requests and reads no answers: {len(self.outbox)} bytes wait")
+        self.outbox.put(self.session.reply(request, answer))
+
+    def decline(self, request: Command) -> None:
+        """Answer that requests of this code are not supported."""
+        self.session.unasked += 1
+        remark = f"request code {request.code} is not supported"
+        self.answer(request, Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+
+    # --- moving bytes: one attempt each ------------------------------------------------------------------------------
+
+    def send(self, data: memoryview) -> int:
+        """Send what the stream takes now of the outbox's head; return the number of bytes."""
+        if self._send_failure:
+            return len(data)
+        try:
+            count = self.transport.send(data)
+        except ConnectionLost as error:
+            self._send_failure = error
+            return len(data)
+        if count:
+            self.untaken = Deadline.after(self._untaken_s) if count < len(data) else None
+        elif self._fail_if_stuck():
+            return len(data)
+        return count
+
+    def receive(self) -> int | None:
+        """Receive into the session; return the number of bytes for `events`, None when there are none."""
+        space = self.session.space()
+        try:
+            count = self.transport.receive_into(space)
+        except ConnectionLost as error:
+            self._explain(error)
+            raise
+        if count:
+            self._note_heard(space[:2])
+        elif self._send_failure:
+            raise self._explain(self._send_failure)
+        elif count == 0:
+            raise self._ended()
+        return count
+
+    def events(self, count: int) -> Iterator[Event]:
+        """Yield what the received bytes complete."""
+        try:
+            yield from self.session.received(count)
+            if self.session.unasked != self._forgiven:
+                self._check_unasked()
+        except ProtocolError as error:
+            error.locate(address=str(self.transport.address))
+            raise
+
+    @property
+    def send_failed(self) -> bool:
+        """Whether the stream takes no more bytes; `receive` raises the reason in its time."""
+        return self._send_failure is not None
+
+    @property
+    def needs(self) -> int:
+        """What to wait for before another attempt is worth it."""
+        return self.transport.needs(write=bool(self.outbox))
+
+    # --- silence -----------------------------------------------------------------------------------------------------
+
+    def note_time_out(self, heard_at: float) -> None:
+        """Note that a request timed out; `heard_at` is the channel's `heard_at` when the request was made."""
+        if heard_at == self.heard_at:
+            self._silent_since = heard_at
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether a request timed out, and no bytes came from the time it was made until now.
+
+        Bytes that arrived and were not received yet did come: a reader that is held up is no sign of a silent server.
+        """
+        return self._silent_since == self.heard_at and not self.transport.has_unread
+
+    # --- limits ------------------------------------------------------------------------------------------------------
+
+    def _fail_if_stuck(self) -> bool:
+        """Note that the stream took no bytes; fail it if that has lasted too long, and return whether it failed."""
+        self.untaken = self.untaken or Deadline.after(self._untaken_s)
+        if not self.untaken.expired:
+            return False
+        what = (
+            f"the server has taken none of the {len(self.outbox)} bytes that wait to be sent for {self._untaken_s:g} s"
+        )
+        self._send_failure = self._lost(what, "look whether the server hangs; tried again on a new connection")
+        self.untaken = None
+        return True
+
+    def _check_unasked(self) -> None:
+        """Raise `Flooded` when too many frames came lately that no request asked for."""
+        if self.heard_at > self._counted_until:
+            self._forgiven, self._counted_until = self.session.unasked, self.heard_at + UNASKED_S
+        count = self.session.unasked - self._forgiven
+        if count > MOST_UNASKED:
+            raise self._flooded(
+                f"the server sent {count} unrequested frames, the limit is {MOST_UNASKED} in {UNASKED_S:g} s "
+                "(repeated answers, or requests that clients do not serve)"
+            )
+
+    def _flooded(self, what: str) -> Flooded:
+        advice = "look at the server's log; is it a RocketMQ server, and does nothing between repeat what it sends?"
+        return Flooded(what, advice=advice, address=str(self.transport.address))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def _note_heard(self, first: memoryview) -> None:
+        """Note that bytes came, of which these are the first; raise if they are a TLS alert on a plain stream."""
+        self.heard_at = time.monotonic()
+        if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
+            raise self._lost("the server answered with a TLS alert", "set useTLS=true")
+        self._heard = True
+
+    def _ended(self) -> ConnectionLost:
+        try:
+            self.session.end()
+        except MalformedFrame as cut:
+            error = self._lost(f"the server closed the connection: {cut.what}", "try again")
+            error.__cause__ = cut
+            return error
+        return self._explain(self._lost("the server closed the connection", "try again"))
+
+    def _explain(self, error: ConnectionLost) -> ConnectionLost:
+        """Advise TLS if the server ended a plain stream without having sent anything."""
+        if not self._heard and not self.transport.encrypted:
+            error.advice = _TLS_ADVICE
+        return error
+
+    def _lost(self, what: str, advice: str) -> ConnectionLost:
+        return ConnectionLost(what, advice=advice, address=str(self.transport.address))
+
+    def _locate(self, error: ProtocolError, code: int) -> None:
+        error.locate(address=str(self.transport.address), request=request_name(code))
 
 
 class Connection:
     """A connection driven by its caller. Not thread-safe.
 
-    Replies are the server's commands whatever their response code; their bodies are views of the receive buffer.
+    Bytes move only while the caller waits or calls `exchange`; `submit` only gathers, so that requests leave together.
+    Replies are the server's commands, whatever their response code; their bodies are views of the receive buffer.
     A passed deadline raises `RequestTimeout` and leaves the connection in use. Any other error of the connection ends
-    it: whoever still waits for an answer, and every later call, raises that error.
+    it: every request in flight, and every later call, raises that error.
     """
 
     def __init__(self, transport: Transport, settings: NetSettings) -> None:
@@ -44,7 +271,7 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, settings: NetSettings, deadline: Deadline | None = None) -> Self:
-        """Connect; without a deadline the settings' connect time-out counts."""
+        """Return a new connection; without a deadline the settings' connect timeout counts."""
         return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings)
 
     def __repr__(self) -> str:
@@ -58,7 +285,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can still be made, as far as we know."""
+        """Whether requests can be made, as far as is known."""
         return self._failure is None
 
     @property
@@ -70,7 +297,7 @@ class Connection:
 
     @property
     def heard_at(self) -> float:
-        """The monotonic time when bytes last arrived; at first when it was opened."""
+        """The monotonic time when bytes last arrived; at first when the connection was opened."""
         return self._channel.heard_at
 
     @property
@@ -80,7 +307,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests await an answer."""
+        """The number of requests that await a response."""
         return len(self._channel.session.pending)
 
     @property
@@ -90,18 +317,18 @@ class Connection:
 
     @property
     def dropped_replies(self) -> int:
-        """How many answers came for requests that had been given up."""
+        """The number of responses to requests that had been given up."""
         return self._channel.session.dropped_replies + self._unwanted
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> int:
-        """Gather a request, to be sent by whatever waits next; returns its opaque."""
+        """Gather a request, which the next call that waits sends; return its opaque."""
         self._raise_if_ended((code,))
         return self._channel.request(code, fields, body)
 
     def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Gather so many requests whose frames `write` makes; returns their opaques."""
+        """Gather `count` requests whose frames `write` makes; return their opaques."""
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
@@ -110,14 +337,14 @@ class Connection:
         self._drive(lambda: not self._channel.outbox, self.asked, deadline)
 
     def next_reply(self, deadline: Deadline | None = None) -> Reply:
-        """The next answer, whichever request it belongs to; when the deadline passes, nothing is given up."""
+        """Return the next response, to whichever request; when the deadline passes, no request is given up."""
         if not self.has_news and not self.in_flight:
             raise LocalProtocolError("no request is in flight, no answer can come", address=str(self.address))
         self._drive(lambda: bool(self._ready), self.asked, deadline)
         return self._ready.popitem(last=False)[1]
 
     def ready_replies(self) -> list[Reply]:
-        """The answers that are there, without waiting; when there are none, raises what ended the connection."""
+        """Return the responses at hand, without waiting; if there are none, raise what ended the connection."""
         if not self._ready:
             self._raise_if_ended(self.asked)
         replies = list(self._ready.values())
@@ -127,7 +354,7 @@ class Connection:
     def call(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Command:
-        """Ask and wait for the answer; answers to other requests are kept for those who ask for them."""
+        """Send a request and return its response; responses to other requests are kept for their callers."""
         opaque = self.submit(code, fields, body)
         try:
             self._drive(lambda: opaque in self._ready, (code,), deadline)
@@ -136,9 +363,9 @@ class Connection:
             self.forget(opaque)
 
     def collect(self, opaques: Iterable[int], deadline: Deadline | None = None) -> Iterator[Reply]:
-        """The answers to these requests as they come, sent when the first is asked for.
+        """Yield the responses to these requests as they come; the requests are sent when the first is asked for.
 
-        When the deadline passes, or the caller stops early, the unanswered are given up.
+        When the deadline passes, or the caller stops early, the unanswered requests are given up.
         """
         deadline = deadline or self.settings.request_deadline()
         heard_at = self.heard_at
@@ -157,13 +384,13 @@ class Connection:
     def tell(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> None:
-        """Send a request that wants no answer."""
+        """Send a request that wants no response."""
         self._raise_if_ended((code,))
         self._channel.tell(code, fields, body)
         self._drive(lambda: not self._channel.outbox, (code,), deadline)
 
     def forget(self, opaque: int) -> None:
-        """Give a request up; its answer is dropped and counted."""
+        """Give a request up; its response is dropped and counted."""
         self._channel.session.forget(opaque)
         if self._ready.pop(opaque, None):
             self._unwanted += 1
@@ -171,7 +398,7 @@ class Connection:
     # --- moving bytes ------------------------------------------------------------------------------------------------
 
     def exchange(self) -> bool:
-        """Send and receive what can be now, without waiting; whether anything arrived or ended."""
+        """Send and receive what can be now, without waiting; return whether bytes arrived or the connection ended."""
         if self._failure:
             return False
         try:
@@ -216,9 +443,9 @@ class Connection:
         deadline: Deadline | None,
         heard_at: float | None = None,
     ) -> None:
-        """Exchange bytes until `done`; `codes` are the requests for which an error is raised.
+        """Exchange bytes until `done`; `codes` are the requests that an error names.
 
-        Who has been waiting for longer says what `heard_at` was when that began.
+        A caller that has been waiting for longer passes the `heard_at` of when it began.
         """
         deadline = deadline or self.settings.request_deadline()
         heard_at = heard_at or self.heard_at
@@ -229,7 +456,7 @@ class Connection:
                 self._channel.note_time_out(heard_at)
                 raise timed_out(self.address, codes, deadline, len(self._channel.outbox))
             if not arrived:
-                wait_ready([self.wants], soonest(deadline, self._channel.untaken))
+                wait_ready([self.wants], remaining_s(deadline, self._channel.untaken))
             arrived = self.exchange()
 
     def _raise_if_ended(self, codes: Collection[int]) -> None:
@@ -241,25 +468,3 @@ class Connection:
             self._failure = failure
             self._channel.session.pending.clear()
             self._channel.transport.close()
-
-
-def wait_any(connections: Sequence[Connection], deadline: Deadline) -> list[Connection]:
-    """Those of the connections that have news, as soon as one has: an answer, or the error that ended it.
-
-    What had arrived when the deadline passed still counts: it is no fault of the server's when we look late. Taking
-    that in ends after `_LATE_S`, however much goes on arriving.
-    """
-    late: Deadline | None = None
-    while True:
-        moved = [connection.exchange() for connection in connections if not connection.has_news]
-        if ready := [connection for connection in connections if connection.has_news]:
-            return ready
-        if deadline.expired:
-            late = late or Deadline.after(_LATE_S)
-            if any(moved) and not late.expired:
-                continue
-            addresses = ", ".join(str(connection.address) for connection in connections)
-            raise timed_out(addresses, chain.from_iterable(c.asked for c in connections), deadline, unsent_bytes=0)
-        if any(moved):
-            continue
-        wait_ready([connection.wants for connection in connections], deadline)

@@ -1,6 +1,6 @@
-"""Until when may we wait?
+"""Bound how long an operation may wait.
 
-One deadline travels through all the steps of an operation, so that steps cannot add up to more than the whole.
+One deadline passes through all steps of an operation, so that the steps cannot add up to more than the whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment `at` on a monotonic clock; `seconds` is how far off it was in the beginning."""
+    """A moment `at` on a monotonic clock; `seconds` is the span that it was set for."""
 
     at: float
     seconds: float
@@ -23,11 +23,11 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Self:
-        """The moment `seconds` from now."""
+        """Return the moment `seconds` from now."""
         return cls(clock() + seconds, seconds, clock)
 
     def remaining(self) -> float:
-        """Seconds left; 0 once it has passed."""
+        """Return the seconds left; 0 once it has passed."""
         return max(0.0, self.at - self.clock())
 
     @property
@@ -37,16 +37,16 @@ class Deadline:
 
 
 def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T, Deadline | None]]:
-    """Each item with its share of the time that is left when its turn comes."""
+    """Yield each item with its share of the time that is left when its turn comes."""
     for left, item in zip(range(len(items), 0, -1), items, strict=True):
         yield item, share(deadline, left)
 
 
-def soonest(*deadlines: Deadline | None) -> Deadline | None:
-    """Return the deadline that passes first; None if there is none."""
-    return min(filter(None, deadlines), key=Deadline.remaining, default=None)
+def remaining_s(*deadlines: Deadline | None) -> float | None:
+    """Return the seconds left until the first of the deadlines; None if there is none."""
+    return min((deadline.remaining() for deadline in deadlines if deadline), default=None)
 
 
 def share(deadline: Deadline | None, parts: int) -> Deadline | None:
-    """The deadline of one step among so many that are left."""
+    """Return the deadline of one step, if `parts` steps are left."""
     return deadline and Deadline.after(deadline.remaining() / parts, deadline.clock)

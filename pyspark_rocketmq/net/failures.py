@@ -1,6 +1,6 @@
-"""With which error does a request end that gets no answer?
+"""Make the errors of requests that get no response.
 
-An error that ends a connection ends all its requests: each of them raises an own copy, which names the request.
+An error that ends a connection ends all its requests. Each of them raises its own copy, which names the request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ E = TypeVar("E", bound=RocketMQError)
 
 
 def request_name(code: int) -> str:
-    """RocketMQ's name of a request code, or the number if it has none."""
+    """Return RocketMQ's name of a request code, or the number if it has none."""
     try:
         return RequestCode(code).name
     except ValueError:
@@ -25,23 +25,23 @@ def request_name(code: int) -> str:
 
 
 def name_requests(codes: Iterable[int]) -> str:
-    """The kinds of several requests, each named once."""
+    """Return the names of several requests, each once."""
     return ", ".join(sorted({request_name(code) for code in codes}))
 
 
 def for_requests(error: E, codes: Iterable[int]) -> E:
-    """A copy of the error that ended a connection, naming the requests it is raised for."""
+    """Return a copy of the error that ended a connection; it names the requests for which it is raised."""
     twin = copy.copy(error)
     twin.__cause__ = error.__cause__
     return _name(twin, codes)
 
 
 def timed_out(address: object, codes: Iterable[int], deadline: Deadline, unsent_bytes: int) -> RequestTimeout:
-    """The error of requests whose deadline has passed; bytes still unsent tell of a server that does not read."""
+    """Return the error of requests whose deadline has passed; unsent bytes show a server that does not read."""
     unsent = f", the server has yet to take {unsent_bytes} bytes from us" if unsent_bytes else ""
     error = RequestTimeout(
         f"no answer within {deadline.seconds:g} s{unsent}",
-        advice="the request may have been carried out all the same; a slow server needs a longer time-out",
+        advice="the request may have been carried out; if the server is slow, raise the timeout",
         address=str(address),
     )
     return _name(error, codes)

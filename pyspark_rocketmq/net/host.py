@@ -1,20 +1,20 @@
-"""By which address do others on the network know this machine?"""
+"""Find the address by which others on the network know this machine."""
 
 from __future__ import annotations
 
 import socket
 from functools import cache
 
-_ELSEWHERE = ("192.0.2.1", 9)  # An address reserved for documentation: routed like any other, and nobody has it.
+_ELSEWHERE = ("192.0.2.1", 9)  # Reserved for documentation: routed like any other address, and assigned to no host.
 _LOOPBACK = "127.0.0.1"
 
 
 @cache
 def local_host() -> str:
-    """The IPv4 address that packets to elsewhere would leave from, loopback on a machine without a network."""
+    """Return the IPv4 address from which packets leave this machine; loopback if it has no network."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(_ELSEWHERE)  # Of a datagram socket this only chooses a route; nothing is sent.
+            probe.connect(_ELSEWHERE)  # For a datagram socket this only chooses a route; no packet is sent.
             return str(probe.getsockname()[0])
     except OSError:
         return _LOOPBACK

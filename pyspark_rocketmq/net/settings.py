@@ -1,4 +1,4 @@
-"""What must be known before anything connects?"""
+"""Hold what must be known before a connection is made."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from .deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Whom to trust, and how to prove who we are; without own CAs the system's are trusted."""
+    """The certificate authorities (CAs) to trust, and the client's own certificate; by default the system's CAs."""
 
     trust_cert_path: str | None = None
     trust_cert: str | None = field(default=None, repr=False)
-    """Trusted CAs as PEM text, for machines that hold no file."""
+    """Trusted CAs as PEM text, for machines without a file."""
     client_cert_path: str | None = None
     client_key_path: str | None = None
     client_key_password: str | None = field(default=None, repr=False)
     verify_server: bool = True
-    """Check the server's certificate and that it names the host we asked for."""
+    """Whether to check the server's certificate, and that it names the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetSettings:
-    """How to connect and how long to wait; equal settings share a pool."""
+    """How to connect and how long to wait; connections with equal settings share a pool."""
 
     connect_timeout_s: float = 3.0
     request_timeout_s: float = 3.0
     max_idle_s: float = 100.0
     """An unused connection older than this is replaced: servers close theirs after 120 s."""
     untaken_s: float = 30.0
-    """A server that takes nothing of what is to be sent for so long loses the connection."""
+    """How long a server may take none of the bytes to be sent, in seconds; then the connection ends."""
     max_frame_bytes: int = MAX_FRAME_BYTES
     header_type: HeaderType = HeaderType.JSON
     tls: TlsSettings | None = None
 
     def connect_deadline(self) -> Deadline:
-        """Until when a connection must stand, TLS included."""
+        """Return the deadline of a new connection, TLS handshake included."""
         return Deadline.after(self.connect_timeout_s)
 
     def request_deadline(self) -> Deadline:
-        """Until when a request must be answered if its caller has no deadline."""
+        """Return the deadline of a request whose caller has none."""
         return Deadline.after(self.request_timeout_s)

@@ -27,10 +27,10 @@ from ..model import Address
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
 from ..wire.session import Reply
-from .channel import Channel
-from .deadline import Deadline, soonest
+from .connection import Channel
+from .deadline import Deadline, remaining_s
 from .failures import for_requests, name_requests, request_name, timed_out
-from .questions import Questions
+from .inbound import InboundRequests
 from .settings import NetSettings
 from .transport import READ, Transport, Waitable, Waker, connect, wait_ready
 
@@ -91,7 +91,7 @@ class ThreadedConnection:
         """A heap of when to look at which request; answered requests stay in it until their time."""
         self._sender = _Sender.NOBODY
         self._failure: RocketMQError | None = None
-        self._questions = Questions()
+        self._inbound = InboundRequests()
         self._held_up: Deadline | None = None
         """Until when there must be room again for requests of the server; None while there is."""
         self._complaints = 0
@@ -261,7 +261,7 @@ class ThreadedConnection:
         finally:
             self._channel.transport.close()
             self._waker.close()
-            self._end_questions()
+            self._end_inbound()
 
     def _take_in(self) -> bool:
         """Receive and hand out; what came whole before an error is still handed out."""
@@ -312,14 +312,14 @@ class ThreadedConnection:
     def _rest(self) -> None:
         """Wait until there is something to do."""
         with self._lock:
-            until = soonest(self._soonest(), self._channel.untaken, self._held_up)
+            timeout_s = remaining_s(self._soonest(), self._channel.untaken, self._held_up)
             needs = self._channel.transport.needs(write=self._sender is _Sender.READER)
         waits: list[tuple[Waitable, int]] = [(self._waker, READ)]
         if self._held_up:
             needs &= ~READ
         if needs:
             waits.append((self._channel.transport, needs))
-        wait_ready(waits, until)
+        wait_ready(waits, timeout_s)
         self._waker.clear()
 
     # --- the server's own requests -----------------------------------------------------------------------------------
@@ -328,11 +328,11 @@ class ThreadedConnection:
         if not self._server:
             self._server = threading.Thread(target=self._serve_all, name=f"serve {self.address}", daemon=True)
             self._server.start()
-        self._questions.put(request)
+        self._inbound.put(request)
 
     def _serve_all(self) -> None:
         while True:
-            request, made_room = self._questions.take()
+            request, made_room = self._inbound.take()
             if made_room:
                 self._waker.wake()
             if request is None or not self.is_open:
@@ -341,21 +341,21 @@ class ThreadedConnection:
 
     def _hold_up(self) -> bool:
         """Return whether to receive nothing, since too many requests of the server wait; raise when that lasts."""
-        if not self._questions.is_full:
+        if not self._inbound.is_full:
             self._held_up = None
             return False
         self._held_up = self._held_up or self.settings.request_deadline()
         if self._held_up.expired:
             raise Flooded(
-                f"{len(self._questions)} requests of the server wait to be served, and there was no room for more "
+                f"{len(self._inbound)} requests of the server wait to be served, and there was no room for more "
                 f"within {self._held_up.seconds:g} s",
                 advice="look what keeps the listener, or why the server asks so often",
                 address=str(self.address),
             )
         return True
 
-    def _end_questions(self) -> None:
-        if left := self._questions.end():
+    def _end_inbound(self) -> None:
+        if left := self._inbound.end():
             _log.warning("%d requests of %s were not served: %s", len(left), self.address, name_requests(left))
 
     def _handle(self, request: Command) -> Command | None:

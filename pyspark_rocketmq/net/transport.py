@@ -43,14 +43,10 @@ class Waitable(Protocol):
         """The descriptor."""
 
 
-def wait_ready(waits: Iterable[tuple[Waitable, int]], deadline: Deadline | None = None) -> bool:
-    """Wait until one of the descriptors is ready for its `READ` or `WRITE`; False if the deadline came first."""
-    return _is_any_ready(waits, None if deadline is None else deadline.remaining())
-
-
 if sys.platform == "win32":
 
-    def _is_any_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None) -> bool:
+    def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
+        """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first."""
         with selectors.SelectSelector() as selector:
             for waitable, needs in waits:
                 selector.register(waitable.fileno(), needs)
@@ -59,8 +55,11 @@ if sys.platform == "win32":
 else:
     _POLLED = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 
-    def _is_any_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None) -> bool:
-        """As `selectors.PollSelector` does it, at a fifth of its cost for a selector that is used once."""
+    def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
+        """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first.
+
+        That costs a fifth of a `selectors.PollSelector` that is used once.
+        """
         poll = select.poll()
         for waitable, needs in waits:
             poll.register(waitable.fileno(), _POLLED[needs])
@@ -118,7 +117,7 @@ class Transport:
         """Whether bytes, or the end of the stream, are there to be received."""
         with self._lock:
             holds_bytes = isinstance(self._sock, TlsStream) and self._sock.holds_bytes
-            return self.fileno() >= 0 and (holds_bytes or _is_any_ready([(self, READ)], 0.0))
+            return self.fileno() >= 0 and (holds_bytes or wait_ready([(self, READ)], 0.0))
 
     def close(self) -> None:
         """End the stream."""
@@ -320,7 +319,7 @@ def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address,
     try:
         stream = TlsStream(context, sock, address.host)
         while (needs := _shake_once(stream)) is not None:
-            if (needs and not wait_ready([(stream, needs)], deadline)) or deadline.expired:
+            if (needs and not wait_ready([(stream, needs)], deadline.remaining())) or deadline.expired:
                 raise TimeoutError(f"not done within {deadline.seconds:g} s")
     except (OSError, ValueError) as cause:
         raise _no_handshake(address, cause) from cause

@@ -1,33 +1,47 @@
-"""How are ranges read from beginning to end?
+"""Read ranges from beginning to end.
 
-    fill the window → wait for answers → put them into order → fill again → hand out blocks, until every range is done
+    fill the window → wait for outcomes → put them into order → fill again → hand out blocks, until every range is done
 
-Blocks are handed out as they come, so that their consumer can take what it needs while they are still in the cache of
-the processor. While it is busy, brokers answer what the full window asks for; nothing is received, the socket's buffer
-holds it.
+The window is the set of pulls in flight. It is dealt round robin over the readers and refilled whenever outcomes came
+in, so that requests leave in groups. Brokers and this process are kept busy by bytes in flight, so the window grows
+while responses are small, unless the user has set its depth. A reader that pauses is asked again when its pause ends,
+although another broker still owes responses.
+
+Blocks are handed out as they come, so that their consumer finds them in the processor's cache. While the consumer is
+busy, brokers answer what the full window has requested; the responses wait in the socket's buffer.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from ..cluster.broker import Brokers
-from ..errors import NoBrokerAvailable
+from ..cluster.routes import Place
+from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Block, QueueRange
-from ..net.deadline import Deadline
 from ..net.pool import ConnectionPool
-from .reader import LossPolicy, QueueReader
+from .loss_policy import LossPolicy
+from .port import PullGroup, PullOutcome, PullPort
+from .reader import QueueReader
 from .recount import recount
+from .remoting import RemotingPort
 from .settings import PullSettings
-from .window import Window
 
-__all__ = ["read_ranges"]
+__all__ = ["Window", "read_ranges"]
 
 _SLEEP_S = 0.05
 _RECOUNTS = 3
+_TOGETHER = 4
+"""Pulls of one range that leave together: finding out whether and where it may pull costs as much as a pull."""
+_LEAST_DEPTH, _MOST_DEPTH = 32, 256
+_WANTED_BYTES = 8 * 2**20
+"""Bytes to have in flight: as many as a record batch holds, so that one arrives while the one before is decoded. The
+buffers of both sockets hold nearly all of it; the broker keeps the rest in its heap."""
 
 
 def read_ranges(
@@ -41,21 +55,21 @@ def read_ranges(
 ) -> Iterator[Block]:
     """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
 
-    What nobody could vouch for is read and counted again in the end; while that is done, the same may happen at most
-    so many times.
+    What no broker process could confirm is read and counted again in the end. That reading may itself need a recount,
+    `recounts` levels deep; beyond that it raises.
     """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
-    window = Window(readers, pool, settings, clock)
+    port: RemotingPort[QueueReader] = RemotingPort(brokers.settings, pool, settings, clock)
     try:
-        yield from _blocks(readers, window, settings, clock)
+        yield from _read_all(readers, Window(readers, port, settings, clock), settings, clock)
     finally:
-        window.close()
-    if unvouched := list(chain.from_iterable(reader.unvouched for reader in readers)):
+        port.close()
+    if unconfirmed := list(chain.from_iterable(reader.unconfirmed for reader in readers)):
         if not recounts:
-            raise _restless(unvouched[0].wanted)
+            raise _endless_recount(unconfirmed[0].wanted)
         recount(
-            unvouched,
+            unconfirmed,
             lambda again, filter_: read_ranges(
                 again, brokers, pool, policy, replace(settings, subscription=filter_), clock, recounts - 1
             ),
@@ -64,9 +78,9 @@ def read_ranges(
         )
 
 
-def _restless(wanted: QueueRange) -> NoBrokerAvailable:
+def _endless_recount(wanted: QueueRange) -> NoBrokerAvailable:
     return NoBrokerAvailable(
-        "one broker process after the other goes away before it can vouch for what it answered",
+        "one broker process after the other goes away before it can confirm what it answered",
         advice="look at the brokers, and let the task be tried again",
         topic=wanted.queue.topic,
         broker=wanted.queue.broker_name,
@@ -75,29 +89,148 @@ def _restless(wanted: QueueRange) -> NoBrokerAvailable:
     )
 
 
-def _blocks(
+def _read_all(
     readers: list[QueueReader], window: Window, settings: PullSettings, clock: Callable[[], float]
 ) -> Iterator[Block]:
-    stall = Deadline.after(settings.stall_timeout_s, clock)
+    stalled_at = clock() + settings.stall_timeout_s
     unfinished = dict.fromkeys(readers)
     window.fill()
     while unfinished:
-        heard = window.drain(stall) if window.in_flight else _rest(unfinished)
+        heard = window.drain(stalled_at) if window.in_flight else _rest(unfinished)
         blocks = list(chain.from_iterable(reader.take() for reader in heard))
         for reader in heard:
             if reader.is_finished:
                 unfinished.pop(reader, None)
         window.fill()
         yield from blocks
-        is_forward = bool(blocks) or any(heard.values())  # The consumer may have held what it was given for long.
-        if stall.expired and not is_forward:
+        # The clock is read after the blocks were used, which may have taken long.
+        if blocks or any(heard.values()):
+            stalled_at = clock() + settings.stall_timeout_s
+        elif clock() >= stalled_at:
             for reader in unfinished:
                 reader.give_up()
-        if stall.expired or is_forward:
-            stall = Deadline.after(settings.stall_timeout_s, clock)
+            stalled_at = clock() + settings.stall_timeout_s
 
 
 def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:
-    """Nobody may ask now; a range that was given up in part may be finished all the same."""
+    """Sleep while no reader may pull; return the readers that have given up their range and are finished with it."""
     time.sleep(_SLEEP_S)
     return {reader: False for reader in unfinished if reader.is_finished}
+
+
+class Window:
+    """The pulls in flight of some readers."""
+
+    def __init__(
+        self,
+        readers: Sequence[QueueReader],
+        port: PullPort[QueueReader],
+        settings: PullSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._turns = deque(readers)
+        self._resting: set[QueueReader] = set()
+        """Readers that have requested all they want; a short response or a failed pull wakes them."""
+        self._port = port
+        self._is_adaptive = not settings.depth
+        self._depth = settings.depth or _LEAST_DEPTH
+        self._clock = clock
+        self._next_turn_at = math.inf
+        """When the first pause ends of the readers for whom there was room."""
+
+    def __repr__(self) -> str:
+        return f"<Window {self.in_flight} of {self._depth} in flight, {len(self._resting)} readers rest>"
+
+    @property
+    def in_flight(self) -> int:
+        """The number of pulls that await an outcome."""
+        return self._port.in_flight
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Submit pulls, a few for each reader in turn, until the window is full or no reader may pull; send them.
+
+        Wait until a quarter of the window is free, so that requests leave in groups.
+        """
+        self._next_turn_at = math.inf
+        room = self._depth - self._port.in_flight
+        if room * 4 < self._depth:
+            return
+        self._deal(room)
+        self._port.send()
+
+    def _deal(self, room: int) -> None:
+        idle, now = 0, self._clock()
+        while room > 0 and idle < len(self._turns):
+            reader = self._turns.popleft()
+            if not reader.has_more_to_ask:
+                self._resting.add(reader)
+                continue
+            self._turns.append(reader)
+            asked = self._ask(reader, min(room, _TOGETHER), now)
+            room -= asked
+            idle = 0 if asked else idle + 1
+        if room > 0:
+            self._next_turn_at = min((each.resume_at for each in self._turns if each.resume_at > now), default=math.inf)
+
+    def _ask(self, reader: QueueReader, most: int, now: float) -> int:
+        """Submit the pulls that a reader may send, at most `most`, and a probe if one is due; return their number."""
+        probed = self._probe(reader, now) if reader.may_probe(now) else 0
+        if not (admitted := reader.admit(most, now)):
+            return probed
+        if (endpoint := self._reach(reader, reader.choose_endpoint)) is None:
+            return probed
+        requests = reader.take_requests(admitted)
+        self._port.submit(PullGroup(reader, reader.queue, endpoint, requests))
+        return probed + len(requests)
+
+    def _probe(self, reader: QueueReader, now: float) -> int:
+        endpoint = self._reach(reader, lambda: reader.choose_probed(now))
+        if endpoint is None:
+            return 0
+        probe = reader.take_probe(endpoint, now)
+        self._port.submit(PullGroup(reader, reader.queue, endpoint, [probe], is_filtered=False))
+        return 1
+
+    def _reach(self, reader: QueueReader, choose: Callable[[], Place | None]) -> Place | None:
+        """Return the process that `choose` names once pulls can be submitted to it; tell the reader if they cannot."""
+        try:
+            endpoint = choose()
+            return endpoint if endpoint is not None and self._port.connect(endpoint.address) else None
+        except RocketMQError as error:
+            reader.handle_unreachable(error, self._clock())
+            return None
+
+    # --- outcomes ----------------------------------------------------------------------------------------------------
+
+    def drain(self, until: float) -> dict[QueueReader, bool]:
+        """Wait for outcomes until a moment of the clock; return each reader that got some, with whether it advanced.
+
+        An empty dict means that it is time to fill the window.
+        """
+        heard: dict[QueueReader, bool] = {}
+        deliveries = self._port.drain(min(until, self._next_turn_at))
+        now, body_bytes, body_count = self._clock(), 0, 0
+        for group, request, outcome in deliveries:
+            reader = group.reader
+            if type(outcome) is PullOutcome:
+                if size := len(outcome.body):
+                    body_bytes, body_count = body_bytes + size, body_count + 1
+                has_advanced = reader.accept(request, group.endpoint, outcome, now)
+            else:
+                has_advanced = False
+                reader.handle_failure(request, outcome, now, group.endpoint)
+            if has_advanced or reader not in heard:
+                heard[reader] = has_advanced
+        if body_count and self._is_adaptive:
+            self._adapt(body_bytes, body_count)
+        for reader in heard:
+            if reader in self._resting and reader.has_more_to_ask:
+                self._resting.discard(reader)
+                self._turns.append(reader)
+        return heard
+
+    def _adapt(self, body_bytes: int, body_count: int) -> None:
+        """Choose the depth at which responses of this size bring the wanted number of bytes."""
+        self._depth = max(_LEAST_DEPTH, min(_WANTED_BYTES * body_count // body_bytes, _MOST_DEPTH))

@@ -1,14 +1,14 @@
-"""What lies between pulling and consuming one queue, and when must pulling wait for it?
+"""Buffer one queue's messages between pulling and consuming, and say when pulling must wait.
 
-RocketMQ's ProcessQueue, operation by operation. It counts messages and body bytes, keeps entries in offset order, and
-knows the smallest offset that is not done: what a group member may commit.
+This is RocketMQ's ProcessQueue, operation by operation. It counts messages and body bytes, keeps entries in offset
+order, and knows the smallest offset that is not done, which a group member may commit.
 
-One class serves two readers, because it never looks inside an entry. To a group member an entry is one message; to
-the Spark reader it is a pull's whole answer, so that putting hundreds of messages costs as much as putting one. An
-entry tells its first and last offset, how many messages it holds, and their body bytes; a message is the case where
-both offsets are the same and the count is one. Answers must not overlap: an entry put again is not counted again.
+One class serves two readers, because it never looks inside an entry. For a group member an entry is some messages; for
+the Spark reader it is a whole response, so that putting hundreds of messages costs as much as putting one. An entry
+has a first and a last offset, a message count and the size of the bodies. Entries must not overlap: an entry that is
+put again is not counted again.
 
-All waiting, pulling and sending happens outside: methods only change state, under one lock, and return.
+Waiting, pulling and sending happen outside. Methods only change state, under one lock, and return.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 MEBIBYTE = 2**20
 ANSWER_BYTES = 256 * 2**10
-"""The most a broker answers from memory in one pull."""
+"""The most bytes that a broker returns from memory in one pull."""
 
 _CLEANED_AT_ONCE = 16
 _log = logging.getLogger(__name__)
@@ -49,30 +49,30 @@ _T = TypeVar("_T")
 
 
 class Cached(Protocol):
-    """What a process queue asks of its entries."""
+    """What a process queue needs to know of an entry."""
 
     @property
     def offset(self) -> int:
-        """Offset of the first message."""
+        """The offset of the first message."""
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last message."""
+        """The offset of the last message."""
 
     @property
     def message_count(self) -> int:
-        """How many messages the entry holds."""
+        """The number of messages."""
 
     @property
     def body_bytes(self) -> int:
-        """Size of their bodies."""
+        """The size of their bodies, in bytes."""
 
 
 _E = TypeVar("_E", bound=Cached)
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """An entry around anything."""
+    """An entry that carries an item of any type."""
 
     offset: int
     last_offset: int
@@ -82,7 +82,7 @@ class Entry(NamedTuple, Generic[_T]):
 
 
 def message_entry(offset: int, body_bytes: int, item: _T) -> Entry[_T]:
-    """The entry of one message."""
+    """Return the entry of one message."""
     return Entry(offset, offset, 1, body_bytes, item)
 
 
@@ -90,7 +90,7 @@ def message_entry(offset: int, body_bytes: int, item: _T) -> Entry[_T]:
 
 
 class Hold(Enum):
-    """Why a pull must wait; the value is the option that says from when on."""
+    """The limit because of which a pull must wait; the value is the option that sets it."""
 
     MESSAGES = "pullThresholdForQueue"
     BYTES = "pullThresholdSizeForQueue"
@@ -98,14 +98,14 @@ class Hold(Enum):
 
 
 class FlowLimits(NamedTuple):
-    """What a queue may hold while it is still pulled; only more than that holds a pull back."""
+    """What a queue may hold while it is still pulled; a queue that holds more is not."""
 
     message_count: int = 1000
     body_mib: int = 100
     span: int = 2000
 
     def divided(self, topic_messages: int | None, topic_mib: int | None, queue_count: int) -> FlowLimits:
-        """Limits for a whole topic replace those per queue: each queue gets its share, one at least."""
+        """Return the limits of each queue; a limit of the whole topic is divided, at least one for each."""
         return self._replace(
             message_count=self.message_count if topic_messages is None else max(1, topic_messages // queue_count),
             body_mib=self.body_mib if topic_mib is None else max(1, topic_mib // queue_count),
@@ -113,7 +113,7 @@ class FlowLimits(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What pulls under way may still bring."""
+    """What pulls in flight may still bring."""
 
     message_count: int
     body_bytes: int
@@ -122,16 +122,18 @@ class Expected(NamedTuple):
 NOTHING = Expected(0, 0)
 
 
-@lru_cache  # Asked before every pull, and mostly with the same few numbers.
-def expect(pulls_in_flight: int, messages_per_pull: int, gaps: tuple[int, ...] = ()) -> Expected:
-    """Each pull in flight brings so many messages, each gap to be pulled again all its offsets; both a full answer."""
-    return Expected(pulls_in_flight * messages_per_pull + sum(gaps), (pulls_in_flight + len(gaps)) * ANSWER_BYTES)
+@lru_cache  # Called before every pull, mostly with the same few numbers.
+def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, ...] = ()) -> Expected:
+    """Return what pulls in flight, and stretches of these lengths that are pulled again, bring at most."""
+    return Expected(
+        pulls_in_flight * messages_per_pull + sum(stretches), (pulls_in_flight + len(stretches)) * ANSWER_BYTES
+    )
 
 
 def find_exceeded(
     message_count: int, body_bytes: int, span: int, limits: FlowLimits, expected: Expected = NOTHING
 ) -> Hold | None:
-    """The first limit that is passed, in RocketMQ's order; sizes count in whole MiB."""
+    """Return the first limit that is exceeded, in RocketMQ's order; sizes count in whole MiB."""
     if message_count + expected.message_count > limits.message_count:
         return Hold.MESSAGES
     if (body_bytes + expected.body_bytes) // MEBIBYTE > limits.body_mib:
@@ -152,18 +154,18 @@ class ProcessQueue(Generic[_E]):
     def __init__(self, *, orderly: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.orderly = orderly
         self.dropped = False
-        """Set when the queue was given up; whoever works on its entries checks it and throws the result away."""
+        """Whether the queue was given up: results of work on its entries are thrown away."""
         self.locked = False
         """Whether the broker's lock is held."""
         self.consume_lock = Lock()
-        """Held while user code runs on taken entries, so that nobody hands the queue over meanwhile."""
+        """Held while user code runs on taken entries, so that the queue is not handed over meanwhile."""
         self.is_consuming = False
         self.message_count = 0
         self.body_bytes = 0
         self.newest_offset = 0
-        """Last offset of the entry put last: not always the largest."""
+        """The last offset of the entry put last; not always the largest."""
         self.backlog_count = 0
-        """How far the last put was behind the broker, if it knew."""
+        """How far the last put was behind the broker, in offsets, if it knew."""
         self.last_pull_s = self.last_consume_s = self.last_lock_s = clock()
         self._clock = clock
         self._cached: SortedDict[int, _E] = SortedDict()
@@ -180,29 +182,29 @@ class ProcessQueue(Generic[_E]):
 
     @property
     def cached_offsets(self) -> list[int]:
-        """Offsets of the entries that wait, ascending."""
+        """The offsets of the entries that wait, ascending."""
         with self._lock:
             return list(self._cached)
 
     @property
     def taken_offsets(self) -> list[int]:
-        """Offsets of the entries that are taken and not committed, ascending."""
+        """The offsets of the entries that are taken and not committed, ascending."""
         with self._lock:
             return sorted(self._taken)
 
     @property
     def max_span(self) -> int:
-        """Largest minus smallest offset that waits."""
+        """The largest minus the smallest offset that waits."""
         with self._lock:
             return self._span()
 
     def __contains__(self, offset: int) -> bool:
-        """Whether an entry with this first offset waits."""
+        """Return whether an entry with this first offset waits."""
         with self._lock:
             return offset in self._cached
 
     def first(self) -> _E | None:
-        """The entry with the smallest offset that waits."""
+        """Return the entry with the smallest offset that waits."""
         with self._lock:
             return self._first()
 
@@ -212,23 +214,23 @@ class ProcessQueue(Generic[_E]):
             return list(self._cached.values())
 
     def held_by(self, limits: FlowLimits, expected: Expected = NOTHING) -> Hold | None:
-        """The limit that forbids the next pull, counting what earlier pulls may still bring."""
+        """Return the limit that forbids the next pull, if any; what earlier pulls may still bring counts, too."""
         with self._lock:
             span = 0 if self.orderly else self._span()
             return find_exceeded(self.message_count, self.body_bytes, span, limits, expected)
 
     def is_lock_expired(self, max_live_s: float = 30.0) -> bool:
-        """Whether the broker's lock was not renewed for so long that it cannot be trusted."""
+        """Return whether the broker's lock has expired, because it was not renewed."""
         return self._clock() - self.last_lock_s > max_live_s
 
     def is_pull_expired(self, max_idle_s: float = 120.0) -> bool:
-        """Whether nobody tried to pull for so long that the queue must be taken up anew."""
+        """Return whether no pull was tried for so long that the queue must be taken anew."""
         return self._clock() - self.last_pull_s > max_idle_s
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
     def put(self, entries: Sequence[_E], broker_max_offset: int | None = None) -> bool:
-        """Cache entries; tells whether a consumer must be started. A known offset gets the new entry, uncounted."""
+        """Cache entries; return whether to start a consumer. At a known offset the entry is replaced, uncounted."""
         with self._lock:
             for entry in entries:
                 if entry.offset not in self._cached:
@@ -244,7 +246,7 @@ class ProcessQueue(Generic[_E]):
             return starts
 
     def clear(self) -> None:
-        """Forget all entries and counts; flags stay."""
+        """Drop all entries and counts; flags stay."""
         with self._lock:
             self._cached.clear()
             self._taken.clear()
@@ -254,28 +256,28 @@ class ProcessQueue(Generic[_E]):
     # --- concurrent consumption ---------------------------------------------------------------------------------------
 
     def begin_consuming(self, offset: int, now_s: float) -> None:
-        """Note when user code got an entry, for `clean_expired`."""
+        """Note when user code was given an entry, for `clean_expired`."""
         with self._lock:
             if offset in self._cached:
                 self._started_s[offset] = now_s
 
     def remove(self, offsets: Iterable[int]) -> int | None:
-        """Drop what is done. Returns the offset to commit: the smallest that is not done; none if nothing waited."""
+        """Remove entries that are done; return the offset to commit, the smallest not done; None if no entry waited."""
         with self._lock:
             return self._remove(offsets)
 
     def shrink(self, entry: _E, rest: _E) -> None:
-        """Keep only the rest of an entry, unless the entry is gone; user code has not got the rest yet."""
+        """Keep only the rest of an entry, which user code has not been given yet, unless the entry is gone."""
         with self._lock:
             if self._cached.pop(entry.offset, None) is not None:
                 self._started_s.pop(entry.offset, None)
                 self._cached[rest.offset] = rest
-                # In one step: to whoever looks without the lock a queue with a rest must never seem empty.
+                # In one step: to a thread without the lock, a queue with a rest must never seem empty.
                 self.message_count += rest.message_count - entry.message_count
                 self.body_bytes += rest.body_bytes - entry.body_bytes
 
     def clean_expired(self, timeout_s: float, send_back: Callable[[_E], object]) -> list[_E]:
-        """Send back entries that user code has held for too long, from the first on; returns those removed.
+        """Send back entries that user code has held for too long, from the first on; return the entries removed.
 
         An expired entry behind one that is not expired stays, as in RocketMQ. Sending happens without the lock.
         """
@@ -295,7 +297,7 @@ class ProcessQueue(Generic[_E]):
     # --- orderly consumption ------------------------------------------------------------------------------------------
 
     def take(self, entry_count: int) -> list[_E]:
-        """Move the first entries to the taken ones; taking nothing means that the consumer stops."""
+        """Take the first entries; if none waits, the consumer stops."""
         with self._lock:
             entries = [self._cached.popitem(0)[1] for _ in range(min(entry_count, len(self._cached)))]
             for entry in entries:
@@ -304,7 +306,7 @@ class ProcessQueue(Generic[_E]):
             return entries
 
     def commit(self) -> int:
-        """Everything taken is done; returns the offset to commit."""
+        """Remove everything taken; return the offset to commit."""
         with self._lock:
             if not self._taken:
                 raise LocalProtocolError("a commit without taken entries", advice="take entries first")
@@ -315,13 +317,13 @@ class ProcessQueue(Generic[_E]):
             return following
 
     def rollback(self) -> None:
-        """Everything taken waits again."""
+        """Put everything taken back to wait."""
         with self._lock:
             self._cached.update(self._taken)
             self._taken.clear()
 
     def put_back(self, offsets: Iterable[int]) -> None:
-        """These of the taken entries wait again."""
+        """Put the taken entries at these offsets back to wait."""
         with self._lock:
             for offset in offsets:
                 if offset in self._taken:
@@ -348,7 +350,7 @@ class ProcessQueue(Generic[_E]):
         return self._cached.peekitem(0)[0] if self._cached else self.newest_offset + 1
 
     def _discount(self, entry: _E) -> None:
-        """An entry replaced by one of another size leaves the sum wrong; RocketMQ mends it when nothing is left."""
+        """Subtract an entry; when none is left reset the bytes, which entries replaced by others have left wrong."""
         self.message_count -= entry.message_count
         self.body_bytes = self.body_bytes - entry.body_bytes if self.message_count else 0
 

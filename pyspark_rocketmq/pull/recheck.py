@@ -1,9 +1,9 @@
-"""Read again what an answer should have held and did not.
+"""Read again what a response should have held and did not.
 
-Decoding counts the messages of whole batches of answers at once. An answer that is short is read again from the
-master, whoever gave it: a replica may be behind. What the master does not hold either is a loss, and the policy of
-whoever reads judges it. Of filtered answers whose records say offsets that cannot be, the same range is read without
-the filter, which tells where each record stands.
+The decoder counts the messages of whole batches of responses at once. A short response is read again from the master,
+whichever process sent it, because a replica may be behind. What the master lacks, too, is a loss, which the loss policy
+judges. If the records of a filtered response hold impossible offsets, the same range is read without the filter, which
+shows at which position each record stands.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ..net.pool import ConnectionPool
 from ..wire.record import decode_record, message_count_of
 from ..wire.scan import mismatch, record_starts
 from .loop import read_ranges
-from .reader import LossPolicy
+from .loss_policy import IgnoreLosses, LossPolicy
 from .settings import PullSettings, Subscription
-from .witness import vouch
+from .witness import confirm_front
 
 __all__ = ["Recheck"]
 
 _OFFSETS = struct.Struct(">20xqq")  # in the queue, in the commit log
-_UNPLACED = (
-    "%s: %d messages of the short answer from %d are left out, too: the offsets in them (%s …) do not tell where they "
-    "stand"
+_NO_POSITIONS = (
+    "%s: %d messages of the short response from offset %d are left out, too: the offsets in them (%s …) do not tell "
+    "their positions"
 )
 _log = logging.getLogger(__name__)
 
 
 class Recheck:
-    """Reads ranges again, one at a time, from masters and without a filter."""
+    """Repeated reads of ranges, one at a time, from masters and without a filter."""
 
     def __init__(self, brokers: Brokers, pool: ConnectionPool, policy: LossPolicy, settings: PullSettings) -> None:
         self._brokers = brokers
@@ -47,26 +47,26 @@ class Recheck:
         self._from_any = replace(settings, subscription=Subscription())
         self._settings = replace(self._from_any, follow_suggestions=False)
         self._open_until: dict[MessageQueue, int] = {}
-        """Where the open front of a range goes on, after answers that held nothing of it."""
-        self._vouched_from: dict[MessageQueue, int] = {}
-        """From where on a look has vouched for the answers of a compacted topic."""
+        """Where the open front of a range goes on, after responses that held nothing of it."""
+        self._confirmed_from: dict[MessageQueue, int] = {}
+        """From where on a probe has confirmed the responses of a compacted topic."""
         self._unplaced: set[MessageQueue] = set()
-        """Queues of which it is told that messages of short answers are left out; each lies in a gap that is told."""
+        """Queues of which a log line tells that messages of short responses are left out; each is part of a gap."""
 
     def whole(self, block: Block) -> Iterator[Block]:
-        """Yield an answer if it holds what it claims, else what comes of reading it again."""
+        """Yield a block if it holds as many messages as it must, else what is read again in its place."""
         if block.covered and _Records(block).message_count != block.covered:
             yield from self.read_again(block)
         else:
             yield block
 
     def read_again(self, block: Block) -> Iterator[Block]:
-        """What is wanted of an answer that is short, from the master; what is missing there is judged as a loss.
+        """Yield the wanted part of a short block from the master; report what is missing there, too.
 
-        An answer of a compacted topic is as short as it may be, if retention has not taken its front.
+        A block of a compacted topic may be short, if retention has not taken its front.
         """
         if block.covered and self._is_compacted(block.wanted.queue):
-            self._vouch(block)
+            self._confirm_front(block)
             yield block._replace(covered=0, next_offset=0)
             return
         is_final = block.covered and not self._has_master(block.wanted.queue)
@@ -76,15 +76,16 @@ class Recheck:
                 what = f"holds {records.message_count} messages for {fresh.covered} offsets"
                 raise mismatch(fresh.wanted.queue, fresh.first, what)
             if records.message_count < fresh.covered:
-                self._judge(fresh, records)
+                self._report_missing(fresh, records)
                 yield from records.apart()
             else:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """The wanted records of a filtered answer, one by one, each telling by `first` where it stands.
+        """Yield the wanted records of a filtered block one by one, each with its position as `first`.
 
-        The policy is told of an answer with records that are not found when it is read again.
+        Records are looked up by their offset in the commit log. Report a block to the policy if it has records that the
+        repeated read does not find.
         """
         records = _Records(block)
         if any(following <= each for each, following in pairwise(records.physical_offsets)):
@@ -95,7 +96,7 @@ class Recheck:
         last = -1
         for physical, data in zip(records.physical_offsets, records.each(), strict=True):
             if (position := positions.get(physical)) is None:
-                continue  # It lies beyond what is wanted of this answer.
+                continue  # It lies beyond the wanted part of this response.
             if position <= last:
                 what = f"holds the message at {position} behind the one at {last}"
                 raise mismatch(block.wanted.queue, block.first, what)
@@ -103,7 +104,7 @@ class Recheck:
             yield block._replace(data=data, message_count=1, first=position, covered=1, next_offset=position + 1)
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """The queues in which another offset is written in the record that stands there."""
+        """Return the queues in which the record at a position holds another offset than its position."""
         compacted = self._brokers.compacted.found
         ranges = [
             QueueRange(queue, offset, offset + 1)
@@ -111,27 +112,27 @@ class Recheck:
             if (queue.topic, queue.broker_name) not in compacted
         ]
         found = (
-            (each, _Records(each)) for each in self._read(ranges, _Nobody()) if each.next_offset == each.wanted.end
+            (each, _Records(each)) for each in self._read(ranges, IgnoreLosses()) if each.next_offset == each.wanted.end
         )
         return {each.wanted.queue for each, records in found if set(records.offsets) - {each.first}}
 
     def _is_compacted(self, queue: MessageQueue) -> bool:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
-    def _vouch(self, block: Block) -> None:
-        """See that retention has not taken the front of an answer, unless that is known of an earlier one.
+    def _confirm_front(self, block: Block) -> None:
+        """Confirm that retention has not taken the front of a block, unless a probe has confirmed an earlier one.
 
-        Readers count no more once the topic is known to be compacted. So all counted answers came before the first
-        look, which vouches for those from its offset on.
+        Once a topic is known to be compacted, its responses are not counted any more. So all counted responses came
+        before the first probe, which confirms those from its offset on.
         """
         queue, start, end, is_open = block.wanted
-        if start < self._vouched_from.get(queue, math.inf):
-            self._vouched_from[queue] = start
+        if start < self._confirmed_from.get(queue, math.inf):
+            self._confirmed_from[queue] = start
             for first in _Records(block).offsets[:1] if is_open else [start]:
-                vouch(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
+                confirm_front(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
 
     def _read(self, ranges: list[QueueRange], policy: LossPolicy) -> Iterator[Block]:
-        """Read from masters if all are there, else from whoever serves, which tells as well where records stand."""
+        """Read from masters if all are there, else from any process: positions are the same at replicas."""
         is_from_masters = all(self._has_master(queue) for queue in {each.queue for each in ranges})
         settings = self._settings if is_from_masters else self._from_any
         return read_ranges(ranges, self._brokers, self._pool, policy, settings)
@@ -144,7 +145,7 @@ class Recheck:
         return True
 
     def _positions(self, block: Block, physical_offsets: frozenset[int]) -> dict[int, int]:
-        """Where records stand that lie at these places of the commit log."""
+        """Return the positions of the records at these offsets of the commit log."""
         return {
             physical: position
             for fresh in self.read_again(block._replace(covered=0))
@@ -152,25 +153,25 @@ class Recheck:
             if physical in physical_offsets
         }
 
-    def _judge(self, block: Block, records: _Records) -> None:
-        """Tell the policy of what is missing, unless it is so at the open front of a range."""
+    def _report_missing(self, block: Block, records: _Records) -> None:
+        """Report to the policy what a block lacks, except at the open front of a range."""
         queue, start, end, is_open = block.wanted
-        if not records.tell_where_they_stand():
+        if not records.tell_positions():
             self._policy.gap(queue, start, end)
             if queue not in self._unplaced:
                 self._unplaced.add(queue)
-                _log.warning(_UNPLACED, queue, records.message_count, block.first, records.offsets[0])
-        elif holes := records.holes():
-            gone = QueueRange(queue, holes[0].start, holes[-1].end)
-            if len(holes) == 1 and gone.start == start and (is_open or self._open_until.get(queue) == start):
+                _log.warning(_NO_POSITIONS, queue, records.message_count, block.first, records.offsets[0])
+        elif gaps := records.gaps():
+            gone = QueueRange(queue, gaps[0].start, gaps[-1].end)
+            if len(gaps) == 1 and gone.start == start and (is_open or self._open_until.get(queue) == start):
                 self._open_until[queue] = gone.end
                 _log.info("%s: messages from %d to %d are gone at the front of the range", *gone[:3])
             else:
-                self._policy.gap(*gone[:3], sum(hole.offset_count for hole in holes))
+                self._policy.gap(*gone[:3], sum(gap.offset_count for gap in gaps))
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
-    """Return whether a record without a position may lie within what is wanted of an answer."""
+    """Return whether a record without a position may lie within the wanted part of a block."""
     first, end = 0, len(are_placed)
     while block.first < block.wanted.start and first < end and not are_placed[first]:
         first += 1
@@ -180,7 +181,7 @@ def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
 
 
 class _Records:
-    """The records of one block, looked at one by one."""
+    """The records of one block, decoded one by one."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -188,24 +189,24 @@ class _Records:
 
     @cached_property
     def offsets(self) -> list[int]:
-        """The offset written in each."""
+        """The queue offset that each record holds."""
         return [_OFFSETS.unpack_from(self._block.data, at)[0] for at in self._starts]
 
     @cached_property
     def physical_offsets(self) -> list[int]:
-        """Where each lies in the commit log."""
+        """The offset of each record in the commit log."""
         return [_OFFSETS.unpack_from(self._block.data, at)[1] for at in self._starts]
 
     @cached_property
     def message_counts(self) -> list[int]:
-        """How many offsets each takes."""
+        """The number of offsets that each record takes."""
         queue, first = self._block.wanted.queue, self._block.first
         with located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": first}):
             return [message_count_of(decode_record(self._block.data, at)[0]) for at in self._starts]
 
     @cached_property
     def message_count(self) -> int:
-        """How many messages they hold within what the answer covers."""
+        """The number of messages within the offsets that the response covers."""
         low, high = self._block.first, self._block.next_offset
         if self.message_counts.count(1) == len(self._starts):
             return len(self._starts)
@@ -213,23 +214,23 @@ class _Records:
         return sum(max(0, min(high, base + count) - max(low, base)) for base, count in spans)
 
     def each(self) -> Iterator[memoryview]:
-        """The bytes of one after the other."""
+        """Return an iterator over the bytes of each record."""
         data = self._block.data
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Each as a block of its own that stands where it says, if they tell that."""
-        if self.tell_where_they_stand():
+        """Yield each record as a block of its own at the offset that it holds, if the offsets are positions."""
+        if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)
 
     def positions(self) -> Iterator[tuple[int, int]]:
-        """Where each lies in the commit log, and where it stands in its queue."""
+        """Return pairs of each record's offset in the commit log and its position in the queue."""
         is_counted = self._block.covered == len(self._starts) > 0
         return zip(self.physical_offsets, count(self._block.first) if is_counted else self.offsets, strict=False)
 
-    def tell_where_they_stand(self) -> bool:
-        """Whether their offsets are of this queue, and ascend within what the answer covers."""
+    def tell_positions(self) -> bool:
+        """Return whether the records' offsets are of this queue, and ascend within what the response covers."""
         if is_light(self._block.wanted.queue):
             return not self._starts
         low, high = self._block.first, self._block.next_offset
@@ -237,8 +238,8 @@ class _Records:
         ascend = all(end <= following for end, following in zip(ends, self.offsets[1:], strict=False))
         return ascend and not (ends and (ends[0] <= low or self.offsets[-1] >= high))
 
-    def holes(self) -> list[QueueRange]:
-        """The offsets that are wanted and that none of them takes."""
+    def gaps(self) -> list[QueueRange]:
+        """Return the wanted offsets that no record takes."""
         queue, at, end, _ = self._block.wanted
         found = []
         for base, more in zip([*self.offsets, end], [*self.message_counts, 0], strict=True):
@@ -246,22 +247,3 @@ class _Records:
                 found.append(QueueRange(queue, at, base))
             at = max(at, base + more)
         return found
-
-
-class _Nobody:
-    """A policy for looks that no reading depends on."""
-
-    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Of no matter here."""
-
-    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Of no matter here."""
-
-    def vanished(self, rest: QueueRange) -> None:
-        """Of no matter here."""
-
-    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Of no matter here."""
-
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Of no matter here."""

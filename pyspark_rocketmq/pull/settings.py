@@ -1,4 +1,4 @@
-"""How eagerly, and how patiently, is a range read?
+"""Hold the settings of reading ranges: subscription, limits, timeouts and retries.
 
 Names follow the options of the same purpose; the limits are RocketMQ's.
 """
@@ -16,45 +16,45 @@ __all__ = ["PullSettings", "Subscription"]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which messages of a topic the broker shall send."""
+    """The filter by which a broker chooses the messages that it sends."""
 
     expression: str = "*"
     expression_type: str = "TAG"
 
     def for_topic(self, topic: str) -> Subscription:
-        """What holds for one topic: retries are never filtered, or they would be lost to their group."""
+        """Return the subscription for one topic: retries are never filtered, or their group would lose them."""
         return Subscription() if topic.startswith(RETRY_PREFIX) else self
 
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """Everything about reading but whom to ask."""
+    """Everything about reading except what to read from which brokers."""
 
     group: str = "TOOLS_CONSUMER"
     subscription: Subscription = field(default_factory=Subscription)
     batch_size: int = 32
     depth: int | None = None
-    """Pulls in flight, over all queues of a task; None leaves it to the window."""
+    """Pulls in flight, over all queues of a task; None adapts it to the size of responses."""
     limits: FlowLimits = field(default_factory=FlowLimits)
-    """When a queue's pulls pause. Sizes are those of stored records, a little more than their bodies."""
+    """The limits beyond which a queue pauses. Sizes are those of stored records, a little more than their bodies."""
     topic_messages: int | None = None
-    """Replaces the limit of messages per queue: so many are shared by all queues of a task."""
+    """Limit of messages over all queues of a task; replaces the limit per queue."""
     topic_mib: int | None = None
-    """Replaces the limit of MiB per queue in the same way."""
+    """Limit in MiB over all queues of a task; replaces the limit per queue."""
     orderly: bool = False
     """Whether rows of a queue stay in order; then the span is not limited."""
     interval_s: float = 0.0
-    """Pause of a queue after a pull that found messages; above 0 the queue has one pull in flight."""
+    """Pause of a queue after a pull that found messages, in seconds; above 0 the queue has one pull in flight."""
     flow_control_pause_s: float = 0.0
-    """After how long a queue that hit a limit is tested again; 0 as soon as there is room."""
+    """Pause of a queue that exceeded a limit, in seconds; at 0 it is pulled as soon as there is room."""
     failure_pause: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, longest_s=30.0))
     pull_timeout_s: float = 10.0
     max_retries: int = 5
     stall_timeout_s: float = 120.0
-    """A task that gets nowhere for so long fails."""
+    """How long a task may make no progress before it fails, in seconds."""
     follow_suggestions: bool = True
     """Whether to read from a replica when the broker suggests it, or when the master is gone."""
 
     def for_queues(self, queue_count: int) -> PullSettings:
-        """What holds for each queue of a task that reads so many."""
+        """Return the settings for each queue of a task that reads `queue_count` queues."""
         return replace(self, limits=self.limits.divided(self.topic_messages, self.topic_mib, max(1, queue_count)))

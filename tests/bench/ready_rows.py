@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.datasource import RocketMQDataSource
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.schema import arrow_schema
+from pyspark_rocketmq.decode.columns import Layout, default_columns
+from pyspark_rocketmq.decode.decoder import arrow_schema
 from tests.bench.bench_settings import SLOTS
 
 READY, INSTANT_ROW = "rocketmq-ready", "row-at-hand"

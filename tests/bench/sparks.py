@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_rocketmq.decode.layout import Layout, default_columns
+from pyspark_rocketmq.decode.columns import Layout, default_columns
 from tests.bench.bench_broker import BenchBroker
 from tests.bench.bench_settings import FEW, SLOTS, Shape
 from tests.bench.ready_rows import READY, ROWS, ReadySource

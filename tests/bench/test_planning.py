@@ -15,8 +15,8 @@ from pyspark_rocketmq.offsets.position import advance, batch_ranges, position_js
 from pyspark_rocketmq.options import parse_reader_options
 from pyspark_rocketmq.planning.admission import Limits, admit
 from pyspark_rocketmq.planning.ranges import PlanSettings, plan_tasks
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.source.stream import make_stream_reader
-from pyspark_rocketmq.source.view import SECONDS_PER_REQUEST
 from tests.bench.bench_settings import ROUNDS
 from tests.bench.report import report_of
 from tests.bench.worker_processes import start_python_worker
@@ -76,7 +76,7 @@ def _plan_asked(count: int) -> list[Planned]:
         start, planned = dict(reader.initialOffset()), []
         for _ in range(1 + ROUNDS):
             stub.ask("stub_fill", topics=list(topics), count=PER_TOPIC, size=10)
-            time.sleep(SECONDS_PER_REQUEST * len(topics))  # Brokers are asked again only after this time.
+            time.sleep(PlannerRhythm().bounds_s * len(topics))  # Brokers are asked again only after this time.
             start, found = _plan_next(reader, start, count)
             planned.append(found)
         reader.stop()

@@ -31,10 +31,8 @@ from pyspark_rocketmq.client.results import SUCCESS, Consumed
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
-from pyspark_rocketmq.decode.gathered import Gathered
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.rows import Content
+from pyspark_rocketmq.decode.columns import Content, Layout, default_columns
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder, Gathered
 from pyspark_rocketmq.decode.spans import Integers, cut_windows
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addresses
 from pyspark_rocketmq.net.pool import pool_for

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker_stub import PullLimits, Settings, StubBroker, StubCluster
-from broker_stub.scanning import Got
+from broker_stub.queue_scan import GetResult
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, QueueVanished, RequestTimeout
-from pyspark_rocketmq.model import MessageQueue, QueueRange
+from pyspark_rocketmq.model import Finding, MessageQueue, QueueRange
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import pool_for
-from pyspark_rocketmq.offsets.loss import Finding, judge
-from pyspark_rocketmq.pull.loop import read_ranges
+from pyspark_rocketmq.offsets.loss import judge
+from pyspark_rocketmq.pull.loop import Window, read_ranges
 from pyspark_rocketmq.pull.reader import QueueReader
+from pyspark_rocketmq.pull.remoting import RemotingPort
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
-from pyspark_rocketmq.pull.window import Window
 from pyspark_rocketmq.wire.codes import RequestCode
 
 from .reading import RecordingPolicy, offsets_of, read_all, whole
@@ -55,7 +55,7 @@ def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool
     assert policy.findings == ([("gap", queue, 0, 8)] if lacks else [])
 
 
-def drop_first_records(got: Got) -> Got:
+def drop_first_records(got: GetResult) -> GetResult:
     """Return a response without its first messages, as if retention had deleted them."""
     return got._replace(records=got.records[4:])
 
@@ -132,18 +132,15 @@ def test_small_answers_let_the_window_grow(body_bytes: int, depth: int | None, d
 def measure_deepest_window(cluster: Cluster, settings: PullSettings) -> int:
     """Read both queues, and return the largest number of pulls that were in flight."""
     readers = [QueueReader(whole(queue, COUNT), cluster.brokers, settings, RecordingPolicy()) for queue in QUEUES]
-    window, until_end, seen = (
-        Window(readers, pool_for(cluster.settings.net), settings),
-        Deadline.after(WAIT_TIMEOUT_S),
-        [0],
-    )
+    port: RemotingPort[QueueReader] = RemotingPort(cluster.settings, pool_for(cluster.settings.net), settings)
+    window, until_end, seen = Window(readers, port, settings), time.monotonic() + WAIT_TIMEOUT_S, [0]
     window.fill()
     while window.in_flight:
         seen.append(window.in_flight)
         for reader in window.drain(until_end):
             reader.take()
         window.fill()
-    window.close()
+    port.close()
     assert all(reader.cursor.is_finished for reader in readers)
     return max(seen)
 
@@ -158,16 +155,21 @@ def test_a_lost_answer_is_asked_for_again_though_others_come() -> None:
         cluster = client(stub)
         ranges = [QueueRange(QUEUES[0], 0, 1), whole(QUEUES[1], COUNT // 2)]
         lost, busy = (QueueReader(each, cluster.brokers, settings, RecordingPolicy()) for each in ranges)
-        window = Window([lost, busy], pool_for(cluster.settings.net), settings, lambda: time.monotonic() + passed_s[0])
-        until_end = Deadline.after(WAIT_TIMEOUT_S)
+        pool, until_end = pool_for(cluster.settings.net), Deadline.after(WAIT_TIMEOUT_S)
+
+        def clock() -> float:
+            return time.monotonic() + passed_s[0]
+
+        port: RemotingPort[QueueReader] = RemotingPort(cluster.settings, pool, settings, clock)
+        window = Window([lost, busy], port, settings, clock)
         while not (lost.is_finished or busy.is_finished or until_end.expired):
             window.fill()
             until(lambda: answered.fired >= busy.cursor.done + window.in_flight - 1, "all pulls but one are answered")
             stub.run(lambda: None)
             passed_s[0] += 1.0
-            window.drain(until_end)
+            window.drain(clock() + WAIT_TIMEOUT_S)
             busy.take()
-        window.close()
+        port.close()
         assert lost.is_finished and not busy.is_finished
 
 

@@ -14,6 +14,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import ConnectionLost, NoBrokerAvailable, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.reader import QueueReader
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
@@ -96,20 +97,20 @@ def test_a_suggested_replica_that_fails_is_left_for_its_master(pair: StubCluster
     brokers = open_cluster(patient_settings(pair.name_server)).brokers
     reader = QueueReader(whole(QUEUE, 100), brokers, PullSettings(), RecordingPolicy())
     bounds = {"nextBeginOffset": "32", "minOffset": "0", "maxOffset": "100", "suggestWhichBrokerId": "1"}
-    first, second = reader.next_requests(2)
+    first, second = reader.take_requests(2)
     nothing_matches = Command(ResponseCode.PULL_RETRY_IMMEDIATELY, fields=bounds, flag=RESPONSE_FLAG)
-    reader.answered(first, reader.place(), nothing_matches, now=1.0)
-    assert reader.place().broker_id == 1
+    reader.accept(first, reader.choose_endpoint(), read_outcome(nothing_matches), now=1.0)
+    assert reader.choose_endpoint().broker_id == 1
 
-    reader.failed(second, ConnectionLost("gone"), now=2.0)
+    reader.handle_failure(second, ConnectionLost("gone"), 2.0, reader.choose_endpoint())
 
-    assert reader.place().is_master
+    assert reader.choose_endpoint().is_master
 
 
 def test_a_refusing_replica_without_a_master_is_named(pair: StubCluster) -> None:
     """The error names the replica, its setting and the missing master, and gives no advice about load."""
     cluster = open_cluster(patient_settings(pair.name_server))
-    replica = cluster.routes.route("T").broker("broker-a").places[1].address
+    replica = cluster.routes.route("T").broker("broker-a").endpoints[1].address
     pair.faults.broker_down("broker-a", 0)
 
     with pytest.raises(NoBrokerAvailable, match="master") as caught:

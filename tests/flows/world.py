@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from pyspark_rocketmq.broker_errors import SystemBusy
-from pyspark_rocketmq.cluster.broker import Errand
+from pyspark_rocketmq.cluster.broker import RoutedRequest
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.messages import Receipt, Sending
 from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -26,7 +26,8 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
 from pyspark_rocketmq.net.threaded import Handler
-from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
+from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from pyspark_rocketmq.wire.commands import PullMessageRequestHeader
@@ -158,11 +159,11 @@ class World:
         """Wait until a queue ends at `offset` or later; brokers answer a send before they update its queue."""
         until(lambda: self.cluster.offsets.fetch_max([queue])[queue] >= offset, f"{queue} goes up to {offset}")
 
-    def pull(self, queue: MessageQueue, offset: int = 0, **options: Any) -> Outcome:
+    def pull(self, queue: MessageQueue, offset: int = 0, **options: Any) -> PullOutcome:
         """Send one pull and return its outcome, whatever the response code."""
-        question = self.cluster.brokers.question(pull_request(queue, offset, **options))
-        answer = self.cluster.brokers.requests.ask(question, welcome=PULL_CODES)
-        with located(question.where()):
+        request = self.cluster.brokers.locate(pull_request(queue, offset, **options))
+        answer = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)
+        with located(request.where()):
             return read_outcome(answer.command)
 
     def read(self, queue: MessageQueue, offset: int = 0, **options: Any) -> list[Record]:
@@ -197,7 +198,7 @@ def pull_request(
     count: int = 32,
     wait_ms: int = 0,
     group: str = "TOOLS_CONSUMER",
-) -> Errand:
+) -> RoutedRequest:
     """Return a pull that carries its own subscription."""
     header = PullMessageRequestHeader(
         consumer_group=group,
@@ -212,7 +213,7 @@ def pull_request(
         sub_version=0,
         expression_type=expression_type,
     )
-    return Errand(queue.topic, queue.broker_name, header)
+    return RoutedRequest(queue.topic, queue.broker_name, header)
 
 
 def patient_settings(name_server: str, **settings: Any) -> ClusterSettings:

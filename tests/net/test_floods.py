@@ -12,9 +12,9 @@ import pytest
 
 from pyspark_rocketmq.errors import ConnectError, ConnectionLost, Flooded, RequestTimeout
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.net import channel
-from pyspark_rocketmq.net.connection import Connection, wait_any
+from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.net.pipeline import wait_any
 from pyspark_rocketmq.net.threaded import Handler, ThreadedConnection
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, encode_command
@@ -108,15 +108,14 @@ def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
     dial: Callable[..., Connection], frame: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deadline holds whatever comes, also before it is too much."""
-    monkeypatch.setattr(channel, "MOST_UNASKED", 10**9)
+    monkeypatch.setattr("pyspark_rocketmq.net.connection.MOST_UNASKED", 10**9)
     flood = Flood(encode_command(frame) * 1000)
     flooded, silent = dial(flood), dial(never_answer)
     flooded.forget(flooded.submit(PULL))
     silent.submit(PULL)
     started = time.monotonic()
 
-    with pytest.raises(RequestTimeout, match=f"address {flooded.address}, {silent.address}, request PULL_MESSAGE"):
-        wait_any([flooded, silent], Deadline.after(0.5))
+    assert wait_any([flooded, silent], started + 0.5) == []
     assert time.monotonic() - started < PATIENCE_S / 2
     flood.stop()
 
@@ -161,7 +160,7 @@ def test_frames_that_nobody_asked_for_end_a_connection(dial: Callable[..., Conne
     connection = dial(flood)
     connection.forget(connection.submit(PULL))
 
-    with pytest.raises(Flooded, match=rf"\d{{4,}} frames that nobody asked for.*address {connection.address}"):
+    with pytest.raises(Flooded, match=rf"\d{{4,}} unrequested frames.*address {connection.address}"):
         connection.call(PULL, deadline=Deadline.after(PATIENCE_S / 3))
     assert not connection.is_open
     flood.stop()
@@ -203,7 +202,7 @@ def test_a_few_unasked_frames_at_a_time_are_forgiven(
     dial: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They count for a while, not for a connection's whole life."""
-    monkeypatch.setattr(channel, "UNASKED_S", -1.0)
+    monkeypatch.setattr("pyspark_rocketmq.net.connection.UNASKED_S", -1.0)
     notice = encode_command(FRAMES["one-way requests"])
 
     def script(talk: Talk) -> None:
@@ -253,7 +252,7 @@ def test_answers_that_nobody_reads_do_not_pile_up(share: Callable[..., ThreadedC
 
     until(lambda: not connection.is_open)
     assert int(repr(connection).split()[-4]) < 100 << 20
-    with pytest.raises(Flooded, match="reads none of our answers"):
+    with pytest.raises(Flooded, match="reads no answers"):
         connection.submit(PULL)
     flood.stop()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.net.outbox import Outbox
+from pyspark_rocketmq.net.connection import Outbox
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9), st.integers(0, 9))))

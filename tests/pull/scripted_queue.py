@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
+from pyspark_rocketmq.cluster.routes import BrokerEndpoints, Place, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.net.backoff import Backoff
-from pyspark_rocketmq.pull.reader import LossPolicy, QueueReader
+from pyspark_rocketmq.pull.loss_policy import LossPolicy
+from pyspark_rocketmq.pull.port import PullRequest
+from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.recount import recount
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
-from pyspark_rocketmq.pull.witness import Look, vouch
+from pyspark_rocketmq.pull.witness import Probe, confirm_front
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from tests.cluster.scripted import ScriptedLinks, answer
@@ -78,7 +80,7 @@ class ScriptedQueue:
     reset_to: int | None = None
     """Where an admin has moved the group; told once."""
     pull_count: int = 0
-    looks: list[int] = field(default_factory=list)
+    probes: list[int] = field(default_factory=list)
     """The pulls among them that look whether a message is there."""
 
     def answer(self, start: int, most: int, *, is_filtered: bool) -> Command:
@@ -99,7 +101,7 @@ class ScriptedQueue:
             at += 1
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
 
-    def tell_minimum(self, call: Call) -> Command:
+    def tell_minimum(self, request: Command) -> Command:
         """Answer the request for the minimum offset."""
         return answer(offset=self.minimum)
 
@@ -135,7 +137,7 @@ def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brok
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
         links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
-    named = BrokerPlaces("broker-a", "c", tuple(queues))
+    named = BrokerEndpoints("broker-a", "c", tuple(queues))
     route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
     brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it asks name servers for nothing
     return brokers
@@ -164,8 +166,8 @@ class FixedRoutes:
     def without(self, gone: Place | None) -> None:
         """Name all places but one from now on."""
         named = self._whole.brokers["broker-a"]
-        left = tuple(place for place in named.places if place != gone)
-        self._route = replace(self._whole, brokers={"broker-a": replace(named, places=left)})
+        left = tuple(place for place in named.endpoints if place != gone)
+        self._route = replace(self._whole, brokers={"broker-a": replace(named, endpoints=left)})
 
     def expire(self, topic: str) -> None:
         """Nothing newer is to be had."""
@@ -194,7 +196,7 @@ class Reading:
         self.blocks: list[Block] = []
         self.claims: list[int] = []
         """What the blocks that came claim to cover."""
-        self.in_flight: list[tuple[Place, Look | object, Command | None]] = []
+        self.in_flight: list[tuple[Place, PullRequest, Command | None]] = []
         self.links = ScriptedLinks()
         self.brokers = brokers_of(queues, self.links)
         self.links.serve(str(MASTER.address), GET_TOPIC_CONFIG=config or topic_config())
@@ -213,40 +215,41 @@ class Reading:
         """Ask the broker whether the topic is compacted."""
         self.brokers.compacted.is_compacted("orders", "broker-a")
 
-    def vouch(self, start: int, sleep: Callable[[float], object]) -> None:
+    def confirm_front(self, start: int, sleep: Callable[[float], object]) -> None:
         """Look at the front of a range, and wait for what comes of it."""
         self.links.serve(str(MASTER.address), PULL_MESSAGE=self._answer)
         end = self.queues[MASTER].count
-        vouch(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
+        confirm_front(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
 
-    def _answer(self, call: Call) -> Command:
-        assert (call.fields or {})["subscription"] == "*"
-        start, most = (int((call.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
+    def _answer(self, request: Command) -> Command:
+        assert (request.fields or {})["subscription"] == "*"
+        start, most = (int((request.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
         return self.queues[MASTER].answer(start, most, is_filtered=False)
 
     def send(self) -> None:
         """Send what may be sent now, looks first, as the window does."""
-        if self.reader.can_look(self.now) and (place := self.reader.schedule_look(self.now)):
-            self.in_flight.append((place, self.reader.look(place, self.now), None))
-        for request in self.reader.next_requests(self.reader.allowance(2, self.now)):
-            self.in_flight.append((self.reader.place(), request, None))
+        if self.reader.may_probe(self.now) and (place := self.reader.choose_probed(self.now)):
+            self.in_flight.append((place, self.reader.take_probe(place, self.now), None))
+        for request in self.reader.take_requests(self.reader.admit(2, self.now)):
+            self.in_flight.append((self.reader.choose_endpoint(), request, None))
 
     def serve(self, index: int) -> None:
         """Have a broker make its answer to a pull in flight."""
         place, request, answer = self.in_flight[index]
         if answer is None:
-            start, end = request  # type: ignore[misc]  # both kinds are pairs of offsets
-            is_look = isinstance(request, Look)
+            start, end = request
+            is_probe = isinstance(request, Probe)
             queue = self.queues[place]
-            queue.looks += [start] * is_look
-            made = queue.answer(start, min(8, end - start), is_filtered=self._is_filtered and not is_look)
+            queue.probes += [start] * is_probe
+            made = queue.answer(start, min(8, end - start), is_filtered=self._is_filtered and not is_probe)
             self.in_flight[index] = place, request, made
 
     def deliver(self, index: int) -> None:
         """Let an answer arrive; it is made now if it was not before."""
         self.serve(index)
         place, request, answer = self.in_flight.pop(index)
-        self.reader.answered(request, place, answer, self.now)  # type: ignore[arg-type]
+        assert answer is not None
+        self.reader.accept(request, place, read_outcome(answer), self.now)
         blocks = self.reader.take()
         self.blocks += blocks
         self.rows += [offset for block in blocks for offset in offsets_in(block)]
@@ -254,8 +257,8 @@ class Reading:
 
     def lose(self, index: int) -> None:
         """Let a connection end before the answer arrives."""
-        _, request, _ = self.in_flight.pop(index)
-        self.reader.failed(request, ConnectionLost("the connection ended"), self.now)  # type: ignore[arg-type]
+        place, request, _ = self.in_flight.pop(index)
+        self.reader.handle_failure(request, ConnectionLost("the connection ended"), self.now, place)
 
     def die(self, place: Place) -> None:
         """Let a process be gone for good; what it has not answered yet fails."""
@@ -282,14 +285,14 @@ class Reading:
                 reading.finish()
                 yield from reading.blocks
 
-        if unvouched := self.reader.unvouched:
-            recount(unvouched, again, self._settings.subscription, self.policy)
+        if unconfirmed := self.reader.unconfirmed:
+            recount(unconfirmed, again, self._settings.subscription, self.policy)
 
     def answer_all(self) -> None:
         """Read until everything is answered, and nothing vouched for."""
         while not self.reader.cursor.is_finished:
-            for request in self.reader.next_requests(self.reader.allowance(2, self.now)):
-                self.in_flight.append((self.reader.place(), request, None))
+            for request in self.reader.take_requests(self.reader.admit(2, self.now)):
+                self.in_flight.append((self.reader.choose_endpoint(), request, None))
             self.deliver(0)
 
     def finish(self) -> None:

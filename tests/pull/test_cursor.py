@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.pull.cursor import Cursor, Request
+from pyspark_rocketmq.pull.cursor import Cursor
+from pyspark_rocketmq.pull.port import PullRequest
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -19,10 +20,10 @@ def cursor(start: int, end: int, batch_size: int = 32) -> Cursor:
     return Cursor(QueueRange(QUEUE, start, end), batch_size)
 
 
-def answer(reader: Cursor, request: Request, next_offset: int | None = None) -> None:
+def answer(reader: Cursor, request: PullRequest, next_offset: int | None = None) -> None:
     """A pull that found a message at every offset it covered."""
     end = request.end if next_offset is None else next_offset
-    reader.answered(request.start, end, memoryview(bytes(end - request.start)), end - request.start)
+    reader.accept(request.start, end, memoryview(bytes(end - request.start)), end - request.start)
 
 
 def taken(reader: Cursor) -> list[tuple[int, int]]:
@@ -30,15 +31,14 @@ def taken(reader: Cursor) -> list[tuple[int, int]]:
     return [(block.wanted.start, block.wanted.end) for block in reader.take()]
 
 
-def requests(reader: Cursor, count: int) -> list[Request]:
+def requests(reader: Cursor, count: int) -> list[PullRequest]:
     """The next requests, all in flight."""
-    asked = [reader.next_request() for _ in range(count)]
-    return [request for request in asked if request is not None]
+    return reader.take_requests(count)
 
 
 def test_a_window_asks_ahead_and_stops_at_the_end() -> None:
     """Requests follow each other without waiting, and the last asks only for what is left."""
-    assert requests(cursor(5, 80), 9) == [Request(5, 37), Request(37, 69), Request(69, 80)]
+    assert requests(cursor(5, 80), 9) == [PullRequest(5, 37), PullRequest(37, 69), PullRequest(69, 80)]
 
 
 def test_answers_are_handed_out_in_offset_order() -> None:
@@ -57,7 +57,7 @@ def test_a_short_answer_leaves_a_gap_that_comes_first() -> None:
     reader = cursor(0, 1000)
     (first,) = requests(reader, 1)
     answer(reader, first, next_offset=8)
-    assert requests(reader, 4) == [Request(8, 16), Request(16, 24), Request(24, 32), Request(32, 40)]
+    assert requests(reader, 4) == [PullRequest(8, 16), PullRequest(16, 24), PullRequest(24, 32), PullRequest(32, 40)]
 
 
 def test_the_stride_grows_back_after_full_answers() -> None:
@@ -72,7 +72,8 @@ def test_the_stride_grows_back_after_full_answers() -> None:
 def test_a_broker_that_gives_little_is_seldom_asked_for_more() -> None:
     """Each request in vain for more leaves a gap; of a thousand answers with 8 messages few may."""
     reader, short = cursor(0, 8000), 0
-    while request := reader.next_request():
+    while asked := requests(reader, 1):
+        (request,) = asked
         short += request.end - request.start > 8
         answer(reader, request, min(request.start + 8, request.end))
 
@@ -84,9 +85,9 @@ def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
     """A filter that looked at 800 offsets need not look at them again."""
     reader = cursor(0, 5000)
     (only,) = requests(reader, 1)
-    reader.answered(only.start, 800, memoryview(b""), 0)
+    reader.accept(only.start, 800, memoryview(b""), 0)
     assert reader.take() == [] and reader.done == 800
-    assert requests(reader, 1) == [Request(800, 1600)]
+    assert requests(reader, 1) == [PullRequest(800, 1600)]
 
 
 def test_a_failed_pull_is_asked_again() -> None:
@@ -94,7 +95,7 @@ def test_a_failed_pull_is_asked_again() -> None:
     reader = cursor(0, 64)
     first, second = requests(reader, 2)
     answer(reader, second)
-    reader.failed(first.start)
+    reader.retry(first.start)
     assert reader.lacks_its_lowest
     assert requests(reader, 1) == [first]
 
@@ -104,14 +105,14 @@ def test_limits_never_stop_a_range(limit: int, stride: int, seed: int) -> None:
     """As long as nothing is in flight one pull is allowed, however much the gaps may bring and others wait."""
     reader, limits, chance = cursor(0, 4_000), FlowLimits(message_count=limit), random.Random(seed)
     (first,) = requests(reader, 1)
-    reader.answered(first.start, stride, memoryview(b""), 0)
+    reader.accept(first.start, stride, memoryview(b""), 0)
     while not reader.is_finished:
         taken(reader)
         in_flight = requests(reader, reader.allowance(limits, 4))
         assert in_flight or reader.is_finished
         for request in chance.sample(in_flight, len(in_flight)):
             if chance.random() < 0.3:
-                reader.failed(request.start)
+                reader.retry(request.start)
             else:
                 answer(reader, request, chance.randint(request.start + 1, request.end))
 
@@ -121,9 +122,9 @@ def test_messages_that_are_gone_are_passed_over() -> None:
     reader = cursor(0, 100)
     first, second = requests(reader, 2)
     for request in (first, second):
-        reader.failed(request.start)
+        reader.retry(request.start)
     reader.skip_to(50)
-    assert requests(reader, 2) == [Request(50, 64), Request(64, 96)]
+    assert requests(reader, 2) == [PullRequest(50, 64), PullRequest(64, 96)]
 
 
 def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
@@ -131,7 +132,7 @@ def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
     reader = cursor(0, 192)
     lost, early, late, across, last, _ = requests(reader, 6)
     answer(reader, early)
-    reader.failed(lost.start)
+    reader.retry(lost.start)
     reader.skip_to(112)
     for request in (last, late, across):
         answer(reader, request)
@@ -143,9 +144,9 @@ def test_a_queue_that_ends_early_is_finished_early() -> None:
     reader = cursor(0, 100)
     first, second = requests(reader, 2)
     answer(reader, first)
-    reader.failed(second.start)
+    reader.retry(second.start)
     reader.stop_at(32)
-    assert taken(reader) == [(0, 32)] and reader.is_finished and reader.next_request() is None
+    assert taken(reader) == [(0, 32)] and reader.is_finished and not requests(reader, 1)
 
 
 @given(st.integers(0, 50), st.integers(1, 400), st.integers(1, 40), st.integers(1, 12), st.integers())
@@ -154,13 +155,12 @@ def test_any_order_of_any_answers_tiles_the_range(
 ) -> None:
     """Short, full, far-reaching and failed answers in any order: each offset is handed out exactly once, in order."""
     reader, seen, chance = cursor(start, start + length, batch_size), start, random.Random(seed)
-    in_flight: list[Request] = []
+    in_flight: list[PullRequest] = []
     while not reader.is_finished:
-        while len(in_flight) < window and (request := reader.next_request()):
-            in_flight.append(request)
+        in_flight += requests(reader, window - len(in_flight))
         request = in_flight.pop(chance.randrange(len(in_flight)))
         if chance.random() < 0.2:
-            reader.failed(request.start)
+            reader.retry(request.start)
         else:
             answer(reader, request, chance.randint(request.start, request.end + 5))
         for low, high in taken(reader):
@@ -178,8 +178,8 @@ def test_pulls_go_together_as_far_as_all_of_them_are_allowed() -> None:
         requests(reader, allowed[-1])
     assert allowed == [4, 1, 1, 0]
 
-    answer(reader, Request(32, 64))
-    reader.failed(0)
+    answer(reader, PullRequest(32, 64))
+    reader.retry(0)
     assert reader.allowance(limits, 4) == 1
 
 
@@ -187,7 +187,7 @@ def test_a_block_tells_where_its_pull_began_and_what_it_covered() -> None:
     """Whatever part is still wanted, and even if nothing was found; without a count an empty answer leaves no trace."""
     reader = cursor(0, 96)
     for request in requests(reader, 3):
-        reader.answered(request.start, request.end, memoryview(b""), 0, is_counted=request.start != 32)
+        reader.accept(request.start, request.end, memoryview(b""), 0, is_counted=request.start != 32)
     assert [(block.wanted.start, block.first, block.covered) for block in reader.take()] == [(0, 0, 32), (64, 64, 32)]
 
 

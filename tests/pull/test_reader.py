@@ -7,13 +7,12 @@ import pytest
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.routes import Place
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.errors import RocketMQError, TopicNotFound
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
-from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.reader import QueueReader
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
-from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, HeaderType, decode_command
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
 from pyspark_rocketmq.wire.record import Record, encode_record
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -76,36 +75,8 @@ def found(offset: int, minimum: int) -> Command:
 
 def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTER) -> bool:
     """One pull with its answer; whether it brought the range forward."""
-    (asked,) = reading.next_requests(1)
-    return reading.answered(asked, place, answer, now)
-
-
-def asked(settings: ClusterSettings) -> list[Command]:
-    """The first two pulls of a reader of `[98, 200)`, as a broker would read them."""
-    reading = QueueReader(QueueRange(QUEUE, 98, 200), open_cluster(settings).brokers, PullSettings(), Told())
-    frames = reading.writer(reading.next_requests(2))([7, 8])
-    return [decode_command(memoryview(frame)) for frame in frames]
-
-
-def test_pulls_differ_in_what_they_ask_for_alone() -> None:
-    """Prepared or written anew for a binary header, a pull says the same and carries its opaque."""
-    json, binary = (asked(ClusterSettings((NOWHERE,), net=NetSettings(header_type=kind))) for kind in HeaderType)
-
-    assert [said.fields for said in json] == [said.fields for said in binary]
-    assert [(said.code, said.opaque, said.flag) for said in json + binary] == [(11, 7, 0), (11, 8, 0)] * 2
-    first, second = (said.fields or {} for said in json)
-    assert (first["queueOffset"], second["queueOffset"], first["maxMsgNums"]) == ("98", "130", "32")
-    assert first | {"queueOffset": "130"} == second
-
-
-def test_each_pull_is_signed_for_itself() -> None:
-    """A signature covers the offset, so that no pull can carry another's."""
-    plain = asked(ClusterSettings((NOWHERE,)))
-    signed = asked(ClusterSettings((NOWHERE,), credentials=Credentials("me", "secret")))
-
-    first, second = (said.fields or {} for said in signed)
-    assert first["Signature"] != second["Signature"]
-    assert (plain[0].fields or {}).items() <= first.items()
+    (asked,) = reading.take_requests(1)
+    return reading.accept(asked, place, read_outcome(answer), now)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +149,7 @@ def test_time_spent_elsewhere_without_a_route_is_not_time_waited() -> None:
     with pytest.raises(TopicNotFound, match="offset 98"):
         while True:
             now += 3600.0
-            reading.unplaced(TopicNotFound("no such topic"), now)
+            reading.handle_unreachable(TopicNotFound("no such topic"), now)
             count += 1
 
     assert 100 < count < 200

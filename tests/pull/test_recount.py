@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
-from pyspark_rocketmq.pull.recount import recount
+from pyspark_rocketmq.pull.recount import MOST_PARTS, Part, Tally, Unconfirmed, count_within, recount
 from pyspark_rocketmq.pull.settings import Subscription
-from pyspark_rocketmq.pull.tally import Unvouched
+from pyspark_rocketmq.wire.scan import record_starts
 
 from .scripted_queue import ONE_FILTER, Told, record_at
 
@@ -21,5 +22,45 @@ def test_counts_of_light_topics_prove_nothing() -> None:
         for each in ranges:
             yield Block(memoryview(b"".join(records[at] for at in range(each.start, each.end))), each, 3)
 
-    recount([Unvouched(wanted, 2)], read, ONE_FILTER, told)
+    recount([Unconfirmed(wanted, 2)], read, ONE_FILTER, told)
     assert told.losses == [(10, 13)]
+
+
+def test_answers_in_any_order_make_few_parts() -> None:
+    """What continues something else is counted with it."""
+    answers = [Part(start, start + 10, start % 7) for start in range(0, 900, 10) if start != 300]
+    Random(1).shuffle(answers)
+    tally = Tally()
+    for start, end, count in answers:
+        tally.add(start, end, count or 0)
+
+    halves = [range(0, 300, 10), range(310, 900, 10)]
+    assert tally.parts() == [Part(half[0], half[-1] + 10, sum(start % 7 for start in half)) for half in halves]
+
+
+def test_counts_are_given_up_before_they_grow_without_end() -> None:
+    """Of too many pieces only the bounds stay, also in what takes them over."""
+    scattered, other = Tally(), Tally()
+    for start in range(0, 30 * MOST_PARTS, 10):
+        scattered.add(start, start + 5, 1)
+    other.add(100_000, 100_010, 3)
+    other.join(scattered)
+
+    assert len(scattered.parts()) <= MOST_PARTS
+    assert all(count is None for _, _, count in [*scattered.parts(), *other.parts()])
+    assert scattered.parts()[0].start == 0 and scattered.parts()[-1].end == 30 * MOST_PARTS - 5
+
+
+def test_messages_are_counted_within_bounds() -> None:
+    """What an answer holds beyond is counted with the answer it is wanted of."""
+    body = b"".join(record_at(offset, offset) for offset in (5, 6, 9, 12))
+
+    assert [
+        count_within(body, record_starts(body), low, high) for low, high in [(5, 13), (6, 12), (10, 12), (0, 5)]
+    ] == [
+        4,
+        2,
+        0,
+        0,
+    ]
+    assert count_within(b"", (), 0, 9) == 0

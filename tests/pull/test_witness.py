@@ -11,9 +11,9 @@ import pytest
 from pyspark_rocketmq.cluster.routes import Place
 from pyspark_rocketmq.errors import MessagesMissing, NoBrokerAvailable, QueueMoved
 from pyspark_rocketmq.model import QueueRange
-from pyspark_rocketmq.pull.outcome import Outcome, PullStatus
+from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
+from pyspark_rocketmq.pull.probe import is_readable
 from pyspark_rocketmq.pull.settings import Subscription
-from pyspark_rocketmq.pull.witness import is_readable
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import decode_record, encode_record
@@ -134,7 +134,7 @@ def test_what_a_process_answered_that_died_is_counted_elsewhere(
     reading.finish()
     reading.recount()
 
-    assert reading.reader.unvouched == [(QueueRange(QUEUE, 0, END), len(reading.rows))]
+    assert reading.reader.unconfirmed == [(QueueRange(QUEUE, 0, END), len(reading.rows))]
     assert reading.told.losses == losses
 
 
@@ -149,7 +149,7 @@ def test_a_process_that_is_not_reached_any_more_is_counted_for_elsewhere() -> No
         while reading.in_flight:
             (reading.deliver if reading.in_flight[0][0] == MASTER else reading.lose)(0)
 
-    assert 0 < sum(count or 0 for _, count in reading.reader.unvouched) < len(WANTED)
+    assert 0 < sum(count or 0 for _, count in reading.reader.unconfirmed) < len(WANTED)
 
 
 def test_a_compacted_front_is_looked_at_elsewhere() -> None:
@@ -160,7 +160,7 @@ def test_a_compacted_front_is_looked_at_elsewhere() -> None:
     reading.die(MASTER)
     reading.finish()
 
-    assert queues[REPLICA].looks == [0] and not reading.reader.unvouched and not reading.told.losses
+    assert queues[REPLICA].probes == [0] and not reading.reader.unconfirmed and not reading.told.losses
 
 
 def test_messages_behind_the_first_row_are_no_open_front() -> None:
@@ -184,7 +184,7 @@ def test_a_look_may_be_answered_after_the_queue_was_given_up() -> None:
     reading.send()
     while not reading.reader.is_finished:
         reading.now += 1.0
-        reading.reader.unplaced(QueueMoved("not in the route"), reading.now)
+        reading.reader.handle_unreachable(QueueMoved("not in the route"), reading.now)
     reading.deliver(0)
 
     assert reading.told.losses == [(0, END), (END, END)]
@@ -260,7 +260,7 @@ def test_a_small_range_costs_one_pull_more() -> None:
     reading = Reading({MASTER: queue})
     reading.finish()
 
-    assert queue.looks == [0] and reading.rows == WANTED
+    assert queue.probes == [0] and reading.rows == WANTED
 
 
 def test_looks_leave_once_a_second() -> None:
@@ -272,8 +272,8 @@ def test_looks_leave_once_a_second() -> None:
         reading.send()
         reading.deliver(0)
 
-    assert queue.looks == sorted(set(queue.looks)) and queue.looks[0] == 0
-    assert 2 <= len(queue.looks) <= 1 + (reading.now - 100) / 1.0
+    assert queue.probes == sorted(set(queue.probes)) and queue.probes[0] == 0
+    assert 2 <= len(queue.probes) <= 1 + (reading.now - 100) / 1.0
 
 
 def test_an_unfiltered_range_needs_no_looks() -> None:
@@ -282,7 +282,7 @@ def test_an_unfiltered_range_needs_no_looks() -> None:
     reading = Reading({MASTER: queue}, subscription=Subscription())
     reading.finish()
 
-    assert reading.rows == list(range(END)) and not queue.looks
+    assert reading.rows == list(range(END)) and not queue.probes
 
 
 def test_a_reset_that_a_look_meets_is_handed_on() -> None:
@@ -327,7 +327,7 @@ def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
     reading.learn_of_compaction()
     reading.finish()
 
-    assert reading.claims[0] > 0 and not any(reading.claims[1:]) and queue.looks
+    assert reading.claims[0] > 0 and not any(reading.claims[1:]) and queue.probes
 
 
 @pytest.mark.parametrize(("minimum", "losses"), [(0, []), (9, [(3, END)])])
@@ -338,7 +338,7 @@ def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
     reading = Reading({MASTER: scripted(gone=9, minimum=minimum)}, config=COMPACTED)
     pauses: list[float] = []
 
-    reading.vouch(3, pauses.append)
+    reading.confirm_front(3, pauses.append)
 
     assert reading.told.losses == losses and sum(pauses) == 10
 
@@ -360,9 +360,9 @@ def test_a_loss_names_the_permission_that_compaction_could_not_be_asked_for(conf
 BATCH = replace(inner_batch(decode_record(record_at(7, 700))[0], [b"a", b"b", b"c"]), properties_text=b"")
 
 
-def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.FOUND) -> Outcome:
+def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.FOUND) -> PullOutcome:
     """What a look may come to."""
-    return Outcome(status, next_offset, 0, 100, 0, memoryview(b"".join(records)))
+    return PullOutcome(status, next_offset, 0, 100, 0, memoryview(b"".join(records)))
 
 
 @pytest.mark.parametrize(
@@ -384,6 +384,6 @@ def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.F
         (outcome(10, encode_record(replace(BATCH, properties_text=b"INNER_NUM\x01" + b"9" * 5000))), True),
     ],
 )
-def test_a_message_is_there_if_its_place_was_read(answer: Outcome, is_there: bool) -> None:
+def test_a_message_is_there_if_its_place_was_read(answer: PullOutcome, is_there: bool) -> None:
     """Not where the pull went on to another place, nor where the broker gave the head of a file for a deleted one."""
     assert is_readable(7, answer) == is_there

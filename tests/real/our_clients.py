@@ -9,7 +9,7 @@ from typing import Any
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Checker, Producer
+from pyspark_rocketmq.client.producer import Producer, TransactionChecker
 from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered
 from pyspark_rocketmq.client.settings import (
     ConsumeFrom,
@@ -88,7 +88,7 @@ class Ours:
         common = {"group": group, "consume_from": ConsumeFrom.FIRST_OFFSET, "rhythm": QUICK}
         return self._open.enter_context(PullConsumer(self.settings, PullConsumerSettings(**{**common, **given})))
 
-    def producer(self, group: str = "ours", check: Checker | None = None) -> Producer:
+    def producer(self, group: str = "ours", check: TransactionChecker | None = None) -> Producer:
         """Start a producer."""
         settings = ProducerSettings(group=group, send_timeout_s=20)
         return self._open.enter_context(Producer(self.settings, settings, check=check))

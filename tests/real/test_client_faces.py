@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.client.results import DEAD_LETTER, later
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
@@ -63,12 +63,12 @@ def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, 
     """A commit is delivered, a rollback is not, and an open transaction is checked and then delivered."""
     asked: list[bytes] = []
 
-    def check(message: ReceivedMessage) -> Fate:
+    def check(message: ReceivedMessage) -> TransactionResolution:
         asked.append(message.body)  # A slow broker may also check one whose end is on its way.
-        return Fate.ROLLBACK if message.body == b"ROLLBACK" else Fate.COMMIT
+        return TransactionResolution.ROLLBACK if message.body == b"ROLLBACK" else TransactionResolution.COMMIT
 
     producer = ours.producer(f"{unique}_producers", check)
-    for fate in Fate:
+    for fate in TransactionResolution:
         producer.send_in_transaction(Message(topic, fate.name.encode()), lambda _, fate=fate: fate)  # type: ignore[misc]
     reader = clients.push_consumer(unique, {topic: "*"})
 
@@ -117,7 +117,7 @@ def test_dead_letters_are_revived(clients: JavaClients, ours: Ours, topic: str, 
     """A dead letter is sent again, and a Java group receives it from its original topic."""
     ours.producer().send(Message(topic, b"poison", "tag", "key", {"colour": "red"}))
     member = ours.member(unique, Log(lambda _: later(DEAD_LETTER)))
-    letters = DeadLetters(ours.cluster(), unique)
+    letters = DeadLetters(ours.settings, unique)
     eventually(lambda: list(letters.read()), "there is a dead letter")
     member.close()
     report = letters.resend(ours.producer())

@@ -209,7 +209,7 @@ def test_dead_letters_of_orderly_members_are_the_same(
 
 def dead_letters(ours: Ours, group: str) -> list[Any]:
     """Wait until a group has dead letters, and return them."""
-    letters = DeadLetters(ours.cluster(), group)
+    letters = DeadLetters(ours.settings, group)
     eventually(lambda: list(letters.read()), f"{dead_letter_topic(group)} holds something")
     return list(letters.read())
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.client.results import RECONSUME_LATER, SUCCESS, Consumed
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -36,7 +36,7 @@ def use_clients(ours: Ours, group: str) -> None:
     producer = ours.producer(f"{group}_producers")
     for body in (b"good", b"bad"):
         producer.send(Message(ours.topic, body))
-    producer.send_in_transaction(Message(ours.topic, b"in a transaction"), lambda _: Fate.COMMIT)
+    producer.send_in_transaction(Message(ours.topic, b"in a transaction"), lambda _: TransactionResolution.COMMIT)
 
     def answer(batch: list[ReceivedMessage]) -> Consumed:
         return RECONSUME_LATER if batch[0].body == b"bad" and not batch[0].reconsume_times else SUCCESS

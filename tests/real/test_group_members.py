@@ -33,7 +33,7 @@ from tests.real.test_group_members import shared
 from tests.source.driving import Run
 run = Run(shared(SimpleNamespace(name_server=sys.argv[1]), sys.argv[2], sys.argv[3]))
 run.plan()
-print(run.reader.planner.share.client_id, flush=True)
+print(run.reader.planner.role.member.client_id, flush=True)
 time.sleep(600)
 """
 

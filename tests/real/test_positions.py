@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import commit
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.flows.world import World, until
@@ -85,12 +85,11 @@ def test_a_position_may_outlive_its_queue(real_cluster: RealCluster) -> None:
         assert [row.offset for row in run.read_until(10)] == list(range(15, 25))
 
 
-def test_a_lost_commit_is_repeated_by_an_idle_query(real_cluster: RealCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_commit_is_repeated_by_an_idle_query(real_cluster: RealCluster) -> None:
     """An idle query compares the broker's offset once a minute, here every second, and commits a lost one again."""
-    monkeypatch.setattr(commit, "LOOK_AGAIN_S", 1.0)
     world, broker = real_world(real_cluster), real_cluster.broker
     queue, group = world.make_queue(), world.make_group()
-    with Run(options_of(world, queue, group)) as run:
+    with Run(options_of(world, queue, group), rhythm=PlannerRhythm(commit_check_s=1.0)) as run:
         world.fill(queue, 10)
         run.read_until(10)
         run_until(run, real_cluster, queue, group, 10)

@@ -75,7 +75,7 @@ class Query:
 
     def messages_of(self, topic: str) -> list[StoredMessage]:
         """Return the messages of a topic."""
-        letters = DeadLetters(open_cluster(self.options.cluster), self.ours)
+        letters = DeadLetters(self.options.cluster, self.ours)
         letters.topic = topic
         return sorted((self._stored(letter) for letter in letters.read()), key=lambda stored: stored.times)
 

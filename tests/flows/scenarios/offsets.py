@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.broker_errors import SubscriptionGroupNotExist
-from pyspark_rocketmq.cluster.offsets import UPPER, QueueBounds
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.cluster.queue_offsets import UPPER
+from pyspark_rocketmq.model import MessageQueue, QueueBounds
 from tests.flows.world import World, fresh, now_ms, until
 
 

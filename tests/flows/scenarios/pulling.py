@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.broker_errors import SubscriptionParseFailed, TopicNotExist
-from pyspark_rocketmq.cluster.requests import request_fields
+from pyspark_rocketmq.cluster.servers import request_fields
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import pool_for
-from pyspark_rocketmq.pull.outcome import Outcome, PullStatus, read_outcome
+from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
+from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader
 from pyspark_rocketmq.wire.record import decode_records
 from tests.flows.world import WAIT_TIMEOUT_S, World, now_ms, pull_request
@@ -142,18 +143,18 @@ def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue
     connection.call(question.code, request_fields(world.settings, question))
 
 
-def _next_outcome(connection: Connection) -> Outcome:
+def _next_outcome(connection: Connection) -> PullOutcome:
     return read_outcome(connection.next_reply(Deadline.after(WAIT_TIMEOUT_S)).command)
 
 
 def topic_the_broker_lacks_is_named(world: World) -> None:
     """Check that the error names topic, queue and broker when the route is known from elsewhere."""
     queue = world.make_queue()
-    question = world.cluster.brokers.question(pull_request(queue, 0))
+    question = world.cluster.brokers.locate(pull_request(queue, 0))
     world.cluster.admin.delete_topic(queue.topic)
 
     with pytest.raises(TopicNotExist, match=rf"topic {queue.topic}, broker {queue.broker_name}"):
-        world.cluster.brokers.requests.ask(question)
+        world.cluster.brokers.servers.ask(question)
 
 
 def queues_are_apart(world: World) -> None:

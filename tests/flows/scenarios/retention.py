@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.pull.outcome import PullStatus
+from pyspark_rocketmq.pull.port import PullStatus
 from tests.flows.reading import offsets_of, read_all, whole
 from tests.flows.world import World, until
 

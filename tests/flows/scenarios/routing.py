@@ -10,7 +10,7 @@ from pyspark_rocketmq.broker_errors import NoPermission
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.routes import AddressMap
 from pyspark_rocketmq.errors import ConnectError, QueueMoved, TopicNotFound
-from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.model import Address, MessageQueue, parse_address
 from pyspark_rocketmq.net.settings import TlsSettings
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.flows.world import World, fresh, now_ms, patient_settings, until
@@ -159,7 +159,7 @@ def addresses_are_mapped(world: World) -> None:
 def unreachable_broker_is_named(world: World) -> None:
     """Check that the error names address, topic and broker when the mapped port is closed."""
     queue, started = world.make_queue(), now_ms()
-    address_map = AddressMap.parse(f'{{"*": "{CLOSED_PORT}"}}')
+    address_map = AddressMap(other=parse_address(CLOSED_PORT))
     cluster = open_cluster(replace(world.settings, address_map=address_map, retries=1))
 
     with pytest.raises(ConnectError, match=rf"address {CLOSED_PORT}.*topic {queue.topic}, broker {queue.broker_name}"):

@@ -1,0 +1,68 @@
+"""Keep the server's own requests until they are served, bounded in number and in bytes.
+
+One thread puts requests in, another takes them out. The thread that puts them checks `is_full` and stops receiving for
+a while. A body is copied when it is put: as a view it would keep a whole receive buffer alive.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from ..wire.header import Command
+
+MOST_REQUESTS = 1000
+MOST_REQUEST_BYTES = 16 * 1024 * 1024
+_FIELD_BYTES = 200
+"""The cost of a header field beside its characters, in bytes."""
+
+
+class InboundRequests:
+    """The server's requests in order of arrival."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[Command] = deque()
+        self._bytes = 0
+        self._has_ended = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more requests should be put in now."""
+        return len(self._waiting) >= MOST_REQUESTS or self._bytes >= MOST_REQUEST_BYTES
+
+    def put(self, request: Command) -> None:
+        """Add a request."""
+        request.body = bytes(request.body)
+        with self._changed:
+            self._waiting.append(request)
+            self._bytes += _size_of(request)
+            self._changed.notify()
+
+    def take(self) -> tuple[Command | None, bool]:
+        """Wait for a request; return it, and whether taking it made room. After the end return no request."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._has_ended)
+            if self._has_ended:
+                return None, False
+            was_full = self.is_full
+            request = self._waiting.popleft()
+            self._bytes -= _size_of(request)
+            return request, was_full and not self.is_full
+
+    def end(self) -> list[int]:
+        """End all waiting; return the codes of the requests that were not taken."""
+        with self._changed:
+            self._has_ended = True
+            left = [request.code for request in self._waiting]
+            self._waiting.clear()
+            self._changed.notify_all()
+        return left
+
+
+def _size_of(request: Command) -> int:
+    fields = request.fields or {}
+    return len(request.body) + sum(len(name) + len(value) + _FIELD_BYTES for name, value in fields.items())

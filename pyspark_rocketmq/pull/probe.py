@@ -1,0 +1,75 @@
+"""Read what the outcome of a probe proves.
+
+A probe is a pull of one message without the filter. Its outcome shows whether the message of its offset is there, and
+if not, where the next one may be.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ..cluster.routes import Place
+from ..errors import DecodeError
+from ..wire.record import decode_record, message_count_of
+from ..wire.scan import record_starts
+from ..wire.sys_flag import SysFlag
+from .port import PullOutcome, PullRequest, PullStatus
+
+__all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
+
+_FILE_STEP = 2**16
+"""The files of a commit log begin at multiples of their size, which is a multiple of this."""
+_PLACES = struct.Struct(">20xqqi")
+"""Where a record holds its queue offset, its offset in the commit log and its system flag."""
+
+
+class Probe(PullRequest):
+    """A pull of one offset without the filter, to see whether its message is there."""
+
+    endpoint: Place
+    """The broker process whose answers it confirms."""
+
+
+def is_readable(offset: int, outcome: PullOutcome) -> bool:
+    """Return whether a probe of `offset` found the message of this offset.
+
+    The offset that the record itself holds does not count: producers can make brokers store a wrong one.
+    """
+    if outcome.status is not PullStatus.FOUND or not _is_one_record(outcome.body):
+        return False
+    queue_offset, physical_offset, sys_flag = _PLACES.unpack_from(outcome.body)
+    if sys_flag & SysFlag.INNER_BATCH:
+        return _first_of_batch(outcome, queue_offset) <= offset < outcome.next_offset
+    # Once the message at physical offset 0 is deleted, 5.5.0 answers a pull of it with the head of the first log file.
+    is_file_head = queue_offset != offset and physical_offset > 0 and physical_offset % _FILE_STEP == 0
+    return outcome.next_offset == offset + 1 and not is_file_head
+
+
+def has_found_further(offset: int, outcome: PullOutcome) -> bool:
+    """Return whether a probe of `offset`, whose message is gone, found a later message.
+
+    An outcome without a message only tells where the broker stopped searching.
+    """
+    return outcome.status is PullStatus.FOUND and outcome.next_offset > offset + 1
+
+
+def lowest_readable(offset: int, outcome: PullOutcome) -> int:
+    """Return the lowest offset whose message may be there; exact only if the probe found one."""
+    if has_found_further(offset, outcome):
+        return outcome.next_offset - 1
+    return max(outcome.next_offset, offset + 1)
+
+
+def _is_one_record(body: memoryview) -> bool:
+    try:
+        return len(record_starts(body)) == 1
+    except DecodeError:
+        return False
+
+
+def _first_of_batch(outcome: PullOutcome, stated: int) -> int:
+    """Return where an inner batch begins, by its end and its message count; `stated` if it cannot be unpacked."""
+    try:
+        return outcome.next_offset - message_count_of(decode_record(outcome.body)[0])
+    except DecodeError:
+        return stated
