@@ -296,7 +296,7 @@ def test_pulls_under_way_count_as_what_they_may_bring() -> None:
     assert find_exceeded(36, 0, 0, limits, expect(2, 32)) is None
     assert find_exceeded(37, 0, 0, limits, expect(2, 32)) is Hold.MESSAGES
     assert find_exceeded(0, 0, 0, limits, expect(7, 1, stretches=(3,))) is Hold.BYTES
-    assert expect(2, 32, gaps=(5, 7)) == Expected(76, 4 * 262_144)
+    assert expect(2, 32, stretches=(5, 7)) == Expected(76, 4 * 262_144)
     assert expect(0, 32) == NOTHING
 
 
