@@ -202,7 +202,7 @@ class Channel:
         what = (
             f"the server has taken none of the {len(self.outbox)} bytes that wait to be sent for {self._untaken_s:g} s"
         )
-        self._send_failure = self._lost(what, "look whether the server hangs; tried again on a new connection")
+        self._send_failure = self._lost(what, "check whether the server hangs; the next attempt uses a new connection")
         self.untaken = None
         return True
 
@@ -218,7 +218,7 @@ class Channel:
             )
 
     def _flooded(self, what: str) -> Flooded:
-        advice = "look at the server's log; is it a RocketMQ server, and does nothing between repeat what it sends?"
+        advice = "check the server's log, that it is a RocketMQ server, and that no proxy repeats what it sends"
         return Flooded(what, advice=advice, address=str(self.transport.address))
 
     # --- the end -----------------------------------------------------------------------------------------------------

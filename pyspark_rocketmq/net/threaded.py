@@ -49,7 +49,9 @@ _log = logging.getLogger(__name__)
 
 
 class _Sender(Enum):
-    NOBODY = 0
+    """The thread that sends now, and alone may take from the outbox."""
+
+    NONE = 0
     CALLER = 1
     READER = 2
 
@@ -90,7 +92,7 @@ class ThreadedConnection:
         self._pending: dict[int, _Pending] = {}
         self._deadlines: list[tuple[float, int, Deadline]] = []
         """A heap of due times and opaques; answered requests stay in it until they are due."""
-        self._sender = _Sender.NOBODY
+        self._sender = _Sender.NONE
         self._failure: RocketMQError | None = None
         self._inbound = InboundRequests()
         self._held_up: Deadline | None = None
@@ -206,7 +208,7 @@ class ThreadedConnection:
             self._wait_for_room(code, deadline)
             soonest = self._soonest()
             yield self._channel
-            sends = self._sender is _Sender.NOBODY and bool(self._channel.outbox)
+            sends = self._sender is _Sender.NONE and bool(self._channel.outbox)
             if sends:
                 self._sender = _Sender.CALLER
             wakes = self._soonest() is not soonest
@@ -235,7 +237,7 @@ class ThreadedConnection:
         count = self._channel.send(head)
         with self._lock:
             outbox.sent(count)
-            self._sender = _Sender.READER if outbox else _Sender.NOBODY
+            self._sender = _Sender.READER if outbox else _Sender.NONE
             self._room.notify_all()
             is_left = bool(outbox) and threading.current_thread() is not self._reader
         if is_left or self._channel.send_failed:
@@ -350,7 +352,7 @@ class ThreadedConnection:
             raise Flooded(
                 f"{len(self._inbound)} requests of the server wait to be served, and there was no room for more "
                 f"within {self._held_up.seconds:g} s",
-                advice="look why the listener is slow, or why the server sends so many requests",
+                advice="check why the listener is slow, or why the server sends so many requests",
                 address=str(self.address),
             )
         return True

@@ -81,7 +81,7 @@ def read_ranges(
 def _endless_recount(wanted: QueueRange) -> NoBrokerAvailable:
     return NoBrokerAvailable(
         "one broker process after the other goes away before it can confirm what it answered",
-        advice="look at the brokers, and let the task be tried again",
+        advice="check the brokers, and let Spark retry the task",
         topic=wanted.queue.topic,
         broker=wanted.queue.broker_name,
         queue_id=wanted.queue.queue_id,

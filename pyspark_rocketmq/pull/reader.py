@@ -373,6 +373,6 @@ def _no_progress(endpoint: Place, outcome: PullOutcome) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"the broker answers without progress: {status.name}, next offset {outcome.next_offset}, "
         f"the queue goes from {low} to {high}",
-        advice="look at the broker's log, or raise pollTimeoutMs",
+        advice="check the broker's log, or raise pollTimeoutMs",
         address=str(endpoint.address),
     )
