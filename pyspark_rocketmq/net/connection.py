@@ -86,7 +86,7 @@ class Channel:
         self._heard = False
         self._silent_since: float | None = None
 
-    # --- speaking: into the outbox -----------------------------------------------------------------------------------
+    # --- filling the outbox ------------------------------------------------------------------------------------------
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Add a request; return the opaque that its response will carry."""

@@ -146,7 +146,7 @@ class Window:
         """The number of pulls that await an outcome."""
         return self._port.in_flight
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
         """Submit pulls, a few for each reader in turn, until the window is full or no reader may pull; send them.

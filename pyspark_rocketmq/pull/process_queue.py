@@ -178,7 +178,7 @@ class ProcessQueue(Generic[_E]):
         state = ", ".join([*flags, f"{len(self._taken)} taken"])
         return f"<ProcessQueue {self.message_count} messages, {self.body_bytes} bytes, span {self.max_span}, {state}>"
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def cached_offsets(self) -> list[int]:

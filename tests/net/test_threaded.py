@@ -1,4 +1,4 @@
-"""Many threads share one connection, which also answers the server's own questions."""
+"""Test a connection that many threads share, and that serves the server's own requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Dial = Callable[..., ThreadedConnection]
 
 @pytest.fixture
 def dial(start_peer: StartPeer) -> Iterator[Dial]:
-    """Connect to a peer that plays a script."""
+    """Return a function that connects to a peer with a script."""
     opened: list[ThreadedConnection] = []
 
     def start(script: Script, handler: Handler | None = None, settings: NetSettings = QUICK) -> ThreadedConnection:
@@ -54,12 +54,12 @@ def dial(start_peer: StartPeer) -> Iterator[Dial]:
 
 
 def soon() -> Deadline:
-    """A deadline that is meant to pass."""
+    """Return a deadline that is meant to pass."""
     return Deadline.after(0.05)
 
 
 def gated_echo() -> tuple[Script, threading.Event]:
-    """An echo that waits with its first answer for an event."""
+    """Return an echo that waits with its first answer for an event."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -71,11 +71,11 @@ def gated_echo() -> tuple[Script, threading.Event]:
     return script, answer_now
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def test_many_threads_get_their_own_answers(dial: Dial) -> None:
-    """However their requests and answers are mixed on the stream, nobody gets another one's."""
+    """Each thread gets its own responses, however requests and responses mix on the stream."""
     connection = dial(echo)
 
     def ask(caller: int) -> bool:
@@ -112,7 +112,7 @@ def test_a_response_code_is_not_an_error(dial: Dial) -> None:
 
 
 def test_telling_waits_for_no_answer(dial: Dial) -> None:
-    """A one-way request reaches the server without anybody waiting."""
+    """A one-way request reaches the server, and the call does not wait."""
     heard: list[bool] = []
 
     def script(talk: Talk) -> None:
@@ -127,7 +127,7 @@ def test_telling_waits_for_no_answer(dial: Dial) -> None:
 
 
 def test_calls_work_over_tls(start_peer: StartPeer) -> None:
-    """Reading and writing at the same time is safe there too."""
+    """Reading and writing at the same time is safe over TLS, too."""
     peer = start_peer(echo, tls=server_tls())
 
     with closing(ThreadedConnection.open(peer.address, replace(QUICK, tls=TRUSTING))) as connection:
@@ -135,11 +135,11 @@ def test_calls_work_over_tls(start_peer: StartPeer) -> None:
         assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 8 << 20
 
 
-# --- time-outs -------------------------------------------------------------------------------------------------------
+# --- timeouts --------------------------------------------------------------------------------------------------------
 
 
 def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
-    """The late answer is dropped and counted, and the connection answers on."""
+    """The late response is dropped and counted, and the connection stays in use."""
     script, answer_now = gated_echo()
     connection = dial(script)
     with pytest.raises(RequestTimeout, match=rf"within 0.05 s \(address {connection.address}, request PULL_MESSAGE\)"):
@@ -151,7 +151,7 @@ def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
 
 
 def test_a_future_ends_at_its_deadline_though_nobody_waits(dial: Dial) -> None:
-    """Also when a request with a later deadline came first; its late answer is dropped like any other."""
+    """It ends although a request with a later deadline came first; its late response is dropped."""
     script, answer_now = gated_echo()
     connection = dial(script)
     overdue = connection.submit(PULL, deadline=Deadline.after(0.3))
@@ -166,7 +166,7 @@ def test_a_future_ends_at_its_deadline_though_nobody_waits(dial: Dial) -> None:
 
 
 def test_a_slow_callback_does_not_hold_other_callers_past_their_deadline(dial: Dial) -> None:
-    """Even if somebody stops the reader, a call returns in time."""
+    """A call returns in time although a callback stops the reader."""
     script, answer_now = gated_echo()
     connection, stop, stopped = dial(script), threading.Event(), threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_slow_callback_does_not_hold_other_callers_past_their_deadline(dial: D
 
 @pytest.mark.parametrize("waits", [True, False], ids=["call", "submit"])
 def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial, waits: bool) -> None:
-    """Perhaps the network has forgotten it; a late answer shows that it lives."""
+    """The network may have lost track of it; a late response shows that it works."""
     script, answer_now = gated_echo()
     connection = dial(script)
     with pytest.raises(RequestTimeout):
@@ -203,7 +203,7 @@ def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial, waits
 
 
 def test_a_reader_that_is_held_up_makes_no_connection_mute(dial: Dial) -> None:
-    """The answer is there, though nobody has taken it in time: the server is not to blame."""
+    """The response has arrived, although it was not received in time: the server is not to blame."""
     script, answer_now = gated_echo()
     connection, stop, stopped = dial(script), threading.Event(), threading.Event()
 
@@ -222,7 +222,7 @@ def test_a_reader_that_is_held_up_makes_no_connection_mute(dial: Dial) -> None:
 
 
 def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
-    """A callback may submit when the outbox is full: nobody else could make room."""
+    """A callback may submit when the outbox is full, because only the reader can make room."""
     done, answer_now = threading.Event(), threading.Event()
     seconds: list[float] = []
 
@@ -249,7 +249,7 @@ def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
 
 
 def test_the_reader_finishes_what_a_caller_began_to_send(dial: Dial) -> None:
-    """A request larger than the kernel's buffers gets through although its caller only waits."""
+    """A request larger than the kernel's buffers is sent although its caller only waits."""
     connection = dial(echo)
     connection.call(PULL)
 
@@ -261,7 +261,7 @@ class Watched(Deadline):
 
 
 def test_answered_requests_leave_nothing_behind(dial: Dial) -> None:
-    """Their deadlines, however far off, do not pile up."""
+    """Deadlines of answered requests do not accumulate, however far off they are."""
     connection, alive = dial(echo), WeakSet[Watched]()
     for _ in range(30):
         deadlines = [Watched.after(1000.0) for _ in range(100)]
@@ -289,7 +289,7 @@ def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial)
 
 
 def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
-    """The reader drains whatever callers and server are doing."""
+    """The reader goes on receiving while callers and server only write."""
 
     def script(talk: Talk) -> None:
         first = talk.read()
@@ -302,7 +302,7 @@ def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
     assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 17 << 20
 
 
-# --- how a connection ends -------------------------------------------------------------------------------------------
+# --- the end of a connection -----------------------------------------------------------------------------------------
 
 
 def close_both(talk: Talk) -> None:
@@ -325,7 +325,7 @@ def break_a_rule(talk: Talk) -> None:
     ("script", "kind"), [(close_both, ConnectionLost), (half_close, ConnectionLost), (break_a_rule, MalformedFrame)]
 )
 def test_the_end_of_the_connection_fails_all_in_flight(dial: Dial, script: Script, kind: type[RocketMQError]) -> None:
-    """Each request raises the same kind of error, naming itself."""
+    """Each request raises the same kind of error, which names the request."""
     connection = dial(script)
     futures = [connection.submit(code) for code in (PULL, RequestCode.GET_MAX_OFFSET)]
     failures = [str(future.exception(PATIENCE_S)) for future in futures]
@@ -338,7 +338,7 @@ def test_the_end_of_the_connection_fails_all_in_flight(dial: Dial, script: Scrip
 
 
 def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> None:
-    """What was answered is answered, whatever follows it in the same packet."""
+    """A whole response counts, whatever follows it in the same packet."""
 
     def script(talk: Talk) -> None:
         first, _ = talk.read(), talk.read()
@@ -352,7 +352,7 @@ def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> No
 
 
 def test_closing_fails_all_in_flight_and_ends_the_threads(dial: Dial) -> None:
-    """Nothing is left behind, neither waiting callers nor threads."""
+    """Neither waiting callers nor threads are left."""
     connection = dial(never_answer)
     future = connection.submit(PULL)
     connection.close()
@@ -365,8 +365,8 @@ def test_closing_fails_all_in_flight_and_ends_the_threads(dial: Dial) -> None:
     )
 
 
-def test_a_defect_in_the_reader_leaves_nobody_waiting(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever goes wrong there ends all requests with an error that says what it was."""
+def test_a_defect_in_the_reader_ends_all_requests(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+    """Every request fails with an error that names the defect."""
 
     def broken_clock() -> float:
         if threading.current_thread() is threading.main_thread():
@@ -381,7 +381,7 @@ def test_a_defect_in_the_reader_leaves_nobody_waiting(dial: Dial, caplog: pytest
 
 
 def test_a_silent_end_is_noticed_without_a_request(dial: Dial) -> None:
-    """Servers close idle connections; a pool can see that before it hands one out."""
+    """Servers close idle connections; a pool sees that before it hands one out."""
     connection = dial(lambda talk: None)
 
     until(lambda: not connection.is_open)
@@ -390,7 +390,7 @@ def test_a_silent_end_is_noticed_without_a_request(dial: Dial) -> None:
 
 
 def test_callbacks_may_ask_on_but_not_wait(dial: Dial) -> None:
-    """A chain of requests works; waiting in the reader for the reader is refused instead of hanging."""
+    """A chain of requests works; a call in the reader, which would wait for itself, is refused."""
     script, answer_now = gated_echo()
     connection, done = dial(script), threading.Event()
     outcome: list[Future[Command]] = []
@@ -412,7 +412,7 @@ def test_callbacks_may_ask_on_but_not_wait(dial: Dial) -> None:
 
 
 def asks(*codes: int) -> tuple[Script, list[Command]]:
-    """A script that asks the client, and the answers it gets."""
+    """Return a script that sends requests to the client, and the list of its answers."""
     answers: list[Command] = []
 
     def script(talk: Talk) -> None:
@@ -426,7 +426,7 @@ def asks(*codes: int) -> tuple[Script, list[Command]]:
 
 
 def test_a_handler_answers_on_the_same_connection(dial: Dial) -> None:
-    """It is told who asks; one-way requests reach it and get no answer."""
+    """The handler is given the server's address; one-way requests reach it and get no response."""
     script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
     heard: list[tuple[Address, int]] = []
 
@@ -449,7 +449,7 @@ def test_a_handler_answers_on_the_same_connection(dial: Dial) -> None:
 
 @pytest.mark.parametrize("handler", [None, lambda address, request: None], ids=["no handler", "not handled"])
 def test_requests_that_are_not_supported_get_code_3(dial: Dial, handler: Handler | None) -> None:
-    """The server need not wait for its time-out."""
+    """The server need not wait for its timeout."""
     script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
     dial(script, handler).call(PULL)
 
@@ -457,7 +457,7 @@ def test_requests_that_are_not_supported_get_code_3(dial: Dial, handler: Handler
 
 
 def test_a_handler_that_fails_answers_with_the_reason(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
-    """The server learns what went wrong, the log has the traceback, and the connection goes on."""
+    """The server gets the reason, the log has the traceback, and the connection stays in use."""
     script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
 
     def handler(address: Address, request: Command) -> Command:
@@ -469,7 +469,7 @@ def test_a_handler_that_fails_answers_with_the_reason(dial: Dial, caplog: pytest
 
 
 def test_a_slow_handler_stops_no_answers(dial: Dial) -> None:
-    """Serving a request may take its time, and may itself ask the server."""
+    """Responses arrive while a handler runs, and it may itself send requests to the server."""
     nested: list[int] = []
 
     def script(talk: Talk) -> None:

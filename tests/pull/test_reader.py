@@ -88,7 +88,7 @@ def test_filters_and_replicas_may_leave_gaps(subscription: Subscription, place: 
     assert pull(reader(Told(), subscription), found(120, minimum=0), now=10.0, place=place)
 
 
-# --- answers without progress ----------------------------------------------------------------------------------------
+# --- outcomes without progress ---------------------------------------------------------------------------------------
 
 
 def nothing(next_offset: int, maximum: int, code: int = 0, remark: str = "") -> Command:
