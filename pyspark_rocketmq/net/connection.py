@@ -174,7 +174,7 @@ class Channel:
 
     @property
     def needs(self) -> int:
-        """What to wait for before another attempt is worth it."""
+        """The events that make another attempt worth it."""
         return self.transport.needs(write=bool(self.outbox))
 
     # --- silence -----------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ class Connection:
 
     @property
     def wants(self) -> tuple[Transport, int]:
-        """What to wait for before another `exchange` is worth it."""
+        """The stream, and the events on it that make another `exchange` worth it."""
         return self._channel.transport, self._channel.needs
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class _Pending(NamedTuple):
     code: int
     deadline: Deadline
     heard_at: float
-    """When bytes had last arrived when the request was made."""
+    """The channel's `heard_at` when the request was made."""
 
 
 class ThreadedConnection:

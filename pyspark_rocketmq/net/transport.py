@@ -84,7 +84,7 @@ class Transport:
         return self._sock.fileno()
 
     def needs(self, *, write: bool) -> int:
-        """Return what to wait for before receiving, and if `write` sending, is worth another attempt."""
+        """Return the events that make another attempt to receive, and if `write` to send, worth it."""
         return self._reading_needs | (self._writing_needs if write else 0)
 
     def send(self, data: memoryview) -> int:
@@ -328,7 +328,7 @@ def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address,
 
 
 def _shake_once(stream: TlsStream) -> int | None:
-    """Go on with the handshake; return what to wait for, 0 for no wait, and None when it is done."""
+    """Go on with the handshake; return the events to wait for, 0 for no wait, and None when it is done."""
     try:
         return None if stream.shake_hands() else 0
     except ssl.SSLWantWriteError:

@@ -52,7 +52,7 @@ class Interval:
     first: int
     end: int
     since: float
-    """When the first of the responses came in."""
+    """The moment when the first of the responses came in."""
     gap_probes: int = 0
     """The number of probes that have found a gap at `first`."""
     tally: Tally = field(default_factory=Tally)

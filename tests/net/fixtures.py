@@ -21,15 +21,15 @@ from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, en
 from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
 
 PKI = Path(__file__).parent / "pki"
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
-QUICK = NetSettings(connect_timeout_s=PATIENCE_S, request_timeout_s=PATIENCE_S)
+QUICK = NetSettings(connect_timeout_s=TIMEOUT_S, request_timeout_s=TIMEOUT_S)
 TRUSTING = TlsSettings(trust_cert_path=str(PKI / "ca.pem"))
 
 
 def until(condition: Callable[[], object]) -> None:
     """Wait for a condition; fail when it does not become true."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.001)
@@ -48,19 +48,19 @@ def in_child(check: Callable[[], bool]) -> bool:
             held = check()
         finally:
             os._exit(0 if held else 1)
-    patience = threading.Timer(PATIENCE_S, os.kill, (child, signal.SIGKILL))
-    patience.start()
+    timer = threading.Timer(TIMEOUT_S, os.kill, (child, signal.SIGKILL))
+    timer.start()
     try:
         return os.waitpid(child, 0)[1] == 0
     finally:
-        patience.cancel()
+        timer.cancel()
 
 
 class Talk:
     """The server's end of one connection."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(PATIENCE_S)
+        sock.settimeout(TIMEOUT_S)
         self.sock = sock
         self._session = Session()
         self._events: list[Event] = []
@@ -139,7 +139,7 @@ class Peer:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in tuple(self._threads):
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
             assert not thread.is_alive(), "the script did not end"
 
     def _start(self, function: Callable[..., None], *args: object) -> None:
@@ -157,7 +157,7 @@ class Peer:
 
     def _play(self, sock: socket.socket) -> None:
         try:
-            sock.settimeout(PATIENCE_S)
+            sock.settimeout(TIMEOUT_S)
             with sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream:
                 self._script(Talk(stream))
         except OSError:
@@ -217,7 +217,7 @@ def never_read(done: threading.Event) -> Script:
     """Return a script that reads nothing until the test is done."""
 
     def script(talk: Talk) -> None:
-        done.wait(PATIENCE_S)
+        done.wait(TIMEOUT_S)
 
     return script
 

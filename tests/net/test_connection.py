@@ -27,8 +27,8 @@ from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, HeaderType, encode_command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Script,
     StartPeer,
@@ -122,7 +122,7 @@ def test_what_is_there_is_taken_at_once(dial: Dial) -> None:
     taken: list[int] = []
 
     while len(taken) < 3:
-        assert wait_any([connection], time.monotonic() + PATIENCE_S) == [connection]
+        assert wait_any([connection], time.monotonic() + TIMEOUT_S) == [connection]
         taken += [reply.opaque for reply in connection.ready_replies()]
 
     assert set(taken) == opaques and connection.ready_replies() == []
@@ -202,7 +202,7 @@ def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
 
     def script(talk: Talk) -> None:
         late = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(late)
         echo(talk)
 
@@ -232,7 +232,7 @@ def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> No
 
     def script(talk: Talk) -> None:
         late = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(late)
         talk.wait_gone()
 
@@ -303,7 +303,7 @@ def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> No
     started = time.monotonic()
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=Deadline.after(0.2))
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2
 
 
 def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial) -> None:
@@ -423,7 +423,7 @@ def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
     connection = dial(script)
     connection.submit(PULL)
     connection.flush()
-    assert answered.wait(PATIENCE_S)
+    assert answered.wait(TIMEOUT_S)
     connection.submit(PULL)
 
     assert bytes(connection.next_reply().command.body) == b"last words"
@@ -503,7 +503,7 @@ def test_one_thread_waits_for_several_servers(dial: Dial) -> None:
     silent.submit(PULL)
     asked = talking.submit(PULL)
 
-    assert wait_any([silent, talking], time.monotonic() + PATIENCE_S) == [talking]
+    assert wait_any([silent, talking], time.monotonic() + TIMEOUT_S) == [talking]
     assert talking.next_reply().opaque == asked
 
 
@@ -515,7 +515,7 @@ def test_all_servers_with_news_are_reported(dial: Dial) -> None:
         connection.submit(PULL)
         connection.call(PULL)
 
-    assert wait_any([first, second], time.monotonic() + PATIENCE_S) == [first, second]
+    assert wait_any([first, second], time.monotonic() + TIMEOUT_S) == [first, second]
 
 
 def test_the_end_of_a_connection_is_news(dial: Dial) -> None:
@@ -524,7 +524,7 @@ def test_the_end_of_a_connection_is_news(dial: Dial) -> None:
     silent.submit(PULL)
     broken.submit(PULL)
 
-    assert wait_any([silent, broken], time.monotonic() + PATIENCE_S) == [broken]
+    assert wait_any([silent, broken], time.monotonic() + TIMEOUT_S) == [broken]
     with pytest.raises(ConnectionLost):
         broken.next_reply()
 

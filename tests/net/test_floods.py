@@ -19,8 +19,8 @@ from pyspark_rocketmq.net.threaded import Handler, ThreadedConnection
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, encode_command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Script,
     StartPeer,
@@ -33,7 +33,7 @@ from tests.net.fixtures import (
 
 PULL = RequestCode.PULL_MESSAGE
 CHECK = RequestCode.CHECK_TRANSACTION_STATE
-LONG = replace(QUICK, request_timeout_s=4 * PATIENCE_S)
+LONG = replace(QUICK, request_timeout_s=4 * TIMEOUT_S)
 
 FRAMES = {
     "one-way requests": Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, opaque=1, flag=ONEWAY_FLAG),
@@ -54,7 +54,7 @@ class Flood:
         talk.read()
         if self.listens:
             threading.Thread(target=self._read, args=(talk,), daemon=True).start()
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not self._is_over.is_set() and time.monotonic() < end:
             talk.sock.sendall(self.data)
             self.sent_bytes += len(self.data)
@@ -116,7 +116,7 @@ def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
     started = time.monotonic()
 
     assert wait_any([flooded, silent], started + 0.5) == []
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2
     flood.stop()
 
 
@@ -133,7 +133,7 @@ def test_a_request_ends_though_its_answer_grows_for_ever(share: Callable[..., Th
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=Deadline.after(0.5))
     overdue = connection.submit(PULL, deadline=Deadline.after(0.5))
-    assert isinstance(overdue.exception(PATIENCE_S), RequestTimeout)
+    assert isinstance(overdue.exception(TIMEOUT_S), RequestTimeout)
     flood.stop()
 
 
@@ -161,7 +161,7 @@ def test_frames_that_nobody_asked_for_end_a_connection(dial: Callable[..., Conne
     connection.forget(connection.submit(PULL))
 
     with pytest.raises(Flooded, match=rf"\d{{4,}} unrequested frames.*address {connection.address}"):
-        connection.call(PULL, deadline=Deadline.after(PATIENCE_S / 3))
+        connection.call(PULL, deadline=Deadline.after(TIMEOUT_S / 3))
     assert not connection.is_open
     flood.stop()
 
@@ -173,10 +173,10 @@ def test_frames_that_nobody_asked_for_end_a_shared_connection(
     """Every request in flight raises the same error."""
     flood = Flood(encode_command(frame) * 100)
     connection = share(flood)
-    connection.submit(PULL, deadline=Deadline.after(PATIENCE_S))
-    waiting = connection.submit(PULL, deadline=Deadline.after(PATIENCE_S / 3))
+    connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
+    waiting = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S / 3))
 
-    assert isinstance(waiting.exception(PATIENCE_S), Flooded)
+    assert isinstance(waiting.exception(TIMEOUT_S), Flooded)
     assert str(connection.address) in str(waiting.exception())
     flood.stop()
 
@@ -194,7 +194,7 @@ def test_late_answers_to_requests_that_were_given_up_are_no_flood(dial: Callable
     for opaque in [connection.submit(PULL) for _ in range(3000)]:
         connection.forget(opaque)
 
-    assert bytes(connection.call(PULL, deadline=Deadline.after(PATIENCE_S)).body) == b"in time"
+    assert bytes(connection.call(PULL, deadline=Deadline.after(TIMEOUT_S)).body) == b"in time"
     assert connection.dropped_replies == 3000
 
 
@@ -228,7 +228,7 @@ def test_a_server_that_takes_nothing_loses_its_connection(dial: Callable[..., Co
         connection.call(RequestCode.SEND_MESSAGE_V2, body=bytes(15 << 20), deadline=Deadline.after(1.0))
 
     with pytest.raises(ConnectionLost, match=r"has taken none of the \d+ bytes .* 0.5 s .*request PULL_MESSAGE"):
-        connection.call(PULL, deadline=Deadline.after(PATIENCE_S))
+        connection.call(PULL, deadline=Deadline.after(TIMEOUT_S))
     done.set()
 
 
@@ -248,7 +248,7 @@ def test_answers_that_nobody_reads_do_not_pile_up(share: Callable[..., ThreadedC
     """A server that sends requests and reads no answers loses its connection, so unsent bytes stay bounded."""
     flood = Flood(encode_command(FRAMES["requests"]) * 100)
     connection = share(flood, lambda address, request: Command(0, body=bytes(100_000)), quick=frozenset({CHECK}))
-    connection.submit(PULL, deadline=Deadline.after(PATIENCE_S))
+    connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
 
     until(lambda: not connection.is_open)
     assert int(repr(connection).split()[-4]) < 100 << 20
@@ -265,11 +265,11 @@ def test_server_requests_wait_in_bounded_number_and_unserved_ones_are_logged(
 ) -> None:
     """Receiving pauses while the handler is busy; after a request's timeout the connection ends with one log line."""
     flood, done = Flood(encode_command(Command(CHECK, opaque=1, body=bytes(10_000)))), threading.Event()
-    connection = share(flood, lambda address, request: done.wait(PATIENCE_S) and None, request_timeout_s=0.5)
-    waiting = connection.submit(PULL, deadline=Deadline.after(PATIENCE_S))
+    connection = share(flood, lambda address, request: done.wait(TIMEOUT_S) and None, request_timeout_s=0.5)
+    waiting = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
 
     with pytest.raises(Flooded, match=rf"\d+ requests .* wait .*address {connection.address}, request PULL_MESSAGE"):
-        waiting.result(PATIENCE_S)
+        waiting.result(TIMEOUT_S)
     until(lambda: "were not served" in caplog.text)
     assert flood.sent_bytes < 64 << 20
     assert len(caplog.records) == 1 and "CHECK_TRANSACTION_STATE" in caplog.text
@@ -289,7 +289,7 @@ def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., Thr
         talk.wait_gone()
 
     def handler(address: Address, request: Command) -> Command:
-        gate.wait(PATIENCE_S)
+        gate.wait(TIMEOUT_S)
         served.append(request.opaque)
         return Command(0)
 
@@ -298,7 +298,7 @@ def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., Thr
     until(lambda: connection.is_held_up)
     gate.set()
 
-    assert waiting.result(PATIENCE_S).code == 0
+    assert waiting.result(TIMEOUT_S).code == 0
     until(lambda: served == list(range(burst)))
 
 
@@ -316,7 +316,7 @@ def test_quick_requests_are_answered_while_the_handler_is_busy(share: Callable[.
     def handler(address: Address, request: Command) -> Command | None:
         if request.code == CHECK:
             return Command(0, remark=threading.current_thread().name)
-        gate.wait(PATIENCE_S)
+        gate.wait(TIMEOUT_S)
         return None
 
     connection = share(script, handler, quick=frozenset({CHECK}))
@@ -354,7 +354,7 @@ def test_a_handshake_that_never_ends_costs_no_more_than_the_deadline(start_peer:
     hello_request = b"\x16\x03\x03\x00\x04\x00\x00\x00\x00"
 
     def script(talk: Talk) -> None:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
             talk.sock.sendall(hello_request * 10_000)
 
@@ -364,4 +364,4 @@ def test_a_handshake_that_never_ends_costs_no_more_than_the_deadline(start_peer:
         closing(Connection.open(peer.address, replace(QUICK, tls=TRUSTING), Deadline.after(0.5))),
     ):
         pass
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2

@@ -18,8 +18,8 @@ from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import ConnectionPool, SharedPool, pool_for
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Peer,
     Script,
@@ -108,7 +108,7 @@ def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPe
     peer = start_peer(script)
     with pool.connection(peer.address) as connection:
         connection.call(PULL)
-    assert ended.wait(PATIENCE_S)
+    assert ended.wait(TIMEOUT_S)
 
     with pool.connection(peer.address) as connection:
         assert connection.call(PULL).code == 0
@@ -153,9 +153,9 @@ def test_a_connection_that_talks_is_kept_after_a_time_out(start_peer: StartPeer,
     peer, clock = start_peer(answer_one_too_late), Clock()
     with pool.connection(peer.address) as first:
         asked = [first.submit(PULL), first.submit(PULL)]
-        answers = first.collect(asked, Deadline.after(PATIENCE_S, clock))
+        answers = first.collect(asked, Deadline.after(TIMEOUT_S, clock))
         assert next(answers).opaque == asked[1]
-        clock.now += PATIENCE_S
+        clock.now += TIMEOUT_S
         with pytest.raises(RequestTimeout):
             next(answers)
 
@@ -258,7 +258,7 @@ def test_a_mute_shared_connection_is_replaced(start_peer: StartPeer, shared: Sha
         first.call(HEART_BEAT, deadline=Deadline.after(0.05))
 
     assert shared.connection(peer.address).call(PULL).code == 0
-    assert isinstance(long_poll.exception(PATIENCE_S), ConnectionLost)
+    assert isinstance(long_poll.exception(TIMEOUT_S), ConnectionLost)
     assert "no bytes came from the server for a whole timeout" in str(long_poll.exception())
     assert not first.is_open and peer.accepted == 2
 
@@ -270,7 +270,7 @@ def test_a_mute_shared_connection_stays_until_there_is_another(shared: SharedPoo
         first = shared.connection(address)
         server_side, _ = listener.accept()
     with server_side:
-        assert isinstance(first.submit(PULL, deadline=Deadline.after(0.05)).exception(PATIENCE_S), RequestTimeout)
+        assert isinstance(first.submit(PULL, deadline=Deadline.after(0.05)).exception(TIMEOUT_S), RequestTimeout)
         with pytest.raises(ConnectError):
             shared.connection(address)
 
@@ -286,13 +286,13 @@ def test_a_long_poll_does_not_make_its_connection_mute(start_peer: StartPeer, sh
 
     first, clock = shared.connection(start_peer(script).address), Clock()
     clock.now = time.monotonic()
-    long_poll = first.submit(PULL, deadline=Deadline.after(PATIENCE_S / 2, clock))
+    long_poll = first.submit(PULL, deadline=Deadline.after(TIMEOUT_S / 2, clock))
     assert shared.connection(first.address) is first
 
     first.call(HEART_BEAT)
-    clock.now += PATIENCE_S
+    clock.now += TIMEOUT_S
     first.call(HEART_BEAT)
-    assert isinstance(long_poll.exception(PATIENCE_S), RequestTimeout)
+    assert isinstance(long_poll.exception(TIMEOUT_S), RequestTimeout)
     assert shared.connection(first.address) is first
 
 
@@ -323,7 +323,7 @@ def gated_tls() -> tuple[Script, threading.Event]:
     go_on = threading.Event()
 
     def script(talk: Talk) -> None:
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(TIMEOUT_S)
         with server_tls().wrap_socket(talk.sock, server_side=True) as stream:
             echo(Talk(stream))
 

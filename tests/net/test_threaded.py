@@ -21,8 +21,8 @@ from pyspark_rocketmq.net.threaded import MAX_UNSENT_BYTES, Handler, ThreadedCon
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import Command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Script,
     StartPeer,
@@ -64,7 +64,7 @@ def gated_echo() -> tuple[Script, threading.Event]:
 
     def script(talk: Talk) -> None:
         first = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(first)
         echo(talk)
 
@@ -98,7 +98,7 @@ def test_futures_end_in_the_order_of_the_answers(dial: Dial) -> None:
     connection = dial(script)
     futures = [connection.submit(PULL, body=body) for body in (b"a", b"b", b"c")]
 
-    assert [bytes(future.result(PATIENCE_S).body) for future in futures] == [b"a", b"b", b"c"]
+    assert [bytes(future.result(TIMEOUT_S).body) for future in futures] == [b"a", b"b", b"c"]
 
 
 def test_a_response_code_is_not_an_error(dial: Dial) -> None:
@@ -132,7 +132,7 @@ def test_calls_work_over_tls(start_peer: StartPeer) -> None:
 
     with closing(ThreadedConnection.open(peer.address, replace(QUICK, tls=TRUSTING))) as connection:
         futures = [connection.submit(PULL, body=bytes(1 << 20)) for _ in range(8)]
-        assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 8 << 20
+        assert sum(len(future.result(TIMEOUT_S).body) for future in futures) == 8 << 20
 
 
 # --- timeouts --------------------------------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ def test_a_future_ends_at_its_deadline_though_nobody_waits(dial: Dial) -> None:
     later = connection.submit(PULL)
     soonest = connection.submit(PULL, deadline=soon())
 
-    assert isinstance(soonest.exception(PATIENCE_S), RequestTimeout)
-    assert isinstance(overdue.exception(PATIENCE_S), RequestTimeout)
+    assert isinstance(soonest.exception(TIMEOUT_S), RequestTimeout)
+    assert isinstance(overdue.exception(TIMEOUT_S), RequestTimeout)
     answer_now.set()
-    assert later.result(PATIENCE_S).code == 0
+    assert later.result(TIMEOUT_S).code == 0
     until(lambda: connection.dropped_replies == 2)
 
 
@@ -172,16 +172,16 @@ def test_a_slow_callback_does_not_hold_other_callers_past_their_deadline(dial: D
 
     def be_slow(_: object) -> None:
         stopped.set()
-        stop.wait(PATIENCE_S)
+        stop.wait(TIMEOUT_S)
 
     connection.submit(PULL).add_done_callback(be_slow)
     answer_now.set()
-    assert stopped.wait(PATIENCE_S)
+    assert stopped.wait(TIMEOUT_S)
 
     started = time.monotonic()
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=soon())
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2
     assert connection.in_flight == 0
     stop.set()
 
@@ -195,7 +195,7 @@ def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial, waits
         if waits:
             connection.call(PULL, deadline=soon())
         else:
-            connection.submit(PULL, deadline=soon()).result(PATIENCE_S)
+            connection.submit(PULL, deadline=soon()).result(TIMEOUT_S)
     assert connection.is_open and connection.is_mute
 
     answer_now.set()
@@ -209,11 +209,11 @@ def test_a_reader_that_is_held_up_makes_no_connection_mute(dial: Dial) -> None:
 
     def be_slow(_: object) -> None:
         stopped.set()
-        stop.wait(2 * PATIENCE_S)
+        stop.wait(2 * TIMEOUT_S)
 
     connection.submit(PULL).add_done_callback(be_slow)
     answer_now.set()
-    assert stopped.wait(PATIENCE_S)
+    assert stopped.wait(TIMEOUT_S)
 
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=soon())
@@ -228,9 +228,9 @@ def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
 
     def script(talk: Talk) -> None:
         first = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(first)
-        done.wait(PATIENCE_S)
+        done.wait(TIMEOUT_S)
 
     def go_on(_: object) -> None:
         started = time.monotonic()
@@ -244,7 +244,7 @@ def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
     answer_now.set()
 
     until(lambda: seconds)
-    assert seconds[0] < PATIENCE_S / 2
+    assert seconds[0] < TIMEOUT_S / 2
     done.set()
 
 
@@ -267,7 +267,7 @@ def test_answered_requests_leave_nothing_behind(dial: Dial) -> None:
         deadlines = [Watched.after(1000.0) for _ in range(100)]
         alive.update(deadlines)
         for future in [connection.submit(PULL, deadline=deadline) for deadline in deadlines]:
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
 
     assert len(alive) < 2000
 
@@ -283,7 +283,7 @@ def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial)
         while len(futures) < 10:
             futures.append(connection.submit(RequestCode.SEND_MESSAGE_V2, body=body, deadline=soon()))
     for future in futures:
-        assert isinstance(future.exception(PATIENCE_S), RequestTimeout)
+        assert isinstance(future.exception(TIMEOUT_S), RequestTimeout)
     assert int(repr(connection).split()[-4]) < MAX_UNSENT_BYTES + len(body) + 1000
     done.set()
 
@@ -299,7 +299,7 @@ def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
     connection = dial(script)
     futures = [connection.submit(PULL, body=bytes(size)) for size in (0, *[4 << 20] * 4)]
 
-    assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 17 << 20
+    assert sum(len(future.result(TIMEOUT_S).body) for future in futures) == 17 << 20
 
 
 # --- the end of a connection -----------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_the_end_of_the_connection_fails_all_in_flight(dial: Dial, script: Scrip
     """Each request raises the same kind of error, which names the request."""
     connection = dial(script)
     futures = [connection.submit(code) for code in (PULL, RequestCode.GET_MAX_OFFSET)]
-    failures = [str(future.exception(PATIENCE_S)) for future in futures]
+    failures = [str(future.exception(TIMEOUT_S)) for future in futures]
 
     assert all(kind.code in failure for failure in failures)
     assert f"address {connection.address}, request PULL_MESSAGE" in failures[0]
@@ -347,8 +347,8 @@ def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> No
     connection = dial(script)
     first, second = connection.submit(PULL), connection.submit(PULL)
 
-    assert bytes(first.result(PATIENCE_S).body) == b"one"
-    assert isinstance(second.exception(PATIENCE_S), MalformedFrame)
+    assert bytes(first.result(TIMEOUT_S).body) == b"one"
+    assert isinstance(second.exception(TIMEOUT_S), MalformedFrame)
 
 
 def test_closing_fails_all_in_flight_and_ends_the_threads(dial: Dial) -> None:
@@ -358,7 +358,7 @@ def test_closing_fails_all_in_flight_and_ends_the_threads(dial: Dial) -> None:
     connection.close()
     connection.close()
 
-    assert "closed on this side" in str(future.exception(PATIENCE_S))
+    assert "closed on this side" in str(future.exception(TIMEOUT_S))
     assert f"rocketmq {connection.address}" not in [thread.name for thread in threading.enumerate()]
     assert repr(connection) == (
         f"<ThreadedConnection {connection.address} ended by CONNECTION_LOST, 0 in flight, 0 dropped, 0 bytes to send>"
@@ -374,9 +374,9 @@ def test_a_defect_in_the_reader_ends_all_requests(dial: Dial, caplog: pytest.Log
         raise ZeroDivisionError("no time")
 
     connection = dial(never_answer)
-    future = connection.submit(PULL, deadline=Deadline.after(PATIENCE_S, broken_clock))
+    future = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S, broken_clock))
 
-    assert "the reader failed: ZeroDivisionError('no time')" in str(future.exception(PATIENCE_S))
+    assert "the reader failed: ZeroDivisionError('no time')" in str(future.exception(TIMEOUT_S))
     assert "no time" in caplog.text
 
 
@@ -404,8 +404,8 @@ def test_callbacks_may_ask_on_but_not_wait(dial: Dial) -> None:
     connection.submit(PULL).add_done_callback(go_on)
     answer_now.set()
 
-    assert done.wait(PATIENCE_S)
-    assert bytes(outcome[0].result(PATIENCE_S).body) == b"chained"
+    assert done.wait(TIMEOUT_S)
+    assert bytes(outcome[0].result(TIMEOUT_S).body) == b"chained"
 
 
 # --- the server's own requests ---------------------------------------------------------------------------------------

@@ -74,12 +74,12 @@ class ScriptedQueue:
     removed: Collection[int] = ()
     """Offsets that compaction has removed."""
     shift: int = 0
-    """How far the offsets in records lie ahead of their positions."""
+    """The distance of the offsets in records from their positions."""
     suggests: int = 0
     tells_head: bool = False
     """Whether an unfiltered pull at offset 0, whose message is gone, is answered with the first message left."""
     reset_to: int | None = None
-    """Where an administrator has moved the group; the broker says so once."""
+    """The offset to which an administrator has moved the group; the broker says so once."""
     pull_count: int = 0
     probes: list[int] = field(default_factory=list)
     """The offsets of the probes among them."""
@@ -165,7 +165,7 @@ class FixedRoutes:
         return self._route
 
     def without(self, gone: Place | None) -> None:
-        """Name all processes but one from now on."""
+        """Remove one process from the route."""
         named = self._whole.brokers["broker-a"]
         left = tuple(place for place in named.places if place != gone)
         self._route = replace(self._whole, brokers={"broker-a": replace(named, places=left)})
