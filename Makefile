@@ -1,5 +1,5 @@
-# The index of commands: `make` lists them. Python 3.11+ with venv, make and git are assumed;
-# everything else is fetched into .venv and .cache on first use, and found there afterwards.
+# `make` lists the commands. They need Python 3.11+ with venv, make and git. Everything else is fetched into
+# .venv and .cache on first use.
 
 SHELL := /bin/sh
 VENV := .venv
@@ -8,29 +8,29 @@ PYTEST := $(BIN)/python -m pytest
 GENERATORS := $(wildcard tools/generate_*.py)
 TYPED := pyspark_rocketmq broker_stub tests tools
 
-# The PATH's python3, or the newest that is named by version; `make PYTHON=...` decides.
+# Python for the virtual environment; by default python3 of the PATH, else the newest python3.x.
 PYTHON ?=
-# Which real brokers `make test-real` starts: one version or `all`; REQUIRE_REAL=1 fails instead of skipping.
+# Version of the real brokers of `make test-real`, or `all`. REQUIRE_REAL=1 fails instead of skipping.
 REAL ?= 5.3.3
 REQUIRE_REAL ?=
 REAL_ENV = REAL="$(REAL)" REQUIRE_REAL="$(REQUIRE_REAL)"
 REAL_TESTS := real and not chaos and not slow and not bench
 JAVA_SCENARIOS := $(wildcard tests/real/test_java_*.py)
-# Files for `make test`; without them it takes all.
+# Files for `make test`; by default all.
 TESTS ?=
-# Which releases of PySpark `make test-compat` installs, each beside the others, and what it runs on them.
+# Releases of PySpark that `make test-compat` installs, each in its own environment, and the tests that it runs.
 COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
 COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
-# The parts of `make bench`, each a file of tests/bench; BENCH_MESSAGES and BENCH_ROUNDS scale them.
+# Parts of `make bench`, each a file of tests/bench. BENCH_MESSAGES and BENCH_ROUNDS scale them.
 BENCH ?= memory single disk decoder push triggers planning stub core
 KAFKA ?=
-# The commit that `make bench-versus` compares this one with, by which parts of the bench.
+# Commit with which `make bench-versus` compares the working tree, and the parts that it runs.
 OLD ?= HEAD~1
 VERSUS ?= memory single decoder triggers
-# What pip has to take in a virtual environment that is named after such a release.
+# Constraints for pip in an environment that is named after a release of PySpark.
 PINS := $(wildcard conf/pyspark/$(notdir $(VENV)).txt)
 
-# Spark starts workers with these, else with any python3 of the PATH.
+# Spark starts workers with this Python; without it, with any python3 of the PATH.
 SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" \
 	PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(BIN)/python"
 
@@ -38,21 +38,21 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long bench bench-quick bench-kafka bench-versus lint docs notebooks
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.has-spark ## an order stream through Spark for 20 seconds; NAME_SERVER=host:port uses a real cluster
+demo: $(VENV)/.has-spark ## read an order stream with Spark for 20 seconds; NAME_SERVER=host:port uses a real cluster
 	@$(SPARK_ENV) $(BIN)/python docs/examples/live_orders.py
 
-test: $(VENV)/.has-test ## all rooms, the stub broker and Spark; needs nothing but Python
+test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"
 	@$(SPARK_ENV) $(PYTEST) -m "not real and not chaos and not slow and not bench" $(TESTS)
 
-test-fast: $(VENV)/.has-test ## the room tests alone: no Java, no broker, under a minute
+test-fast: $(VENV)/.has-test ## test the rooms only, without Java and real brokers
 	@$(PYTEST) -m "not spark and not real and not chaos and not slow and not bench"
 
-# Both halves mostly wait, so that `make -j2 test-real` takes little more than half the time.
-test-real: test-real-ours test-real-java ## against real brokers (JDK 17, Maven): REAL=5.3.3, another version, or all
+# Both halves mostly wait, so `make -j2 test-real` takes little more than half the time.
+test-real: test-real-ours test-real-java ## test against real brokers (JDK 17, Maven): REAL=5.3.3, another version, or all
 
 test-real-ours: $(VENV)/.has-test
 	@echo "==> testing our side against real brokers: $(REAL)"
@@ -62,51 +62,52 @@ test-real-java: $(VENV)/.has-test
 	@echo "==> testing official Java clients against a real broker and the stub"
 	@$(REAL_ENV) $(PYTEST) -m "$(REAL_TESTS)" $(JAVA_SCENARIOS)
 
-# PySpark 4.1 leaves sockets of its own to the garbage collector, which later releases close.
-test-compat: ## batch and stream on every PySpark we support; COMPAT=4.1 tests one alone
+# PySpark 4.1 leaves its sockets to the garbage collector; later releases close them.
+test-compat: ## test batch and stream on every supported PySpark; COMPAT=4.1 chooses one
 	@for version in $(COMPAT); do \
 		echo "==> testing with PySpark $$version"; \
 		PYTEST_ADDOPTS="-W ignore:unclosed:ResourceWarning" $(MAKE) --no-print-directory test \
 			VENV=.cache/compat/$$version TESTS="$(COMPAT_TESTS)" || exit 1; \
 	done
 
-test-long: $(VENV)/.has-test ## everything but benchmarks, on all real versions, with long fuzzing: hours
+test-long: $(VENV)/.has-test ## test everything on all real versions, with long fuzzing; takes hours
 	@echo "==> testing everything, on all real versions"
 	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 $(PYTEST) -m "not bench" --hypothesis-profile=long
 
-bench: $(VENV)/.has-test ## measure on a quiet machine, 40 minutes; BENCH="decoder push" some parts, KAFKA=1 also Kafka
+bench: $(VENV)/.has-test ## measure on a quiet machine, 40 minutes; BENCH="decoder push" chooses parts, KAFKA=1 adds Kafka
 	@echo "==> measuring against RocketMQ $(REAL): $(BENCH)"
 	@$(SPARK_ENV) REAL="$(REAL)" REQUIRE_REAL=1 $(PYTEST) -m bench -s $(BENCH:%=tests/bench/test_%.py)
 	@if [ -n "$(KAFKA)" ]; then $(MAKE) --no-print-directory bench-kafka KAFKA=; fi
 
-bench-quick: ## the essential of it in 3 minutes; writes build/benchmarks
+bench-quick: ## measure the essential parts in 3 minutes; writes build/benchmarks
 	@BENCH_QUICK=1 $(MAKE) --no-print-directory bench BENCH="memory decoder" KAFKA=
 
-bench-kafka: ## our source beside Spark's Kafka source, both on PySpark 4.2
+bench-kafka: ## compare with Spark's Kafka source, both on PySpark 4.2
 	@$(MAKE) --no-print-directory bench BENCH=kafka KAFKA= VENV=.cache/compat/4.2
 
-bench-versus: $(VENV)/.has-test ## this commit beside OLD=<commit>, in alternating rounds; VERSUS="decoder push" some parts
+bench-versus: $(VENV)/.has-test ## compare with OLD=<commit> in alternating rounds; VERSUS="decoder push" chooses parts
 	@rm -rf build/versus/$(OLD) && mkdir -p build/versus/$(OLD) && git archive $(OLD) | tar -x -C build/versus/$(OLD)
 	@$(SPARK_ENV) $(BIN)/python -m tests.bench.versus build/versus/$(OLD) $(VERSUS)
 
-lint: $(VENV)/.has-dev ## style, types, import contracts, and that generated files are up to date
+lint: $(VENV)/.has-dev ## check style, types, import contracts, language, and that generated files are up to date
 	@echo "==> ruff";           $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "==> mypy";           $(BIN)/mypy $(TYPED)
 	@echo "==> lint-imports";   $(BIN)/lint-imports --no-logo
+	@echo "==> check_language"; $(BIN)/python tools/check_language.py
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator --check || exit 1; done
 
-docs: $(VENV)/.has-test ## write the generated files anew
+docs: $(VENV)/.has-test ## write the generated files
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator || exit 1; done
 
-notebooks: $(VENV)/.has-test ## run the notebooks and keep in them what they show
+notebooks: $(VENV)/.has-test ## run the notebooks and keep their outputs
 	@$(SPARK_ENV) $(BIN)/python tools/execute_notebooks.py
 
 $(BIN)/python:
 	@tools/make_venv.sh $(VENV) $(PYTHON)
 
-# One stamp per set of packages that setup.cfg names; a change there installs anew.
+# One stamp per extra of setup.cfg; a change of setup.cfg installs again.
 $(VENV)/.has-%: setup.cfg pyproject.toml $(PINS) | $(BIN)/python
-	@echo "==> installing the project with what '$*' needs; the first time takes minutes"
+	@echo "==> installing the project with the extra '$*'; the first time takes minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check $(PINS:%=--constraint %) --editable '.[$*]'
 	@tools/unpack_pyspark.sh $(BIN)/python
 	@touch $@

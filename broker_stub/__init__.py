@@ -1,28 +1,27 @@
-"""Which broker behaviour is modelled, and which is left out on purpose?
+"""Run an Apache RocketMQ name server and broker inside a Python process, for demos, notebooks and tests.
 
-`StubBroker` is an Apache RocketMQ name server and broker in this process, for demos, notebooks and tests; official
-clients cannot tell it from a real one. `StubCluster` has several brokers, with slaves. Both break on command
-(`faults`), and their time can be made to pass (`clock.advance`).
+Official clients cannot tell `StubBroker` from a real broker. `StubCluster` has several brokers, with slaves. Both
+inject faults (`faults`), and a test can let their time pass (`clock.advance`).
 
-Left out on purpose: popping over remoting, static and compaction topics, tiered storage, controllers, users and their
-rights, measured rates, the protocols between servers (slaves share their master's messages directly), and disk:
-messages live in memory, or in a directory if one is given.
+Not modelled: pop over remoting, static and compaction topics, tiered storage, controllers, users and their rights,
+measured rates, the protocols between servers (slaves share their master's messages directly), and disks: messages live
+in memory, or in the directory that the caller gives.
 """
 
 from .faults import NAME_SERVER, PROXY, FaultNotReached, Faults
-from .scanning import PullLimits
+from .queue_scan import PullLimits
 from .server import TlsFiles
-from .state import Settings
-from .stub import Client, Put, StubBroker, StubClock, StubCluster
+from .settings import Settings
+from .stub import ClientConnection, PutResult, StubBroker, StubClock, StubCluster
 
 __all__ = [
     "NAME_SERVER",
     "PROXY",
-    "Client",
+    "ClientConnection",
     "FaultNotReached",
     "Faults",
     "PullLimits",
-    "Put",
+    "PutResult",
     "Settings",
     "StubBroker",
     "StubClock",

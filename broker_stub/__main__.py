@@ -1,7 +1,7 @@
-"""How does one run the stub by itself, in the foreground?
+"""Run the stub by itself, in the foreground.
 
-The first line on stdout says that it is ready and where: `nameServer=HOST:PORT endpoints=HOST:PORT`. SIGTERM and SIGINT
-end it.
+The first line on stdout says that the stub is ready, and where: `nameServer=HOST:PORT endpoints=HOST:PORT`. SIGTERM and
+SIGINT end it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a stub until it is told to end; returns the exit code."""
+    """Run a stub until a signal ends it, and return the exit code."""
     given = _parser().parse_args(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,13 +52,15 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default=LOOPBACK, help="where to listen (default: %(default)s)")
     add("--port", type=int, default=NAME_SERVER_PORT, help="name server (default: %(default)s, 0: a free one)")
-    add("--grpc-port", type=int, default=GRPC_PORT, help="gRPC door (default: %(default)s, 0: a free one)")
-    add("--topic", action="append", default=[], metavar="NAME:QUEUES", help="a topic to have; may be repeated")
-    add("--seed", metavar="FILE", help="messages to hold from the start, as JSON lines")
-    add("--data", metavar="DIR", help="keep the state here over a restart")
-    add("--acl", metavar="KEY:SECRET", help="serve requests signed so, and no others")
-    add("--tls", metavar="CERT:KEY", help="PEM files; plain clients are served, too, but not by gRPC")
-    add("--emulate", choices=RELEASES, default="5.3.3", help="release to behave like (default: %(default)s)")
+    add("--grpc-port", type=int, default=GRPC_PORT, help="gRPC proxy (default: %(default)s, 0: a free one)")
+    add("--topic", action="append", default=[], metavar="NAME:QUEUES", help="topic to create; repeatable")
+    add("--seed", metavar="FILE", help="messages to store at the start, as JSON lines")
+    add("--data", metavar="DIR", help="directory that keeps the state across restarts")
+    add("--acl", metavar="KEY:SECRET", help="serve only requests signed with this key")
+    add("--tls", metavar="CERT:KEY", help="PEM files; the ports then serve TLS and plain clients, gRPC TLS only")
+    add(
+        "--emulate", choices=RELEASES, default="5.3.3", help="release whose behaviour to emulate (default: %(default)s)"
+    )
     return parser
 
 
@@ -76,12 +78,12 @@ def _options(given: argparse.Namespace) -> Options:
 def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     first, colon, second = text.partition(":")
     if not (first and colon and second):
-        raise OptionError(option, text, "not two parts", advice=f"give {form}")
+        raise OptionError(option, text, f"not of the form {form}", advice=f"give {form}")
     return first, second
 
 
 def parse_topic(text: str) -> tuple[str, int]:
-    """A topic and its number of queues, from `NAME:QUEUES`."""
+    """Return the topic and the number of queues that `NAME:QUEUES` gives."""
     name, _, queues = text.rpartition(":")
     if not (name and queues.isdecimal() and int(queues)):
         raise OptionError("--topic", text, "not a topic", advice="give NAME:QUEUES, for example orders:8")
@@ -92,7 +94,7 @@ def parse_topic(text: str) -> tuple[str, int]:
 
 
 def read_seeds(path: Path) -> Iterator[dict[str, Any]]:
-    """What `StubBroker.put` takes, message by message."""
+    """Yield the arguments of `StubBroker.put` for each message of a JSON-lines file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as cause:

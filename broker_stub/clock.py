@@ -1,10 +1,10 @@
-"""What time is it in the stub, and what is due?
+"""Keep the stub's time and run its timers.
 
-Every delay of the broker runs on one `Clock`: delay levels, timers, lock leases, held pulls, the expiry of heartbeats.
-Two times are kept apart. *Elapsed* time only grows and decides what is due; *wall* time is what messages are stamped
-with, and may be set back or forth (`jump`) without anything becoming due. Both follow the machine's clock unless the
-clock is frozen; `advance` makes them run ahead. A clock calls nobody by itself: its owner is told when the next call is
-due (`on_schedule`) and then calls `run_due`.
+Every delay of the broker runs on one `Clock`: delay levels, message timers, lock leases, held pulls, the expiry of
+members. There are two times. *Elapsed* time only grows and decides what is due. *Wall* time stamps messages; `jump`
+sets it forward or back, and nothing becomes due by that. Both follow the machine's clock unless the clock is frozen;
+`advance` moves them forward. A clock starts no thread: it tells its owner when the next timer is due (`on_schedule`),
+and the owner calls `run_due`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Callback = Callable[[], None]
 
 
 class Timer:
-    """One call to come."""
+    """One scheduled call."""
 
     __slots__ = ("callback", "due_ms")
 
@@ -26,7 +26,7 @@ class Timer:
         self.callback: Callback | None = callback
 
     def cancel(self) -> None:
-        """Make it never happen; harmless afterwards."""
+        """Cancel the call; no effect once it has been made."""
         self.callback = None
 
     def __lt__(self, other: Timer) -> bool:
@@ -34,7 +34,7 @@ class Timer:
 
 
 class Clock:
-    """Wall time in milliseconds, and calls to be made when their time comes. Not thread-safe."""
+    """Wall time in milliseconds, and timers. Not thread-safe."""
 
     def __init__(self, *, frozen: bool = False) -> None:
         self.frozen = frozen
@@ -49,37 +49,37 @@ class Clock:
         return f"<Clock {'frozen ' if self.frozen else ''}at {self.now_ms()}, {len(self._timers)} timers>"
 
     def now_ms(self) -> int:
-        """The wall time messages are stamped with."""
+        """Return the wall time, with which messages are stamped."""
         return int(self._wall_start_ms + self.elapsed_ms())
 
     def elapsed_ms(self) -> float:
-        """Time since the clock was made; only grows."""
+        """Return the time since the clock was made; it only grows."""
         flowed = 0.0 if self.frozen else (time.monotonic() - self._start) * 1000
         return flowed + self._skipped_ms
 
     def call_later(self, delay_ms: float, callback: Callback) -> Timer:
-        """Call back after a while; returns the timer, which can be cancelled."""
+        """Schedule a call; return its timer, which can be cancelled."""
         timer = Timer(self.elapsed_ms() + max(0.0, delay_ms), callback)
         heapq.heappush(self._timers, timer)
         self.on_schedule()
         return timer
 
     def wait_ms(self) -> float | None:
-        """How long until something is due; None if nothing is, or if only `advance` can bring it."""
+        """Return the time until the next timer; None if there is none, or if only `advance` can reach it."""
         self._drop_cancelled()
         if not self._timers or (self.frozen and self._timers[0].due_ms > self._skipped_ms):
             return None
         return max(0.0, self._timers[0].due_ms - self.elapsed_ms())
 
     def run_due(self) -> None:
-        """Make the calls whose time has come, in the order of their times."""
+        """Run the timers that are due, in the order of their times."""
         now = self.elapsed_ms()
         while (timer := self._next_due(now)) is not None:
             self._fire(timer)
         self.on_schedule()
 
     def advance(self, ms: float) -> None:
-        """Let time pass at once; what is due on the way is called at its own time."""
+        """Let time pass at once; each timer on the way runs at its own time."""
         end = self.elapsed_ms() + ms
         while (timer := self._next_due(end)) is not None:
             self._skipped_ms += max(0.0, timer.due_ms - self.elapsed_ms())
@@ -88,7 +88,7 @@ class Clock:
         self.on_schedule()
 
     def jump(self, ms: float) -> None:
-        """Set the wall time forth, or back if negative; nothing becomes due by it."""
+        """Set the wall time forward, or back if negative; nothing becomes due by it."""
         self._wall_start_ms += ms
 
     def _next_due(self, end_ms: float) -> Timer | None:

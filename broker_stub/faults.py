@@ -1,11 +1,11 @@
-"""What goes wrong on command?
+"""Inject faults into responses and into the cluster.
 
-Faults of answers are *scripted*: for which requests, at which broker, how often. A request is answered by the first
-fault scripted for a number of times that fits it, else by the first that fits and lasts for ever, else as a broker
-answers. What was scripted for a number of times and never came to pass is reported at the end of the stub's `with`
-block, because a test that relies on it shows nothing. Calls of the gRPC door are befallen alike, at the place `PROXY`.
+Faults of responses are *scripted*: for a request code, at a broker, a number of times. A request gets the first
+matching fault with a number of times, else the first matching permanent fault, else the normal response. The end of the
+stub's `with` block raises `FaultNotReached` if a fault happened fewer times than scripted, because a test that relies
+on it shows nothing. Faults of gRPC calls are scripted in the same way, at `PROXY`.
 
-Faults of the cluster happen at once: a broker goes down, a slave falls behind, a queue is lost.
+Faults of the cluster happen at once: a broker goes down, a slave lags, a queue is lost.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
-from .registry import Manner, answer
+from .requests import ReplyFault, response
 from .state import Broker, Cluster
 
 T = TypeVar("T")
 
 NAME_SERVER = "name server"
 PROXY = "proxy"
-"""The gRPC door: there, `on` is a method's name, and codes are those of RocketMQ's gRPC protocol."""
+"""The gRPC proxy, where `on` is a method's name, and codes are those of RocketMQ's gRPC protocol."""
 BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
-class When(TypedDict, total=False):
-    """Which requests a fault befalls, where, and how often."""
+class FaultTarget(TypedDict, total=False):
+    """Which requests a fault applies to, where, and how often."""
 
     on: RequestCode | str | None
     at: str | None
@@ -50,29 +50,29 @@ class Fault:
 
     what: str
     on: RequestCode | str | None
-    """The requests it is for; None: all."""
+    """Request code or gRPC method; None: every one."""
     at: str | None
-    """The broker it is for, `NAME_SERVER` or `PROXY`; None: all brokers."""
-    rest: int | None
-    """How often it has still to happen; None: for ever."""
-    manner: Manner | None = None
-    make_answer: Callable[[], Command] | None = None
+    """Broker, `NAME_SERVER` or `PROXY`; None: all brokers."""
+    remaining: int | None
+    """Times that it has still to happen; None: permanent."""
+    reply_fault: ReplyFault | None = None
+    make_response: Callable[[], Command] | None = None
     fired: int = field(default=0)
-    """How often it has happened."""
+    """Times that it has happened."""
 
-    def fits(self, place: str, asked: int | str) -> bool:
-        """Whether it is for this request."""
+    def matches(self, place: str, asked: int | str) -> bool:
+        """Return whether the fault applies to a request."""
         is_here = self.at == place if self.at else place not in (NAME_SERVER, PROXY)
         return is_here and self.on in (None, asked)
 
     def __str__(self) -> str:
-        times = "for ever" if self.rest is None else f"{self.rest} more times"
+        times = "permanently" if self.remaining is None else f"{self.remaining} more times"
         asked = self.on.name if isinstance(self.on, RequestCode) else self.on or "any request"
         return f"{self.what} on {asked} at {self.at or 'any broker'}, {times}"
 
 
-class Script:
-    """The scripted faults of a stub, in the order they were scripted."""
+class FaultScript:
+    """The scripted faults of a stub, in the order of scripting."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -81,173 +81,175 @@ class Script:
         return len(self._faults)
 
     def add(self, fault: Fault) -> Fault:
-        """Script a fault."""
+        """Add a fault."""
         self._faults.append(fault)
         return fault
 
     def take(self, place: str, asked: int | str) -> Fault | None:
-        """The fault that befalls a request, if any."""
-        fitting = [fault for fault in self._faults if fault.fits(place, asked)]
-        fault = next((fault for fault in fitting if fault.rest is not None), fitting[0] if fitting else None)
+        """Return the fault for a request and count it; None if no fault applies."""
+        fitting = [fault for fault in self._faults if fault.matches(place, asked)]
+        fault = next((fault for fault in fitting if fault.remaining is not None), fitting[0] if fitting else None)
         if fault is not None:
             self._count(fault)
         return fault
 
     def clear(self) -> None:
-        """Forget all faults, reached or not."""
+        """Remove all faults, reached or not."""
         self._faults.clear()
 
     def check_reached(self) -> None:
-        """Raise if something scripted for a number of times did not happen as often."""
-        missing = [str(fault) for fault in self._faults if fault.rest is not None]
+        """Raise FaultNotReached if a fault happened fewer times than scripted."""
+        missing = [str(fault) for fault in self._faults if fault.remaining is not None]
         if missing:
             raise FaultNotReached(
-                f"scripted, but never happened: {'; '.join(missing)}", advice="mend the test, or call faults.clear()"
+                f"scripted faults never happened: {'; '.join(missing)}",
+                advice="provoke them in the test, or call faults.clear()",
             )
 
     def _count(self, fault: Fault) -> None:
         fault.fired += 1
-        if fault.rest is not None:
-            fault.rest -= 1
-            if not fault.rest:
+        if fault.remaining is not None:
+            fault.remaining -= 1
+            if not fault.remaining:
                 self._faults.remove(fault)
 
 
-class Ports(Protocol):
-    """The doors of the brokers, as far as faults act upon them."""
+class StubControl(Protocol):
+    """What faults use of the stub: its thread and its ports."""
 
     def run(self, function: Callable[[], T]) -> T:
-        """Carry out in the stub's thread."""
+        """Run a function in the stub's thread."""
 
     def open(self, broker: Broker) -> None:
-        """Let clients connect."""
+        """Accept connections."""
 
     def refuse(self, broker: Broker) -> None:
         """Refuse new connections."""
 
     def shut(self, broker: Broker) -> None:
-        """Refuse new connections and end the others."""
+        """Refuse new connections and end the open ones."""
 
 
 class Faults:
-    """What a test may have go wrong; to be called from any thread.
+    """The stub's fault injector, for use from any thread.
 
-    Faults of answers take `on` (a request code; default any), `at` (a broker's name, `NAME_SERVER` or `PROXY`; default
-    all brokers) and `times` (default once; None: for ever), and return the `Fault`, which counts how often it happened.
+    Faults of responses take `on` (a request code; default: every one), `at` (a broker's name, `NAME_SERVER` or
+    `PROXY`; default: all brokers) and `times` (default: once; None: permanent), and return the `Fault`, which
+    counts how often it happened.
     """
 
-    def __init__(self, cluster: Cluster, script: Script, ports: Ports) -> None:
+    def __init__(self, cluster: Cluster, script: FaultScript, control: StubControl) -> None:
         self._cluster = cluster
         self._script = script
-        self._ports = ports
+        self._control = control
 
     def __repr__(self) -> str:
         return f"<Faults, {len(self._script)} scripted>"
 
     def clear(self) -> None:
-        """Forget what is scripted, reached or not."""
-        self._ports.run(self._script.clear)
+        """Remove all scripted faults, reached or not."""
+        self._control.run(self._script.clear)
 
     # --- faults of answers -------------------------------------------------------------------------------------------
 
-    def answer(self, code: int, remark: str = "scripted", **when: Unpack[When]) -> Fault:
-        """Answer with a response code instead of carrying the request out."""
-        return self._add(f"answer {code}", when, make_answer=lambda: answer(code, {}, remark=remark))
+    def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
+        """Respond with a response code, without carrying out the request."""
+        return self._add(f"answer {code}", when, make_response=lambda: response(code, {}, remark=remark))
 
-    def busy(self, **when: Unpack[When]) -> Fault:
-        """Answer that the broker is busy."""
+    def busy(self, **when: Unpack[FaultTarget]) -> Fault:
+        """Respond that the broker is busy."""
         return self.answer(ResponseCode.SYSTEM_BUSY, BUSY_REMARK, **when)
 
-    def flow_control(self, **when: Unpack[When]) -> Fault:
-        """Answer that the client must slow down."""
+    def flow_control(self, **when: Unpack[FaultTarget]) -> Fault:
+        """Respond that the client must slow down."""
         return self.answer(ResponseCode.FLOW_CONTROL, "flow control", **when)
 
-    def delay(self, ms: int, **when: Unpack[When]) -> Fault:
-        """Carry the request out at once, but answer late by the stub's clock."""
-        return self._add(f"delay by {ms} ms", when, Manner(delay_ms=ms))
+    def delay(self, ms: int, **when: Unpack[FaultTarget]) -> Fault:
+        """Carry out the request at once, but respond late by the stub's clock."""
+        return self._add(f"delay by {ms} ms", when, ReplyFault(delay_ms=ms))
 
-    def drop_reply(self, **when: Unpack[When]) -> Fault:
-        """Carry the request out, but never answer."""
-        return self._add("drop the reply", when, Manner(drop=True))
+    def drop_reply(self, **when: Unpack[FaultTarget]) -> Fault:
+        """Carry out the request, but never respond."""
+        return self._add("drop the reply", when, ReplyFault(drop=True))
 
-    def cut_reply(self, **when: Unpack[When]) -> Fault:
-        """Send half of the answer, then close the connection; a call of the gRPC door ends with UNAVAILABLE."""
-        return self._add("cut the reply", when, Manner(cut=True))
+    def cut_reply(self, **when: Unpack[FaultTarget]) -> Fault:
+        """Send half of the response, then close the connection; a gRPC call ends with UNAVAILABLE."""
+        return self._add("cut the reply", when, ReplyFault(cut=True))
 
-    def half_close(self, **when: Unpack[When]) -> Fault:
-        """Say nothing more on the connection, but go on listening."""
-        return self._add("half-close", _on_a_socket(when), Manner(half_close=True))
+    def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
+        """Send nothing more on the connection, but go on reading."""
+        return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
 
-    def trickle(self, **when: Unpack[When]) -> Fault:
-        """Answer one byte at a time."""
-        return self._add("trickle the reply", _on_a_socket(when), Manner(trickle=True))
+    def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
+        """Send the response one byte at a time."""
+        return self._add("trickle the reply", _require_socket(when), ReplyFault(trickle=True))
 
     def _add(
         self,
         what: str,
-        when: When,
-        manner: Manner | None = None,
-        make_answer: Callable[[], Command] | None = None,
+        when: FaultTarget,
+        reply_fault: ReplyFault | None = None,
+        make_response: Callable[[], Command] | None = None,
     ) -> Fault:
-        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), manner, make_answer)
-        return self._ports.run(lambda: self._script.add(fault))
+        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), reply_fault, make_response)
+        return self._control.run(lambda: self._script.add(fault))
 
     # --- faults of brokers -------------------------------------------------------------------------------------------
 
     def refuse(self, broker: str | None = None) -> None:
-        """Refuse new connections; those there are stay. `broker_up` ends it."""
-        self._each(broker, self._ports.refuse)
+        """Refuse new connections until `broker_up`; open ones stay."""
+        self._act_on_brokers(broker, self._control.refuse)
 
     def broker_down(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Take a broker away, as a crash does: ports closed, out of the route, locks and members forgotten."""
-        self._each(broker, self._take_down, broker_id)
+        """Crash a broker: close its ports, take it out of the route, drop its locks and members."""
+        self._act_on_brokers(broker, self._take_down, broker_id)
 
     def broker_up(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Bring a broker back at its old address, with its old messages and offsets."""
-        self._each(broker, self._bring_up, broker_id)
+        """Start a broker again at its old address, with its old messages and offsets."""
+        self._act_on_brokers(broker, self._bring_up, broker_id)
 
     def slave_lag(self, messages: int, broker: str | None = None) -> None:
-        """Keep slaves so many messages behind in each queue."""
-        self._each(broker, lambda broker: broker.set_lag(messages))
+        """Keep slaves some messages behind in each queue."""
+        self._act_on_brokers(broker, lambda broker: broker.set_lag(messages))
 
-    def _each(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
+    def _act_on_brokers(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
         def act_on_all() -> None:
-            for broker in self._cluster.named(name, broker_id):
+            for broker in self._cluster.find_brokers(name, broker_id):
                 act(broker)
 
-        self._ports.run(act_on_all)
+        self._control.run(act_on_all)
 
     def _take_down(self, broker: Broker) -> None:
         broker.is_up = False
-        self._ports.shut(broker)
+        self._control.shut(broker)
         broker.forget_clients()
 
     def _bring_up(self, broker: Broker) -> None:
         broker.is_up = True
-        self._ports.open(broker)
+        self._control.open(broker)
 
     # --- faults of data ----------------------------------------------------------------------------------------------
 
     def lose_queue(self, topic: str, broker: str | None = None) -> None:
-        """Take the last queue of a topic away, with its messages."""
-        self._each(broker, lambda broker: broker.remove_queue(topic))
+        """Remove the last queue of a topic, with its messages."""
+        self._act_on_brokers(broker, lambda broker: broker.remove_queue(topic))
 
     def clock_jump(self, ms: int) -> None:
-        """Set the wall time forth or back; nothing becomes due by it."""
-        self._ports.run(lambda: self._cluster.clock.jump(ms))
+        """Set the wall time forward or back; nothing becomes due by it."""
+        self._control.run(lambda: self._cluster.clock.jump(ms))
 
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Order a group to an offset of a queue, as an administrator does."""
+        """Reset a group's offset in a queue, as an administrator does."""
 
         def reset() -> None:
             self._cluster.broker(queue.broker_name).offsets.reset(group, queue.topic, queue.queue_id, offset)
 
-        self._ports.run(reset)
+        self._control.run(reset)
 
 
-def _on_a_socket(when: When) -> When:
-    """What happens byte by byte cannot happen behind gRPC."""
+def _require_socket(when: FaultTarget) -> FaultTarget:
+    """Raise OptionError for a fault of single bytes at the gRPC proxy; return the target."""
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"
-        raise OptionError("at", PROXY, "no single bytes are seen there", advice=advice)
+        raise OptionError("at", PROXY, "the gRPC proxy sends whole messages", advice=advice)
     return when

@@ -1,25 +1,22 @@
-"""Which messages does a subscription want?
+"""Decide which messages a subscription matches.
 
-A filter is asked twice: with the tag code that the consume queue holds, then, if it must know more, with the message's
-properties. Held pulls ask the same questions of each new message. None stands for a filter that takes everything.
+A filter is asked twice: for the tag code in the consume queue, then, if it needs them, for the message's properties.
+Held pulls ask the same of each new message. None stands for a filter that matches everything.
 
-Tags are compared by their 32-bit hash alone (clients compare the text again). SQL92 that comes with a heartbeat is
-compiled once per topic and group and kept (`FilterTable`); SQL92 that comes with a pull and does not compile, and any
-unknown kind of expression, takes everything.
+Tags are compared by their 32-bit hash alone; clients compare the text again. SQL92 from a heartbeat is compiled once
+per topic and group (`FilterTable`). SQL92 from a pull that does not compile, and any unknown kind of expression,
+matches everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark_rocketmq.wire.bodies import SubscriptionData
 
+from .queue_scan import MessageFilter
 from .sql92 import SqlFilter, SqlSyntaxError, compile_sql
-
-if TYPE_CHECKING:
-    from .store import MessageFilter
 
 ALL = "*"
 TAG = "TAG"
@@ -28,50 +25,48 @@ SQL92 = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Wants messages whose tag has one of these hash codes; a message without tag has code 0."""
+    """Matches messages whose tag has one of these hash codes; a message without tag has code 0."""
 
     codes: frozenset[int]
 
     @property
     def reads_properties(self) -> bool:
-        """The tag code decides alone."""
+        """False: the tag code decides alone."""
         return False
 
     def matches_code(self, tag_code: int) -> bool:
-        """Only the code's lower 32 bits count, read as signed."""
+        """Return whether the code's lower 32 bits, read as signed, are a wanted tag's."""
         return ((tag_code + 2**31) & 0xFFFFFFFF) - 2**31 in self.codes
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Nothing left to object to."""
+        """Return True: the tag code has decided."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyFilter:
-    """Wants messages whose properties make an expression true."""
+    """Matches messages whose properties make an expression true."""
 
     sql: SqlFilter
 
     @property
     def reads_properties(self) -> bool:
-        """The tag code says nothing."""
+        """True: the tag code decides nothing."""
         return True
 
     def matches_code(self, tag_code: int) -> bool:
-        """Cannot tell yet."""
+        """Return True: only the properties decide."""
         return True
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Null, errors and false keep nothing."""
+        """Return whether the expression is true; null and errors are not."""
         return self.sql.matches(properties)
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """An expression as a group's heartbeats gave it."""
+class CompiledExpression:
+    """A compiled expression of a group's heartbeats, with its version."""
 
-    expression: str
-    expression_type: str
     client_version: int
     sql: SqlFilter
 
@@ -80,14 +75,14 @@ class FilterTable:
     """The compiled expressions of a broker's groups."""
 
     def __init__(self) -> None:
-        self._filters: dict[tuple[str, str], Registered] = {}
+        self._filters: dict[tuple[str, str], CompiledExpression] = {}
 
-    def find(self, topic: str, group: str) -> Registered | None:
-        """The expression by which a group reads a topic; None if none came or the last one does not compile."""
+    def find(self, topic: str, group: str) -> CompiledExpression | None:
+        """Return a group's expression for a topic; None if it has none, or if the last one does not compile."""
         return self._filters.get((topic, group))
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take note of a heartbeat's expressions; an older version than the known one changes nothing."""
+        """Store a heartbeat's expressions; one that is no newer than the stored one has no effect."""
         for subscription in subscriptions:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 self._register((subscription.topic, group), subscription)
@@ -98,18 +93,18 @@ class FilterTable:
             return
         sql = maybe_compile(new.sub_string, new.expression_type)
         if sql:
-            self._filters[key] = Registered(new.sub_string, new.expression_type, new.sub_version, sql)
+            self._filters[key] = CompiledExpression(new.sub_version, sql)
         else:
             self._filters.pop(key, None)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether an expression is a list of tags, as it is unless said otherwise."""
+    """Return whether an expression is a list of tags, which is the default type."""
     return not expression_type or expression_type == TAG
 
 
 def maybe_compile(expression: str, expression_type: str) -> SqlFilter | None:
-    """The compiled expression; None if it is no SQL92 or has a fault."""
+    """Return the compiled expression; None if it is not SQL92 or does not compile."""
     try:
         return compile_sql(expression) if expression_type == SQL92 else None
     except SqlSyntaxError:
@@ -117,7 +112,7 @@ def maybe_compile(expression: str, expression_type: str) -> SqlFilter | None:
 
 
 def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) -> MessageFilter | None:
-    """The filter of a subscription; `sql` is what its expression compiles to."""
+    """Return the filter of a subscription whose expression compiles to `sql`."""
     if subscription.class_filter_mode:
         return None
     if is_tag_type(subscription.expression_type):
@@ -125,10 +120,10 @@ def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) ->
     return PropertyFilter(sql) if sql else None
 
 
-def wants(wanted: MessageFilter | None, tag_code: int | None, properties: Mapping[str, str] | None) -> bool:
-    """Whether a filter lets a message through; what is not known (None) speaks for the message."""
-    if wanted is None:
+def matches(message_filter: MessageFilter | None, tag_code: int | None, properties: Mapping[str, str] | None) -> bool:
+    """Return whether a filter may match a message; None stands for an unknown code or unknown properties."""
+    if message_filter is None:
         return True
-    if tag_code is not None and not wanted.matches_code(tag_code):
+    if tag_code is not None and not message_filter.matches_code(tag_code):
         return False
-    return properties is None or not wanted.reads_properties or wanted.matches_properties(properties)
+    return properties is None or not message_filter.reads_properties or message_filter.matches_properties(properties)

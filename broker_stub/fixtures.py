@@ -1,9 +1,9 @@
-"""How does a test get a stub?
+"""Provide pytest fixtures that start stubs.
 
     pytest_plugins = ["broker_stub.fixtures"]
 
-`stub_broker` is one broker; `make_stub` makes clusters of any shape. Both end with the test, and a scripted fault that
-never came to pass fails it.
+`stub_broker` is one broker; `make_stub` makes clusters of any shape. Both end with the test, which fails if a scripted
+fault never happened.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["make_stub", "stub_broker"]
 
 @pytest.fixture
 def stub_broker() -> Iterator[StubBroker]:
-    """A name server and one broker."""
+    """Yield a name server with one broker."""
     with StubBroker() as broker:
         yield broker
 
 
 @pytest.fixture
 def make_stub() -> Iterator[Callable[..., StubCluster]]:
-    """Makes clusters: what is given to it is given to `StubCluster`."""
+    """Yield a function that makes clusters; it takes the arguments of `StubCluster`."""
     with ExitStack() as made:
         yield lambda *shape, **options: made.enter_context(StubCluster(*shape, **options))

@@ -1,6 +1,6 @@
-"""Which real release does the stub behave like?
+"""Define the releases that the stub emulates.
 
-Each difference is asked for where it shows, by `is_5x`; what is one number or one text stands here.
+Code with a difference of behaviour asks `is_5x`. Differences that are a number or a text stand here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode
 
-from .codes import AdminCode
+from .admin_codes import AdminCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Release:
 
     name: str
     version: int
-    """What answers say their version is: the ordinal of Java's `MQVersion`."""
+    """Version in responses: the ordinal of Java's `MQVersion`."""
     is_5x: bool
     help_page: str
-    """Where the remarks of some refusals send the reader."""
+    """Address of the help page that some refusals name."""
     unknown_codes: frozenset[RequestCode | AdminCode] = frozenset()
-    """Requests this release does not know although the stub does."""
+    """Requests that the stub handles and this release does not."""
 
 
 RELEASES = {
@@ -47,11 +47,8 @@ RELEASES = {
                     RequestCode.QUERY_ASSIGNMENT,
                     RequestCode.SET_MESSAGE_REQUEST_MODE,
                     AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-                    AdminCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
-                    AdminCode.GET_ALL_MESSAGE_REQUEST_MODE,
                     AdminCode.GET_BROKER_HA_STATUS,
                     AdminCode.RESET_MASTER_FLUSH_OFFSET,
-                    AdminCode.GET_BROKER_EPOCH_CACHE,
                     AdminCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
                     AdminCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
                     AdminCode.GET_COLD_DATA_FLOW_CTR_INFO,
@@ -65,7 +62,9 @@ RELEASES = {
 
 
 def find_release(name: str) -> Release:
-    """The release of this name."""
+    """Return the release of a name; raise OptionError if it is unknown."""
     if name not in RELEASES:
-        raise OptionError("emulate", name, "not a release the stub knows", advice=f"give {' or '.join(RELEASES)}")
+        raise OptionError(
+            "emulate", name, "the stub does not emulate this release", advice=f"give {' or '.join(RELEASES)}"
+        )
     return RELEASES[name]

@@ -1,11 +1,11 @@
-"""How do requests reach the stub's state, and answers their clients?
+"""Serve sockets: pass requests to the dispatcher and send responses.
 
-One thread runs an event loop, and in it everything the stub does: sockets, handlers, the clock's calls. Other threads
-have their calls carried there (`Runtime.call`) and wait. That keeps the state free of locks, and lets a call that
-answers held requests write to their connections at once.
+One thread runs an event loop, and in it everything the stub does: sockets, handlers, timers. Other threads have their
+calls carried there (`Runtime.call`) and wait. So the state needs no locks, and a handler that responds to held requests
+writes to their connections at once.
 
-Bytes are received straight into the session's buffer. Garbage closes the connection it came on and nothing else. A
-client that does not read its answers is not read from either, until it does.
+Bytes are received straight into the session's buffer. Garbage closes its connection and no other. While a client does
+not read its responses, the stub does not read its requests.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, encode_command
 from pyspark_rocketmq.wire.session import Reply, Session
 
 from .clock import Clock
-from .dispatch import Desk
-from .registry import Manner, OnReply
+from .dispatcher import Dispatcher
+from .requests import OnReply, ReplyFault
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 120.0
-"""Both sides of a connection end it after so long without a byte either way."""
+"""Seconds without a byte in either direction after which both sides close a connection."""
 _SEND_BUFFER_BYTES = 4 * 1024 * 1024
 _BACKLOG = 1024
 _TLS_HELLO = b"\x16"
@@ -53,14 +53,14 @@ _LOOPBACK = "127.0.0.1"
 
 
 class TlsFiles(NamedTuple):
-    """The server's certificate and key, as paths of PEM files."""
+    """Paths of the server's certificate and key, in PEM format."""
 
     certificate: str
     key: str
 
 
 def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """How TLS is spoken with this certificate."""
+    """Return the TLS context of a certificate; raise OptionError if the files are unusable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(files.certificate, files.key)
@@ -70,7 +70,7 @@ def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 class Runtime:
-    """The stub's thread."""
+    """The stub's thread and its event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -87,39 +87,41 @@ class Runtime:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a thread to carry calls out."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Carry a call out in the stub's thread, and wait for its result."""
+        """Run a function in the stub's thread, wait for it, and return its result."""
         if threading.current_thread() is self._thread:
             return function()
         if self.loop.is_closed():
             raise LocalProtocolError("the stub is closed", advice="use it inside its with block")
         future: Future[T] = Future()
-        self.loop.call_soon_threadsafe(_settle, future, function)
+        self.loop.call_soon_threadsafe(_complete, future, function)
         try:
             return future.result(CALL_TIMEOUT_S)
         except TimeoutError as cause:
-            raise RequestTimeout(f"the stub was busy for {CALL_TIMEOUT_S} s", advice="ask for less at once") from cause
+            raise RequestTimeout(
+                f"the stub did not finish within {CALL_TIMEOUT_S} s", advice="ask for less at once"
+            ) from cause
 
     def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
-        """A port, taken but not served yet; port 0 stands for a free one."""
+        """Bind a port without serving it yet; port 0 stands for a free one."""
         listener = Listener(self, address, tls)
         self.listeners.append(listener)
         return listener
 
-    def every(self, seconds: float, function: Callable[[], None]) -> None:
-        """Make a call again and again, by real time, until the end."""
+    def call_repeatedly(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call a function repeatedly, by real time, until the end."""
 
-        def ring() -> None:
+        def run() -> None:
             try:
                 function()
             except RocketMQError as error:
                 _log.error("%s", error)
-            self._repeat = self.loop.call_later(seconds, ring)
+            self._repeat = self.loop.call_later(seconds, run)
 
-        self._repeat = self.loop.call_later(seconds, ring)
+        self._repeat = self.loop.call_later(seconds, run)
 
     def close(self) -> None:
         """End all connections and the thread."""
@@ -143,7 +145,7 @@ class Runtime:
         self.loop.stop()
 
     def _set_alarm(self) -> None:
-        """Have the clock called when its next call is due; an alarm that comes too early only sets a new one."""
+        """Set an alarm for the clock's next timer; an alarm that rings too early only sets a new one."""
         wait_ms = self.clock.wait_ms()
         if wait_ms is None or self.loop.is_closed():
             return
@@ -151,14 +153,14 @@ class Runtime:
         if self._alarm is None or self._alarm.when() > due:
             if self._alarm:
                 self._alarm.cancel()
-            self._alarm = self.loop.call_at(due, self._ring)
+            self._alarm = self.loop.call_at(due, self._run_timers)
 
-    def _ring(self) -> None:
+    def _run_timers(self) -> None:
         self._alarm = None
         self.clock.run_due()
 
 
-def _settle(future: Future[T], function: Callable[[], T]) -> None:
+def _complete(future: Future[T], function: Callable[[], T]) -> None:
     try:
         future.set_result(function())
     except BaseException as error:
@@ -166,7 +168,7 @@ def _settle(future: Future[T], function: Callable[[], T]) -> None:
 
 
 class Listener:
-    """One port and the connections that came in by it. All but the constructor runs in the stub's thread."""
+    """One port and its connections. All but the constructor runs in the stub's thread."""
 
     def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connections: set[Connection] = set()
@@ -174,31 +176,31 @@ class Listener:
         self.loop = runtime.loop
         self._runtime = runtime
         self._tls = tls
-        self._desk: Desk[Any] | None = None
+        self._dispatcher: Dispatcher[Any] | None = None
         self._socket: socket.socket | None = _bind(address)
         host, port = self._socket.getsockname()[:2]
         self._bound = Address(host, port)
         self.address = Address(_own_host() if host in _WILDCARDS else host, port)
-        """What clients are told."""
+        """Address that clients are given."""
 
     def __repr__(self) -> str:
         return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
 
-    def open(self, desk: Desk[Any]) -> None:
-        """Serve whoever connects."""
-        self._desk = desk
+    def open(self, dispatcher: Dispatcher[Any]) -> None:
+        """Serve the clients that connect."""
+        self._dispatcher = dispatcher
         self._socket = self._socket or _bind(self._bound)
         self.loop.add_reader(self._socket, self._accept)
 
     def refuse(self) -> None:
-        """Give the port up; connections stay."""
+        """Release the port; open connections stay."""
         if self._socket:
             self.loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
     def close(self) -> None:
-        """Give the port up and end its connections."""
+        """Release the port and end its connections."""
         self.refuse()
         for task in self.tasks:
             task.cancel()
@@ -209,7 +211,7 @@ class Listener:
         assert self._socket
         try:
             peer, _ = self._socket.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the client has closed it already
             return
         peer.setblocking(False)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -219,10 +221,10 @@ class Listener:
         task.add_done_callback(self.tasks.discard)
 
     async def _start(self, peer: socket.socket) -> None:
-        """With a certificate, the first byte tells a TLS client from a plain one, as at a real broker."""
+        """Start a connection; with a certificate, the first byte tells TLS from plain clients."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
-            await self.loop.connect_accepted_socket(self._connect, peer, ssl=tls)
+            await self.loop.connect_accepted_socket(self._make_connection, peer, ssl=tls)
         except (OSError, asyncio.CancelledError):
             peer.close()
 
@@ -236,9 +238,9 @@ class Listener:
         finally:
             self.loop.remove_reader(peer)
 
-    def _connect(self) -> Connection:
-        assert self._desk
-        return Connection(self, self._desk, self._runtime.clock)
+    def _make_connection(self) -> Connection:
+        assert self._dispatcher
+        return Connection(self, self._dispatcher, self._runtime.clock)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -259,7 +261,7 @@ def _bind(address: Address) -> socket.socket:
 
 
 def _own_host() -> str:
-    """By which address others reach this machine: the one it would send from. Nothing is sent."""
+    """Return this machine's own address, from its routing table; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -270,20 +272,20 @@ def _own_host() -> str:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection: the `Channel` that handlers see."""
+    """One client's connection: the `Channel` that handlers use."""
 
-    def __init__(self, listener: Listener, desk: Desk[Any], clock: Clock) -> None:
+    def __init__(self, listener: Listener, dispatcher: Dispatcher[Any], clock: Clock) -> None:
         self.remote = Address("", 0)
         self._listener = listener
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._clock = clock
         self._session = Session()
         self._transport: asyncio.Transport | None = None
         self._on_reply: dict[int, OnReply] = {}
         self._outbox: deque[bytes] | None = None
-        self._is_mute = False
+        self._is_write_closed = False
         self._loop = listener.loop
-        self._heard = self._loop.time()
+        self._last_activity = self._loop.time()
         self._idle_check: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -291,41 +293,43 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- what handlers call ------------------------------------------------------------------------------------------
 
-    def reply(self, request: Command, answer: Command, manner: Manner | None = None) -> None:
-        """Answer a request of the client; one whose connection is ending gets no answer any more."""
+    def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
+        """Respond to a request of the client; do nothing if the connection is ending."""
         if self._session.broken:
             return
-        answer.version = self._desk.release.version
-        answer.header_type = self._desk.header_type(request)
-        data = self._session.reply(request, answer)
-        if manner is None:
+        response.version = self._dispatcher.release.version
+        response.header_type = self._dispatcher.header_type(request)
+        data = self._session.reply(request, response)
+        if reply_fault is None:
             self._write(data)
         else:
-            self._deliver(data, manner)
+            self._send_faulty(data, reply_fault)
 
-    def tell(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Send the client a request that wants no answer."""
+    def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """Send the client a request that takes no response."""
         command = Command(code, 0, to_fields(header) if header else None, body, flag=ONEWAY_FLAG)
-        command.version, command.language = self._desk.release.version, LanguageCode.JAVA
+        command.version, command.language = self._dispatcher.release.version, LanguageCode.JAVA
         self._write(encode_command(command))
 
-    def ask(self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int) -> None:
-        """Send the client a request; its answer is handed to `on_reply`."""
+    def send_request(
+        self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
+    ) -> None:
+        """Send the client a request, and pass its response to `on_reply`."""
         if self._session.broken:
             on_reply(None)
             return
         opaque, data = self._session.request(code, to_fields(header) if header else None, body)
-        timer = self._clock.call_later(timeout_ms, lambda: self._give_up(opaque))
+        timer = self._clock.call_later(timeout_ms, lambda: self._time_out(opaque))
 
-        def settle(answer: Command | None) -> None:
+        def complete(response: Command | None) -> None:
             timer.cancel()
-            on_reply(answer)
+            on_reply(response)
 
-        self._on_reply[opaque] = settle
+        self._on_reply[opaque] = complete
         self._write(data)
 
     def close(self) -> None:
-        """End the connection when what was written has gone out."""
+        """End the connection after everything written has been sent."""
         if self._transport:
             self._transport.close()
 
@@ -337,48 +341,48 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """Register the connection; called by the event loop."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.remote = Address(*transport.get_extra_info("peername")[:2])
         self._listener.connections.add(self)
         self._idle_check = self._loop.call_later(IDLE_TIMEOUT_S, self._check_idle)
-        self._desk.opened(self)
+        self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """Release everything that belongs to the connection; called by the event loop."""
         self._transport = None
         self._listener.connections.discard(self)
         if self._idle_check:
             self._idle_check.cancel()
         for opaque in list(self._on_reply):
-            self._give_up(opaque)
-        self._desk.closed(self)
+            self._time_out(opaque)
+        self._dispatcher.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to receive."""
+        """Return the memory to receive into."""
         return self._session.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
-        self._heard = self._loop.time()
+        """Dispatch the requests that the received bytes complete."""
+        self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):
                 if isinstance(event, Reply):
-                    self._settle(event.opaque, event.command)
+                    self._complete(event.opaque, event.command)
                 else:
-                    self._desk.serve(event.command, self)
+                    self._dispatcher.serve(event.command, self)
         except RemoteProtocolError as error:
-            _log.info("%r sent garbage: %s", self, error)
+            _log.info("closing %r, which sent malformed bytes: %s", self, error)
             self.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read: do not read from it either."""
+        """Stop reading from a client that does not read."""
         if self._transport:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Read again from a client that reads again."""
         if self._transport:
             self._transport.resume_reading()
 
@@ -387,24 +391,24 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, data: bytes) -> None:
         if self._outbox is not None:
             self._outbox.append(data)
-        elif self._transport and not self._is_mute and not self._transport.is_closing():
-            self._heard = self._loop.time()
+        elif self._transport and not self._is_write_closed and not self._transport.is_closing():
+            self._last_activity = self._loop.time()
             self._transport.write(data)
 
-    def _deliver(self, data: bytes, manner: Manner) -> None:
-        """Send an answer as a fault wants it."""
-        if manner.drop:
+    def _send_faulty(self, data: bytes, reply_fault: ReplyFault) -> None:
+        """Send a response as the fault injector wants it."""
+        if reply_fault.drop:
             return
-        if manner.cut:
+        if reply_fault.cut:
             self._write(data[: len(data) // 2])
             self.close()
-        elif manner.half_close:
-            self._is_mute = True
+        elif reply_fault.half_close:
+            self._is_write_closed = True
             self._close_half()
-        elif manner.trickle:
+        elif reply_fault.trickle:
             self._trickle(data)
         else:
-            self._clock.call_later(manner.delay_ms, lambda: self._write(data))
+            self._clock.call_later(reply_fault.delay_ms, lambda: self._write(data))
 
     def _close_half(self) -> None:
         if self._transport and self._transport.can_write_eof():
@@ -413,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _trickle(self, data: bytes, at: int = 0) -> None:
-        """Send a byte per round of the loop; what is written meanwhile waits for its end."""
+        """Send one byte per round of the loop; writes in between wait until the last byte is sent."""
         waiting, self._outbox = self._outbox or deque(), None
         self._write(data[at : at + 1])
         if at + 1 < len(data) and self._transport:
@@ -423,18 +427,18 @@ class Connection(asyncio.BufferedProtocol):
             for later in waiting:
                 self._write(later)
 
-    # --- waiting -----------------------------------------------------------------------------------------------------
+    # --- timeouts ----------------------------------------------------------------------------------------------------
 
-    def _settle(self, opaque: int, answer: Command | None) -> None:
+    def _complete(self, opaque: int, response: Command | None) -> None:
         if on_reply := self._on_reply.pop(opaque, None):
-            on_reply(answer)
+            on_reply(response)
 
-    def _give_up(self, opaque: int) -> None:
+    def _time_out(self, opaque: int) -> None:
         self._session.forget(opaque)
-        self._settle(opaque, None)
+        self._complete(opaque, None)
 
     def _check_idle(self) -> None:
-        rest = self._heard + IDLE_TIMEOUT_S - self._loop.time()
+        rest = self._last_activity + IDLE_TIMEOUT_S - self._loop.time()
         if rest <= 0:
             self.close()
         else:

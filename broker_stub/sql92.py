@@ -1,11 +1,11 @@
-"""Which messages does a SQL92 filter keep?
+"""Compile SQL92 filters and evaluate them on message properties.
 
 `compile_sql` turns an expression into closures over a message's property map, with the broker's own oddities:
 
 - the parser stops after a complete expression and ignores the rest, looking one token ahead: `a + 1 > 5` is `a`;
 - NOT binds tightest: `NOT a = 10` is `(NOT a) = 10`;
-- properties are text, and text is converted to the Java type of the other side: `c > 3` fails for c = '3.5',
-  because 3 is an Integer there; two texts are ordered as Doubles;
+- properties are text, and text is converted to the Java type of the other side: `c > 3` fails for c = '3.5', because 3
+is an Integer there; two texts are ordered as Doubles;
 - logic is three-valued, an absent property is null, and only a plain true keeps the message.
 
 Values at run time are str, bool, float (a Double), int (an Integer), `Long` and None.
@@ -39,7 +39,7 @@ class SqlSyntaxError(RocketMQError):
 
 
 class SqlEvaluationError(RocketMQError):
-    """A message on which an expression cannot be evaluated; such a message is not kept."""
+    """A message on which an expression cannot be evaluated; the filter does not match it."""
 
     code = "SQL_EVALUATION"
 
@@ -52,7 +52,7 @@ class SqlFilter:
     evaluate: Evaluate
 
     def matches(self, properties: Properties) -> bool:
-        """Whether the message is kept: only a true keeps it, null and errors do not."""
+        """Return whether the message matches: null, false and errors do not."""
         try:
             return self.evaluate(properties) is True
         except (SqlEvaluationError, RecursionError):
@@ -60,7 +60,7 @@ class SqlFilter:
 
 
 def compile_sql(text: str) -> SqlFilter:
-    """Compile an expression, or say why the broker refuses it."""
+    """Compile an expression; raise SqlSyntaxError if the broker refuses it."""
     try:
         return SqlFilter(text, _Parser(text).whole().evaluate)
     except RecursionError as cause:
@@ -83,7 +83,7 @@ _END = ("end", "")
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, word) one after the other, lazily: a fault behind the part that is read is never seen."""
+    """Yield (kind, word) lazily: an error behind the part that is parsed is never seen."""
     at = 0
     while True:
         at = _SKIPPED.match(text, at).end()  # type: ignore[union-attr]  # the pattern matches the empty text
@@ -114,7 +114,7 @@ class _Node:
 
 
 class _Parser:
-    """Recursive descent with one word of look-ahead; each method reads one level of the grammar."""
+    """A recursive-descent parser with one word of look-ahead; each method parses one level of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -122,7 +122,7 @@ class _Parser:
         self._kind, self._word = next(self._words)
 
     def whole(self) -> _Node:
-        """A condition; whatever follows it is not read."""
+        """Parse one condition; the rest of the text is not read."""
         return self._condition(self._or())
 
     def _or(self) -> _Node:
@@ -257,7 +257,7 @@ class _Parser:
         return word[1:-1].replace("''", "'")
 
     def _condition(self, node: _Node) -> _Node:
-        """The node as something true or false; a bare name is true only for a Boolean, which no property is."""
+        """Return the node as a condition; a bare name is true only for a Boolean, which no property is."""
         if node.is_condition:
             return node
         if node.is_name:
@@ -381,7 +381,7 @@ def _orders(wanted: Callable[[int], bool], left: Value, right: Value) -> Value:
 
 
 def _order(left: Value, right: Value) -> int:
-    """-1, 0 or 1 as Java's compareTo after conversion; values of types that do not meet count as smaller."""
+    """Return -1, 0 or 1 as Java's compareTo does after conversion; values of incomparable types count as smaller."""
     if isinstance(left, str):
         left = _converted(left, right)
     elif isinstance(right, str):
@@ -397,12 +397,12 @@ def _order(left: Value, right: Value) -> int:
 
 
 def _double_key(value: float) -> tuple[bool, float, float]:
-    """Orders as Double.compareTo: NaN is the largest and equals itself, -0.0 is below 0.0."""
+    """Return a sort key with the order of Double.compareTo: NaN is the largest and equals itself, -0.0 < 0.0."""
     return (True, 0.0, 0.0) if math.isnan(value) else (False, value, math.copysign(1.0, value))
 
 
 def _converted(text: str, other: Value) -> Value:
-    """Text as a value of the other side's type."""
+    """Return a text converted to the other side's type."""
     if isinstance(other, bool):
         return text.lower() == "true"
     if isinstance(other, float):

@@ -1,94 +1,54 @@
-"""What does a cluster know, apart from its sockets?
+"""Hold the state of a cluster, without its sockets.
 
-`Cluster` is what a name server sees: the brokers that are up, and its own key-value table. `Broker` is one broker:
-its topics, its store, its groups, and the tables that go with them. Both live in one thread, the server's; whoever
-calls from outside is brought there first, so nothing here is locked.
+`Cluster` is what a name server knows: the reachable brokers and its own key-value table. `Broker` is one broker: its
+topics, its messages, its groups and the tables of these. Both live in the server's thread. Calls from other threads are
+carried there first, so nothing here is locked.
 
-A broker is handed to every handler. Its parts:
+Every handler receives a broker. Its parts:
 
-    topics            topic configurations, and how topics come into being
-    store, keys       the messages; who asks for them by key
-    held              pulls that wait for a message
-    offsets           where groups stand
-    group_configs     how groups are configured        filters          the groups' SQL92 expressions
-    consumer_groups   members and subscriptions        producer_groups  who produces
-    locks             who consumes which queue in order
-    delays            messages not due yet             transactions     messages not committed yet
+    topics            topic configurations             store, key_index   messages, and their keys
+    held_pulls        pulls that wait for a message    offsets            committed offsets
+    group_configs     configuration of groups          filters            the groups' SQL92 expressions
+    consumer_groups   members and subscriptions        producer_groups    members of producer groups
+    locks             queue locks                      delayed_messages   messages that are not due
+    half_messages     messages that are not committed
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.bodies import SetMessageRequestModeRequestBody
 from pyspark_rocketmq.wire.message_id import UniqueIdMaker
 
 from .clock import Clock
-from .commitlog import CommitLog
-from .delays import Delays
+from .commit_log import CommitLog
+from .delayed_messages import DelayedMessages
 from .filters import FilterTable
-from .groups import ConsumerGroups, GroupConfigs, ProducerGroups
-from .holding import HeldPulls
-from .keys import KeyIndex
-from .locks import LockTable
-from .offsets import ConsumerOffsets
-from .registry import Channel
-from .releases import Release, find_release
-from .scanning import DEFAULT_LIMITS, PullLimits
+from .group_tables import ConsumerGroups, GroupConfigs, ProducerGroups
+from .half_messages import HalfMessages
+from .key_index import KeyIndex
+from .lock_table import LockTable
+from .long_polling import HeldPulls
+from .offset_table import ConsumerOffsets
+from .requests import Channel
+from .settings import Settings
 from .store import InnerMessage, Replica, Store, Stored
-from .topics import READ_WRITE, Topics
-from .transactions import Transactions
+from .topic_table import READ_WRITE, Topics
 
 MASTER_ID = 0
 REGISTER_INTERVAL_MS = 30_000
-"""How often a broker tells the name server of its topics, if nothing changes."""
+"""Milliseconds between two registrations of a broker whose topics do not change."""
 REGION = "DefaultRegion"
-MARKS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
-"""Properties that a broker of 5.x gives every message, and header fields of every answer to a send."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the brokers of a cluster are configured; the defaults are a real broker's, unless said."""
-
-    release: Release = field(default_factory=lambda: find_release("5.3.3"))
-    cluster_name: str = "DefaultCluster"
-    auto_create_topics: bool = True
-    auto_create_groups: bool = True
-    default_topic_queues: int = 8
-    property_filter: bool = True
-    """Whether SQL92 is allowed; a real broker's default is no."""
-    slave_reads: bool = True
-    """Whether slaves serve pulls; a real 5.x slave's default is no."""
-    server_side_reset: bool = True
-    recall_messages: bool = False
-    first_message_in_memory: bool = True
-    """Whether a group without an offset starts at 0 in a queue whose first message is still there."""
-    long_polling: bool = True
-    max_message_bytes: int = 4 * 1024 * 1024
-    lock_lease_ms: int = 60_000
-    client_expiry_ms: int = 120_000
-    transaction_timeout_ms: int = 6_000
-    transaction_check_interval_ms: int = 30_000
-    transaction_check_max: int = 15
-    binary_answers: bool = False
-    """Whether 5.x answers with binary headers; 4.9.7 answers in the form it was asked in."""
-    order_topics: bool = False
-    """Whether routes carry the order configuration of topics."""
-    delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    timer_max_delay_ms: int = 3 * 24 * 3600 * 1000
-    limits: PullLimits = DEFAULT_LIMITS
-
-
-DEFAULT_SETTINGS = Settings()
+BROKER_PROPERTIES = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+"""Properties that a 5.x broker adds to every message, and fields that it adds to every response to a send."""
 
 
 class Cluster:
-    """What the name server sees."""
+    """What the name server knows."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
@@ -96,7 +56,7 @@ class Cluster:
         self.clock = clock
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
-        """Key-value configuration by namespace."""
+        """Key-value configuration, by namespace."""
         self.config = {
             "clusterTest": "false",
             "deleteTopicWithBrokerRegistration": "false",
@@ -106,15 +66,16 @@ class Cluster:
         }
         """The name server's own configuration."""
         self.read_only: set[str] = set()
-        """Names of brokers whose topics the route shows as not to be written to."""
+        """Names of brokers whose topics the route shows without the write permission."""
         self.forgotten: dict[str, tuple[float, int]] = {}
-        """Topics the name server was told to forget: until when, and as of which change at the brokers."""
+        """Topics that were deleted at the name server: until which elapsed time, and at which number of topic changes.
+        """
 
     def __repr__(self) -> str:
         return f"<Cluster {self.settings.cluster_name}, {self.brokers}>"
 
     def topic_changes(self) -> int:
-        """Grows when a broker's topics change, which makes it register them anew."""
+        """Return a number that grows when a broker's topics change, upon which the broker registers them again."""
         return sum(broker.topics.version for broker in self.brokers)
 
     def forget(self, topic: str) -> None:
@@ -122,37 +83,37 @@ class Cluster:
         self.forgotten[topic] = self.clock.elapsed_ms() + REGISTER_INTERVAL_MS, self.topic_changes()
 
     def is_forgotten(self, topic: str) -> bool:
-        """Whether a topic is left out of routes."""
+        """Return whether a topic is left out of routes."""
         until_ms, changes = self.forgotten.get(topic, (0.0, 0))
         return self.clock.elapsed_ms() < until_ms and self.topic_changes() == changes
 
-    def up(self) -> list[Broker]:
-        """The brokers that can be reached."""
+    def reachable_brokers(self) -> list[Broker]:
+        """Return the brokers that can be reached."""
         return [broker for broker in self.brokers if broker.is_up]
 
     def masters(self) -> list[Broker]:
-        """All masters, reachable or not."""
+        """Return all masters, reachable or not."""
         return [broker for broker in self.brokers if broker.is_master]
 
     def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
-        """One broker by name."""
+        """Return one broker by name; raise OptionError if there is none."""
         for broker in self.brokers:
             if (broker.name, broker.broker_id) == (name, broker_id):
                 return broker
         known = ", ".join(sorted({broker.name for broker in self.brokers}))
         raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
 
-    def named(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
-        """The brokers of a name, master and slaves; None stands for any name or number."""
+    def find_brokers(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
+        """Return the brokers of a name, master and slaves; None stands for any name or id."""
         if name is not None:
             self.broker(name)
         return [
             broker for broker in self.brokers if name in (None, broker.name) and broker_id in (None, broker.broker_id)
         ]
 
-    def master_of(self, name: str) -> Broker | None:
-        """The master of this name, if it can be reached."""
-        return next((broker for broker in self.up() if broker.name == name and broker.is_master), None)
+    def reachable_master(self, name: str) -> Broker | None:
+        """Return the master of a name if it can be reached, else None."""
+        return next((broker for broker in self.reachable_brokers() if broker.name == name and broker.is_master), None)
 
 
 class Broker:
@@ -173,8 +134,6 @@ class Broker:
         self.is_up = True
         self.permission = READ_WRITE
         self.channels: set[Channel] = set()
-        self.request_modes: dict[tuple[str, str], SetMessageRequestModeRequestBody] = {}
-        """How groups are to read topics, by topic and group."""
         if master is None:
             self.store = Store(self.clock, address, settings.limits, log, ends_properties=self.release.is_5x)
             self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
@@ -183,24 +142,22 @@ class Broker:
             self.store = Replica(master.store, address)
             self.topics, self.offsets = master.topics, master.offsets
         self.keys = KeyIndex(self.store)
-        self.held = HeldPulls(self.clock, self.store.max_offset)
+        self.held_pulls = HeldPulls(self.clock, self.store.max_offset)
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
-        self.cold_limits: dict[str, int] = {}
-        """How many bytes groups may read from disk; kept, and without meaning here."""
         self.other_config: dict[str, str] = {}
-        """Settings that were given and mean nothing here."""
+        """Settings that clients set and that have no effect here."""
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
         self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
         self.locks = LockTable(self.clock, settings.lock_lease_ms)
-        self.delays = Delays(
+        self.delayed_messages = DelayedMessages(
             self.clock,
             self.store,
             self.put,
             settings.delay_levels,
             settings.timer_max_delay_ms if self.release.is_5x else None,
         )
-        self.transactions = Transactions(self)
+        self.half_messages = HalfMessages(self)
         self.unique_ids = UniqueIdMaker(address.host, os.getpid(), address.port, self.clock.now_ms)
 
     def __repr__(self) -> str:
@@ -213,32 +170,32 @@ class Broker:
         return self.broker_id == MASTER_ID
 
     def accept(self, message: InnerMessage) -> Stored:
-        """Store a message where it belongs: one to be delivered later is put aside till then."""
-        return self.delays.accept(message)
+        """Store a message, or set it aside until it is due."""
+        return self.delayed_messages.accept(message)
 
     def put(self, message: InnerMessage) -> Stored:
-        """Store a message as it is, and wake the pulls that wait for it."""
+        """Store a message now, and wake the pulls that wait for it."""
         stored = self.store.put(message)
-        self.held.arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
+        self.held_pulls.message_arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
         return stored
 
-    def complete(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
-        """The properties of a message with what the broker adds to them; a batch as a whole gets no id."""
+    def complete_properties(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
+        """Return a message's properties with what the broker adds to them; a batch as a whole gets no id."""
         if self.release.is_5x:
-            properties.update(MARKS)
+            properties.update(BROKER_PROPERTIES)
             if not (is_batch or properties.get("UNIQ_KEY")):
                 properties["UNIQ_KEY"] = self.unique_ids.make()
             properties.pop("POP_CK", None)
         properties["CLUSTER"] = self.settings.cluster_name
         return properties
 
-    def woken_by_fill(self, topic: str, queue_ids: Iterable[int]) -> None:
-        """Wake the pulls that wait at queues which were filled."""
+    def wake_held_pulls(self, topic: str, queue_ids: Iterable[int]) -> None:
+        """Wake the pulls that wait at queues which `fill` has filled."""
         for queue_id in queue_ids:
-            self.held.arrived((topic, queue_id), None, None)
+            self.held_pulls.message_arrived((topic, queue_id), None, None)
 
     def remove_queue(self, topic: str) -> None:
-        """Take the last queue of a topic away, with its messages."""
+        """Remove the last queue of a topic, with its messages."""
         if not self.is_master or (config := self.topics.find(topic)) is None:
             return
         queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
@@ -252,19 +209,19 @@ class Broker:
         )
 
     def set_lag(self, messages: int) -> None:
-        """Keep a slave so many messages behind in each queue; a master never is."""
+        """Keep a slave some messages behind in each queue; no effect on a master."""
         if isinstance(self.store, Replica):
             self.store.lag = messages
 
     def forget_clients(self) -> None:
-        """Lose what a broker keeps in memory only."""
-        self.locks = LockTable(self.clock, self.settings.lock_lease_ms)
+        """Drop what a broker keeps in memory only: locks, members and held pulls."""
+        self.locks.clear()
         for channel in list(self.channels):
             self.channel_closed(channel)
 
     def channel_closed(self, channel: Channel) -> None:
-        """A client has gone: forget what hung on its connection."""
+        """Drop what belongs to a closed connection."""
         self.channels.discard(channel)
-        self.held.drop(channel)
+        self.held_pulls.drop(channel)
         self.consumer_groups.channel_closed(channel)
         self.producer_groups.channel_closed(channel)

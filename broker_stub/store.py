@@ -1,7 +1,7 @@
-"""Where does a broker keep its messages, and what does it hand out?
+"""Store a broker's messages and read them by queue and offset.
 
-As in RocketMQ, the commit log holds every record and a consume queue lists those of one queue. A pull therefore looks
-up a stretch of columns and slices the log; nothing is encoded or decoded.
+As in RocketMQ, the commit log holds every record and a consume queue lists those of one queue. So a pull looks up a
+range of columns and slices the log; nothing is encoded or decoded.
 """
 
 from __future__ import annotations
@@ -13,50 +13,31 @@ from typing import NamedTuple
 
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.host import is_ipv6
-from pyspark_rocketmq.wire.java import java_hash
 from pyspark_rocketmq.wire.message_id import encode_offset_message_id
-from pyspark_rocketmq.wire.properties import join_properties
+from pyspark_rocketmq.wire.properties import java_hash, join_properties
 from pyspark_rocketmq.wire.record import Record, decode_record, encode_record
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .clock import Clock
-from .commitlog import SEGMENT_BYTES, CommitLog
-from .queues import Boundary, ConsumeQueue, QueueKey
-from .scanning import DEFAULT_LIMITS, GetStatus, Got, MessageFilter, PullLimits, Scan, place
-
-__all__ = [
-    "DEFAULT_LIMITS",
-    "ENTRY_END",
-    "NOWHERE",
-    "SEGMENT_BYTES",
-    "Boundary",
-    "CommitLog",
-    "ConsumeQueue",
-    "GetStatus",
-    "Got",
-    "InnerMessage",
-    "MessageFilter",
-    "PullLimits",
-    "QueueKey",
-    "Replica",
-    "Store",
-    "Stored",
-    "tag_code_of",
-]
+from .commit_log import CommitLog
+from .consume_queue import Boundary, ConsumeQueue, QueueKey
+from .queue_scan import DEFAULT_LIMITS, GetResult, GetStatus, MessageFilter, PullLimits, QueueScan, check_bounds
 
 ENTRY_END = "\x02"
-"""What stands behind each property."""
+"""Separator behind each property."""
+REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+"""Properties that name the topic and queue of a message while it is in a system topic."""
 NOWHERE = Address("127.0.0.1", 0)
-"""Where a message comes from that the broker was given directly."""
+"""Born host of messages that no client sent."""
 
 _PLACE = struct.Struct(">qq")
 _PLACE_AT = 20
-"""Where a record holds its queue offset and, behind it, its address."""
+"""Position of a record's queue offset, which its address follows."""
 
 
 @dataclass(slots=True)
 class InnerMessage:
-    """A message inside the broker, on its way into the log."""
+    """A message inside the broker, before it is stored."""
 
     topic: str
     queue_id: int
@@ -69,21 +50,49 @@ class InnerMessage:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     store_timestamp: int | None = None
-    """When it counts as stored; None: now."""
+    """Store time in milliseconds; None: now."""
     tag_code: int | None = None
-    """What the consume queue says instead of the hash of the tag; delay queues keep due times there."""
+    """Code in the consume queue instead of the tag's hash; delay queues keep due times there."""
     unstored: frozenset[str] = frozenset()
     """Properties that are known but not written."""
     raw_properties: bytes | None = None
-    """Property text to be written as it is instead of `properties`: a batch brings its own."""
+    """Property text to write unchanged instead of `properties`; messages of a batch bring their own."""
+
+    @classmethod
+    def of_record(cls, record: Record) -> InnerMessage:
+        """Return a stored message as one to be stored again."""
+        return cls(
+            topic=record.topic,
+            queue_id=record.queue_id,
+            body=record.body,
+            properties=record.properties,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            reconsume_times=record.reconsume_times,
+        )
+
+    def for_system_topic(self, topic: str, queue_id: int) -> InnerMessage:
+        """Return the message for a system topic; REAL_TOPIC and REAL_QID in its properties name its own queue."""
+        self.properties.update({REAL_TOPIC: self.topic, REAL_QUEUE_ID: str(self.queue_id)})
+        return replace(self, topic=topic, queue_id=queue_id, unstored=frozenset())
+
+    @classmethod
+    def from_system_topic(cls, record: Record, more_properties: Mapping[str, str] | None = None) -> InnerMessage:
+        """Return a message that was set aside, with its own topic and queue."""
+        message = cls.of_record(record)
+        message.topic, message.queue_id = message.properties[REAL_TOPIC], int(message.properties[REAL_QUEUE_ID])
+        message.properties.update(more_properties or {})
+        return message
 
     def queue_code(self) -> int:
-        """What the consume queue notes of the message besides its place."""
+        """Return the code of the message in the consume queue."""
         return tag_code_of(self.properties) if self.tag_code is None else self.tag_code
 
 
 class Stored(NamedTuple):
-    """Where a message was put."""
+    """Id, offset, address and store time of a stored message."""
 
     message_id: str
     queue_offset: int
@@ -110,7 +119,7 @@ class Store:
         self.host = host
         self.limits = limits
         self.ends_properties = ends_properties
-        """Whether a separator is written behind the last property, too."""
+        """Whether a separator follows the last property, too."""
         self.log = log or CommitLog()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
 
@@ -123,26 +132,26 @@ class Store:
         """Append a message to the log and to its queue."""
         queue = self.open_queue(message.topic, message.queue_id)
         now = self.clock.now_ms() if message.store_timestamp is None else message.store_timestamp
-        data = encode_record(self.record(message, now))
+        data = encode_record(self.make_record(message, now))
         physical, room = self.log.reserve(len(data))
         room[:] = data
         offset = queue.next_stored
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
-        if self._is_misread(message):
-            queue.ahead += 1
+        if self._has_false_host_flags(message):
+            queue.unindexed += 1
         else:
             queue.append(physical, len(data), message.queue_code(), now)
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
 
-    def adopt(self, record: Record, queue_id: int) -> None:
-        """Append a record of another broker, which keeps everything but its place."""
+    def append_record(self, record: Record, queue_id: int) -> None:
+        """Append a record of another broker; only its queue and its address change."""
         queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
         physical, room = self.log.reserve(record.total_size)
         room[:] = encode_record(replace(record, queue_id=queue_id, physical_offset=physical))
         queue.append(physical, len(room), tag_code_of(record.properties), record.store_timestamp)
 
     def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The columns of a queue to write to; made at first use."""
+        """Return the columns of a queue to write to, creating them at first use."""
         return self.queues.setdefault((topic, queue_id), ConsumeQueue())
 
     def expire(self, topic: str, queue_id: int, offset: int) -> None:
@@ -151,64 +160,70 @@ class Store:
         queue.min_offset = max(queue.min_offset, min(offset, queue.max_offset))
 
     def remove_topic(self, topic: str) -> None:
-        """Drop all queues of a topic; should it come again, it starts at 0."""
+        """Delete all queues of a topic; if the topic is created again, they start at 0."""
         for key in [key for key in self.queues if key[0] == topic]:
             del self.queues[key]
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The columns of a queue to read; those of an empty one if it was never used."""
+        """Return the columns of a queue to read; empty ones for a queue never used."""
         return self.queues.get((topic, queue_id), _UNUSED)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first offset still there; 0 for a queue never used."""
+        """Return the first offset that is not expired; 0 for a queue never used."""
         return self.queue(topic, queue_id).min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset of the next message; 0 for a queue never used."""
+        """Return the offset of the next message; 0 for a queue never used."""
         return self.queue(topic, queue_id).max_offset
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """When the message at an offset was stored; -1 if there is none."""
+        """Return the store time of the message at an offset; -1 if there is none."""
         queue = self.queue(topic, queue_id)
         is_there = queue.min_offset <= offset < queue.max_offset
         return queue.store_times[offset - queue.base] if is_there else -1
 
     def search(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """The offset that belongs to a store time."""
+        """Return the offset for a store time."""
         return min(self.queue(topic, queue_id).search(time_ms, boundary), self.max_offset(topic, queue_id))
 
     def get_message(
-        self, topic: str, queue_id: int, offset: int, max_count: int, wanted: MessageFilter | None = None
-    ) -> Got:
-        """Messages of a queue from an offset on, within the limits; `wanted` None takes all."""
+        self, topic: str, queue_id: int, offset: int, max_count: int, message_filter: MessageFilter | None = None
+    ) -> GetResult:
+        """Return messages of a queue from an offset on, within the limits; without a filter every message matches."""
         queue = self.queue(topic, queue_id)
         low, high = queue.min_offset, self.max_offset(topic, queue_id)
-        status, right_offset = place(offset, low, high)
+        status, right_offset = check_bounds(offset, low, high)
         if status is not GetStatus.FOUND:
-            return Got(status, self.correct(offset, right_offset), low, high)
-        scan = Scan(self.log, self.limits, queue, max_count)
-        scan.run(offset, high, wanted)
+            return GetResult(status, self.corrected_offset(offset, right_offset), low, high)
+        scan = QueueScan(self.log, self.limits, queue, max_count)
+        scan.run(offset, high, message_filter)
         cold = scan.is_cold(queue.physical[offset - queue.base])
-        return Got(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
+        return GetResult(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
 
-    def correct(self, offset: int, right_offset: int) -> int:
-        """Where a reader who asked at a wrong offset is sent."""
+    def corrected_offset(self, offset: int, right_offset: int) -> int:
+        """Return the offset to send a reader to that asked for a wrong one."""
         return right_offset
 
     def messages(self, topic: str, queue_id: int) -> Iterator[Record]:
-        """All messages of a queue that are still there."""
+        """Yield all messages of a queue that are not expired."""
         for _, physical, size in self.queue(topic, queue_id):
             yield decode_record(self.log.read(physical, size))[0]
 
+    def record_at(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        """Return the message at an offset of a queue; None if there is none."""
+        queue = self.queue(topic, queue_id)
+        is_there = queue.min_offset <= offset < queue.max_offset
+        return self.message_at(queue.physical[offset - queue.base]) if is_there else None
+
     def message_at(self, physical: int) -> Record | None:
-        """The message at an address of the log."""
+        """Return the message at an address of the log; None if there is none."""
         data = self.log.record_at(physical)
         return None if data is None else decode_record(data)[0]
 
-    def record(self, message: InnerMessage, now: int) -> Record:
-        """A message as it would be stored now, but for its place."""
+    def make_record(self, message: InnerMessage, now: int) -> Record:
+        """Return the record of a message, still without its place."""
         sys_flag = message.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
         sys_flag |= SysFlag.BORN_HOST_V6 * is_ipv6(message.born_host) | SysFlag.STORE_HOST_V6 * is_ipv6(self.host)
         return Record(
@@ -228,10 +243,10 @@ class Store:
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
 
-    def _is_misread(self, message: InnerMessage) -> bool:
-        """Whether the sysFlag speaks of IPv6 hosts and the hosts are none: then brokers do not find the message again.
+    def _has_false_host_flags(self, message: InnerMessage) -> bool:
+        """Return whether the sysFlag claims IPv6 hosts and a host is not one.
 
-        They have acknowledged it, counted it, and never enter it into its queue.
+        Brokers acknowledge and count such a message, and never enter it into its queue.
         """
         says_v6 = message.sys_flag & SysFlag.BORN_HOST_V6, message.sys_flag & SysFlag.STORE_HOST_V6
         are_v6 = is_ipv6(message.born_host), is_ipv6(self.host)
@@ -252,18 +267,18 @@ class Replica(Store):
         super().__init__(master.clock, host, master.limits, master.log)
         self.queues = master.queues
         self.lag = 0
-        """How many messages of each queue have not been copied yet."""
+        """Number of messages of each queue that are not copied yet."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset of the next message to be copied."""
+        """Return the offset of the next message to be copied."""
         queue = self.queue(topic, queue_id)
         return max(queue.min_offset, queue.max_offset - self.lag)
 
-    def correct(self, offset: int, right_offset: int) -> int:
-        """A slave may be behind, so it does not judge offsets."""
+    def corrected_offset(self, offset: int, right_offset: int) -> int:
+        """Return the offset unchanged: a slave may be behind, so it corrects no offset."""
         return offset
 
 
 def tag_code_of(properties: Mapping[str, str]) -> int:
-    """By what the consume queue knows a message's tag; 0 if it has none."""
+    """Return the tag's hash code, as the consume queue has it; 0 without a tag."""
     return java_hash(properties.get("TAGS", ""))

@@ -1,11 +1,11 @@
-"""How does a test, a demo or a notebook get a cluster, and what may it do with it besides connecting?
+"""Start a stub cluster and act on it without a client.
 
     with StubBroker(topics={"orders": 8}) as broker:
         broker.put("orders", b"hello", tags="new")
         client = Client(broker.name_server)
 
-Everything listens on free loopback ports, is ready when the constructor returns, and is gone when `close` does. All
-methods may be called from any thread.
+All servers listen on free loopback ports, are ready when the constructor returns, and are gone when `close` returns.
+All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -14,58 +14,63 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from string import ascii_lowercase
 from types import TracebackType
-from typing import NamedTuple, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 from pyspark_rocketmq.errors import BrokerError, ConnectError, OptionError
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.record import Record
 
-from .acl import Gate
+from .access_control import AccessControl
+from .bulk_fill import fill
 from .clock import Clock
-from .dispatch import Desk
-from .doors import Behaviour, Door, find_door
-from .faults import NAME_SERVER, Faults, Script
-from .filling import fill
-from .persistence import BrokerFiles, NameServerFiles
-from .registry import Channel, Refusal, load_handlers
+from .data_directory import BrokerFiles, NameServerFiles
+from .dispatcher import Dispatcher
+from .faults import NAME_SERVER, Faults, FaultScript
+from .handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from .releases import find_release
+from .requests import Channel, Refusal
 from .server import Listener, Runtime, TlsFiles, make_tls_context
-from .state import DEFAULT_SETTINGS, MASTER_ID, Broker, Cluster, Settings
+from .settings import DEFAULT_SETTINGS, Settings
+from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
-from .topics import TEMPLATE_TOPIC, check_name
+from .topic_table import TEMPLATE_TOPIC, check_name
+
+if TYPE_CHECKING:
+    from .grpc_proxy import GrpcServer
 
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 SAVE_INTERVAL_S = 5.0
-"""How often a data directory is brought up to date, as at a real broker."""
+"""Seconds between two updates of a data directory, as at a real broker."""
 DEFAULT_QUEUES = 4
-"""How many queues a topic gets that `put` or `fill` makes, as from a producer."""
+"""Number of queues of a topic that `put` or `fill` creates, as for a producer."""
 
 
-class Put(NamedTuple):
-    """Where a message was put."""
+class PutResult(NamedTuple):
+    """The queue, offset and id of a message that `put` stored."""
 
     queue: MessageQueue
     offset: int
     message_id: str
 
 
-class Client(NamedTuple):
-    """One connection to a broker."""
+class ClientConnection(NamedTuple):
+    """One client's connection to a broker."""
 
     broker_name: str
     address: Address
     client_ids: tuple[str, ...]
-    """As given in heartbeats; empty for a client that sent none."""
+    """Client ids from its heartbeats; empty if it sent none."""
 
 
 class StubClock:
-    """The stub's time, for any thread."""
+    """The stub's time, for use from any thread."""
 
     def __init__(self, clock: Clock, run: Callable[[Callable[[], None]], None]) -> None:
         self._clock = clock
@@ -75,64 +80,64 @@ class StubClock:
         return repr(self._clock)
 
     def now_ms(self) -> int:
-        """The wall time messages are stamped with."""
+        """Return the wall time, with which messages are stamped."""
         return self._clock.now_ms()
 
     def advance(self, ms: int) -> None:
-        """Let time pass at once; what is due on the way happens before this returns."""
+        """Let time pass at once, and run everything that becomes due before this returns."""
         self._run(lambda: self._clock.advance(ms))
 
 
 class Options(TypedDict, total=False):
-    """What may be chosen about a stub."""
+    """Options of a stub."""
 
     emulate: str
-    """The release it behaves like: 5.3.3 or 4.9.7."""
+    """Release whose behaviour the stub has: 5.3.3 or 4.9.7."""
     settings: Settings
-    """How its brokers are configured."""
+    """Configuration of its brokers."""
     host: str
-    """Where it listens; loopback unless told otherwise."""
+    """Host to listen at; default: loopback."""
     port: int
-    """The name server's port; 0, as usual, for a free one."""
+    """Port of the name server; default: 0, a free one."""
     tls: TlsFiles | None
-    """A certificate; with it, every port takes TLS clients beside plain ones, and the gRPC door takes no others."""
+    """Certificate and key; every port then takes TLS clients and plain clients, the gRPC proxy TLS clients only."""
     acl: Mapping[str, str]
-    """Secrets by access key; with them, brokers and the gRPC door serve signed requests only."""
+    """Secrets by access key; brokers and the gRPC proxy then serve signed requests only."""
     data: str | Path | None
-    """A directory that keeps the state; without it, the state ends with the stub."""
+    """Directory that keeps the state; without it, the state ends with the stub."""
     grpc_port: int
-    """Port of the gRPC door; 0, as usual, for a free one."""
+    """Port of the gRPC proxy; default: 0, a free one."""
     like_apache: bool
-    """Whether the gRPC door answers as Apache's proxy, which does not implement pulling."""
+    """Whether the gRPC proxy behaves as Apache's, which does not implement pulling."""
     frozen_clock: bool
     """Whether time passes by `clock.advance` only."""
 
 
 class StubCluster:
-    """A name server and brokers: `brokers` masters named broker-a, broker-b ..., each with so many `slaves`."""
+    """A name server and `brokers` masters named broker-a, broker-b ..., each with `slaves` slaves."""
 
     def __init__(
         self, brokers: int = 1, slaves: int = 0, *, topics: Mapping[str, int] | None = None, **options: Unpack[Options]
     ) -> None:
         settings = options.get("settings", DEFAULT_SETTINGS)
         self._options = options
-        self._door: Door | None = None
+        self._grpc_server: GrpcServer | None = None
         self._files: dict[Broker, BrokerFiles] = {}
         self._name_server_files: NameServerFiles | None = None
-        self._script = Script()
+        self._script = FaultScript()
         self._put_turns: defaultdict[str, count[int]] = defaultdict(count)
         self._runtime = Runtime(Clock(frozen=options.get("frozen_clock", False)))
         self._listeners: dict[Broker, Listener] = {}
         self.state = Cluster(
             replace(settings, release=find_release(options.get("emulate", "5.3.3"))), self._runtime.clock
         )
-        """What lies behind the ports; for the stub's own thread only."""
+        """The state behind the ports; only the stub's own thread may use it (`run`)."""
         self.clock = StubClock(self._runtime.clock, self._runtime.call)
         self.faults = Faults(self.state, self._script, self)
         try:
             tls = options.get("tls")
             self._tls = make_tls_context(tls) if tls else None
-            self._gate = Gate(options["acl"], self.state.release) if options.get("acl") else None
+            self._access_control = AccessControl(options["acl"], self.state.release) if options.get("acl") else None
             self.run(lambda: self._build(brokers, slaves, topics or {}))
         except BaseException:
             self._runtime.close()
@@ -152,30 +157,29 @@ class StubCluster:
             self._script.check_reached()
 
     def close(self) -> None:
-        """End it all: ports, connections, thread. What a data directory keeps is written."""
+        """Write the data directory, close all ports and connections, and end the thread."""
         if self._runtime.is_running:
             try:
-                if self._door:
-                    self._door.close()
+                if self._grpc_server:
+                    self._grpc_server.close()
                 self.run(self._save)
             finally:
                 self._runtime.close()
 
     @property
     def name_server(self) -> str:
-        """Address of the name server, as clients want it."""
+        """Address of the name server, in the form that clients take."""
         return str(self._name_listener.address)
 
     @property
     def endpoints(self) -> str | None:
-        """Address of the gRPC door, opened when it is first asked for; None without grpcio."""
-        if self._door is None and (open_door := find_door()):
-            address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
-            self._door = open_door(self.state, self.run, address, self._door_behaviour())
-        return str(self._door.address) if self._door else None
+        """Address of the gRPC proxy, which the first use starts; None without grpcio."""
+        if self._grpc_server is None and find_spec("grpc"):
+            self._grpc_server = self._open_proxy()
+        return str(self._grpc_server.address) if self._grpc_server else None
 
     def broker_address(self, broker: str | None = None) -> str:
-        """Address of a master, for those who do not ask the name server."""
+        """Return the address of a master."""
         return str(self.run(lambda: self._masters(broker)[0].address))
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -191,21 +195,21 @@ class StubCluster:
         queue_id: int | None = None,
         broker: str | None = None,
         store_timestamp: int | None = None,
-    ) -> Put:
-        """Send a message without a client; queues take turns unless one is named, and a missing topic is made."""
+    ) -> PutResult:
+        """Store a message without a client; by default the queues take turns. A missing topic is created."""
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
         return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
 
     def fill(self, topic: str, count: int, size: int, *, tags: str = "", broker: str | None = None) -> None:
-        """Put many messages of one body size at once, spread evenly over the queues.
+        """Store many messages of one body size at once, spread evenly over the queues.
 
-        A body begins with the message's number in ten digits, as far as it is long enough.
+        A body begins with the message's number in ten digits, or with as many of them as it has room for.
         """
         self.run(lambda: self._fill(topic, count, size, tags, broker))
 
     def messages(self, topic: str, queue_id: int | None = None, *, broker: str | None = None) -> list[Record]:
-        """What is stored, by broker, queue and offset."""
+        """Return the stored messages, ordered by broker, queue and offset."""
         return self.run(lambda: self._messages(topic, queue_id, broker))
 
     def expire(self, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
@@ -213,69 +217,71 @@ class StubCluster:
         self.run(lambda: self._masters(broker)[0].store.expire(topic, queue_id, offset))
 
     def move_queue(self, topic: str, source: str, target: str) -> MessageQueue:
-        """Move the last queue of a topic from one broker to another, whose last it becomes."""
+        """Move the last queue of a topic to another broker, where it becomes the last one."""
         return self.run(lambda: self._move_queue(topic, self.state.broker(source), self.state.broker(target)))
 
     def remove_queue(self, topic: str, *, broker: str | None = None) -> None:
-        """Take the last queue of a topic away, with its messages."""
+        """Remove the last queue of a topic, with its messages."""
         self.faults.lose_queue(topic, broker)
 
-    # --- what clients left behind ------------------------------------------------------------------------------------
+    # --- groups, offsets, locks and connections ----------------------------------------------------------------------
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """The consumer groups that have members, and their client ids."""
+        """Return the client ids of each consumer group that has members."""
         return self.run(self._groups)
 
     def offsets(self, group: str) -> dict[MessageQueue, int]:
-        """Where a group stands in each queue it stored an offset for."""
+        """Return a group's committed offsets."""
         return self.run(lambda: self._offsets(group))
 
     def locks(self, group: str) -> dict[MessageQueue, str]:
-        """Which client of a group holds which queue."""
+        """Return the client that holds the lock of each queue, for one group."""
         return self.run(
             lambda: {queue: owner for broker in self._masters() for queue, owner in broker.locks.owners(group).items()}
         )
 
-    def connections(self) -> list[Client]:
-        """Who is connected to the brokers."""
+    def connections(self) -> list[ClientConnection]:
+        """Return the connections to all brokers."""
         return self.run(
-            lambda: [_client(broker, channel) for broker in self.state.brokers for channel in broker.channels]
+            lambda: [
+                _client_connection(broker, channel) for broker in self.state.brokers for channel in broker.channels
+            ]
         )
 
     # --- the thread and the ports (what `Faults` acts through) -------------------------------------------------------
 
     def run(self, function: Callable[[], T]) -> T:
-        """Carry a call out in the stub's thread, where `state` may be touched."""
+        """Run a function in the stub's thread, where `state` may be used, and return its result."""
         return self._runtime.call(function)
 
     def open(self, broker: Broker) -> None:
-        """Let clients connect to a broker."""
-        desk = Desk(broker.name, broker, self._brokers, self.state.settings, self._script)
-        desk.opened, desk.closed = broker.channels.add, broker.channel_closed
-        desk.check = self._gate.check if self._gate else None
-        self._listeners[broker].open(desk)
+        """Accept connections to a broker."""
+        dispatcher = Dispatcher(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
+        dispatcher.on_open, dispatcher.on_close = broker.channels.add, broker.channel_closed
+        dispatcher.authorize = self._access_control.check if self._access_control else None
+        self._listeners[broker].open(dispatcher)
 
     def refuse(self, broker: Broker) -> None:
         """Refuse new connections to a broker."""
         self._listeners[broker].refuse()
 
     def shut(self, broker: Broker) -> None:
-        """Refuse new connections to a broker, and end the others."""
+        """Refuse new connections to a broker and end the open ones."""
         self._listeners[broker].close()
 
     # --- building ----------------------------------------------------------------------------------------------------
 
     def _build(self, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
-        self._brokers, name_server = load_handlers()
+
         host = self._options.get("host", LOOPBACK)
         self._name_listener = self._runtime.listen(Address(host, self._options.get("port", 0)), self._tls)
         if data := self._options.get("data"):
             self._open_files(Path(data))
         for index in range(brokers):
-            self._add_broker(f"broker-{_letters(index)}", slaves, host, topics)
-        desk = Desk(NAME_SERVER, self.state, name_server, self.state.settings, self._script)
-        desk.is_silent_on_unknown = not self.state.release.is_5x
-        self._name_listener.open(desk)
+            self._add_broker(f"broker-{_letter_suffix(index)}", slaves, host, topics)
+        dispatcher = Dispatcher(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
+        dispatcher.ignores_unknown_codes = not self.state.release.is_5x
+        self._name_listener.open(dispatcher)
 
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
         master = self._add_master(name, host)
@@ -302,7 +308,7 @@ class StubCluster:
         return broker
 
     def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """At the known address if it is to be had, because message ids name it."""
+        """Listen at the known address if it is free, because message ids contain it."""
         if known and known.host == host:
             with suppress(ConnectError):
                 return self._runtime.listen(known, self._tls)
@@ -316,7 +322,7 @@ class StubCluster:
     def _open_files(self, directory: Path) -> None:
         self._name_server_files = NameServerFiles(directory)
         self._name_server_files.load(self.state)
-        self._runtime.every(SAVE_INTERVAL_S, self._save)
+        self._runtime.call_repeatedly(SAVE_INTERVAL_S, self._save)
 
     def _save(self) -> None:
         if self._name_server_files:
@@ -324,21 +330,25 @@ class StubCluster:
         for broker, files in self._files.items():
             files.save(broker)
 
-    def _door_behaviour(self) -> Behaviour:
-        return Behaviour(
+    def _open_proxy(self) -> GrpcServer:
+        from .grpc_proxy import ProxyOptions, open_proxy  # needs grpcio, which may be absent
+
+        behaviour = ProxyOptions(
             self._options.get("like_apache", False),
             secrets=self._options.get("acl", {}),
             tls=self._options.get("tls"),
             script=self._script,
         )
+        address = Address(self._options.get("host", LOOPBACK), self._options.get("grpc_port", 0))
+        return open_proxy(self.state, self.run, address, behaviour)
 
     # --- in the stub's thread ----------------------------------------------------------------------------------------
 
     def _masters(self, name: str | None = None) -> list[Broker]:
-        return [broker for broker in self.state.named(name) if broker.is_master]
+        return [broker for broker in self.state.find_brokers(name) if broker.is_master]
 
     def _queues(self, topic: str, broker: str | None, queue_id: int | None = None) -> list[tuple[Broker, int]]:
-        """The queues to be written to; the topic is made if nobody has it."""
+        """Return the queues to write to; create the topic if no broker has it."""
         masters = self._masters(broker)
         if not any(master.topics.find(topic) for master in masters):
             for master in masters:
@@ -351,7 +361,7 @@ class StubCluster:
             if queue_id in (None, number)
         ]
         if not queues:
-            raise OptionError("queue_id", str(queue_id), f"no such queue of {topic}", advice="give a smaller number")
+            raise OptionError("queue_id", str(queue_id), f"topic {topic} has no such queue", advice="give a lower id")
         return queues
 
     def _put(
@@ -362,21 +372,26 @@ class StubCluster:
         queue_id: int | None,
         broker: str | None,
         store_timestamp: int | None,
-    ) -> Put:
+    ) -> PutResult:
         queues = self._queues(topic, broker, queue_id)
         chosen, number = queues[next(self._put_turns[topic]) % len(queues)]
         message = self._message(chosen, topic, number, body, properties)
         try:
             stored = chosen.accept(replace(message, store_timestamp=store_timestamp))
         except Refusal as refusal:
-            raise BrokerError(str(refusal), response_code=refusal.answer.code, topic=topic) from None
-        return Put(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
+            raise BrokerError(str(refusal), response_code=refusal.response.code, topic=topic) from None
+        return PutResult(MessageQueue(topic, chosen.name, number), stored.queue_offset, stored.message_id)
 
     def _message(
         self, broker: Broker, topic: str, queue_id: int, body: bytes, properties: dict[str, str]
     ) -> InnerMessage:
         return InnerMessage(
-            topic, queue_id, body, broker.complete(properties), born_timestamp=broker.clock.now_ms(), born_host=NOWHERE
+            topic,
+            queue_id,
+            body,
+            broker.complete_properties(properties),
+            born_timestamp=broker.clock.now_ms(),
+            born_host=NOWHERE,
         )
 
     def _fill(self, topic: str, count: int, size: int, tags: str, broker: str | None) -> None:
@@ -391,7 +406,7 @@ class StubCluster:
         for owner, numbers in by_broker.items():
             share = rest * len(numbers) // left
             fill(owner.store, self._message(owner, topic, 0, body, dict(given)), len(numbers), share, first)
-            owner.woken_by_fill(topic, numbers)
+            owner.wake_held_pulls(topic, numbers)
             first, rest, left = first + share, rest - share, left - len(numbers)
 
     def _messages(self, topic: str, queue_id: int | None, broker: str | None) -> list[Record]:
@@ -406,12 +421,12 @@ class StubCluster:
     def _move_queue(self, topic: str, source: Broker, target: Broker) -> MessageQueue:
         config = source.topics.find(topic)
         if config is None or not config.write_queue_nums:
-            raise OptionError("topic", topic, f"{source.name} has no queue of it", advice="name a topic it has")
+            raise OptionError("topic", topic, f"{source.name} has no queue of it", advice="name another topic")
         last = config.write_queue_nums - 1
         known = target.topics.create_plain(topic, 0, config.perm)
         moved = MessageQueue(topic, target.name, known.write_queue_nums)
         for record in source.store.messages(topic, last):
-            target.store.adopt(record, moved.queue_id)
+            target.store.append_record(record, moved.queue_id)
         source.remove_queue(topic)
         target.topics.create(replace(known, read_queue_nums=moved.queue_id + 1, write_queue_nums=moved.queue_id + 1))
         return moved
@@ -439,16 +454,16 @@ class StubBroker(StubCluster):
         super().__init__(topics=topics, **options)
 
 
-def _letters(index: int) -> str:
-    """a, b, ... z, then ba, bb ..."""
+def _letter_suffix(index: int) -> str:
+    """Return a, b, ... z, then ba, bb ..."""
     more, last = divmod(index, len(ascii_lowercase))
-    return (_letters(more) if more else "") + ascii_lowercase[last]
+    return (_letter_suffix(more) if more else "") + ascii_lowercase[last]
 
 
-def _client(broker: Broker, channel: Channel) -> Client:
+def _client_connection(broker: Broker, channel: Channel) -> ClientConnection:
     members = [
         *(group.members for group in broker.consumer_groups.table.values()),
         *broker.producer_groups.table.values(),
     ]
     ids = dict.fromkeys(table[channel].client_id for table in members if channel in table)
-    return Client(broker.name, channel.remote, tuple(ids))
+    return ClientConnection(broker.name, channel.remote, tuple(ids))

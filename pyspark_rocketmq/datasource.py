@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from .errors import OptionError
-from .options import parse_reader_options
+from .options import parse_reader_options, require_topics
 from .options.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class RocketMQDataSource(DataSource):
         from .source.schema import spark_schema
 
         options = parse_reader_options(self.options, stream=None)
-        options.selection.require_some()
+        require_topics(options)
         return spark_schema(options.columns, options.content.properties_as_json)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,6 +50,36 @@ class QueueRange(NamedTuple):
     def offset_count(self) -> int:
         """How many offsets the range spans; holes included."""
         return self.end - self.start
+
+
+class QueueBounds(NamedTuple):
+    """The offsets `[min_offset, max_offset)` that a broker holds of a queue."""
+
+    min_offset: int
+    max_offset: int
+    """The offset that the next message gets."""
+    from_replica: bool = False
+    """Whether a replica reported them, which may lag behind its master."""
+
+    @property
+    def has_unknown_front(self) -> bool:
+        """Whether the queue may hold messages before `min_offset`.
+
+        A replica that joined late copies only the end of its master's log, so its minimum may exceed the master's.
+        """
+        return self.from_replica and self.min_offset > 0
+
+
+class Finding(Enum):
+    """One way in which brokers can differ from what a reader planned."""
+
+    BELOW_MIN = auto()
+    ABOVE_MAX = auto()
+    WENT_BACK = auto()
+    VANISHED = auto()
+    NOT_IN_ROUTE = auto()
+    RESET_BY_ADMIN = auto()
+    GAP = auto()
 
 
 class Block(NamedTuple):

@@ -1,11 +1,12 @@
-"""How does a driver program publish a query's position itself?
+"""Commit a query's position from the driver program, and read where its planner stands.
 
-A query publishes finished work when Spark plans its next batch, so the last batch of a run waits for the next run.
-Whoever wants exact ends says so: `commit_offsets` after `awaitTermination()`, or a `CommitListener`, which follows
-every query of its session that publishes for the group.
+A query commits finished work when Spark plans its next batch, so the last batch of a run waits for the next run. A
+program that needs exact ends calls `commit_offsets` after `awaitTermination()`, or adds a `CommitListener`, which
+follows every query of its session that commits for the group.
 
     spark.streams.addListener(CommitListener(options))
     commit_offsets(query, options)
+    [status] = planner_status(query)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -29,9 +31,10 @@ from .errors import OptionError
 from .model import MessageQueue
 from .offsets.position import Position, parse_position
 from .options import HelperOptions, parse_helper_options
-from .source.commit import Committer, GroupGuard, Publisher
+from .source.commit import Committer, GroupCheck, OffsetWriter
+from .source.reports import PlannerStatus, parse_status
 
-__all__ = ["CommitListener", "commit_offsets"]
+__all__ = ["CommitListener", "commit_offsets", "planner_status"]
 
 _FLUSH_S = 5.0
 
@@ -52,7 +55,7 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
     if positions is None:
         what = "no source of the query publishes for this group"
         raise OptionError("consumerGroup", group, what, advice="give the reader this consumerGroup, with commits")
-    for failure in _make_publisher(settings, group).publish(positions):
+    for failure in _make_writer(settings, group).commit(positions):
         raise failure
 
 
@@ -80,12 +83,19 @@ class CommitListener(StreamingQueryListener):
 
     @cached_property
     def _committer(self) -> Committer:
-        return Committer(_make_publisher(self._settings, self._group).publish)
+        return Committer(_make_writer(self._settings, self._group).commit)
 
 
-def _make_publisher(settings: HelperOptions, group: str) -> Publisher:
+def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
+    """Return where each RocketMQ source of a query stood at its last progress; from PySpark 4.2 on."""
+    progress = query.lastProgress
+    found = (parse_status(each) for each in _offsets(progress, "latestOffset")) if progress else ()
+    return [status for status in found if status]
+
+
+def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
     cluster = open_cluster(settings.cluster)
-    return Publisher(cluster, group, GroupGuard(cluster, group))
+    return OffsetWriter(cluster, group, GroupCheck(cluster, group))
 
 
 def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue, int] | None:
@@ -95,13 +105,17 @@ def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue
 
 
 def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
-    """Those of our sources; other sources write their offsets differently.
-
-    Read from the progress as JSON: before PySpark 4.2 the sources' own attributes hold Python's text of it. There an
-    offset is an object, over Spark Connect its text.
-    """
-    for source in json.loads(progress.json)["sources"]:
-        end = source.get("endOffset")
+    """Yield the positions of our sources; other sources write their offsets differently."""
+    for end in _offsets(progress, "endOffset"):
         with suppress(OptionError):
-            if isinstance(end, dict | str) and (position := parse_position(end)) is not None:
+            if (position := parse_position(end)) is not None:
                 yield position
+
+
+def _offsets(progress: StreamingQueryProgress, name: str) -> Iterable[dict[str, Any] | str]:
+    """Yield the offset of this name of each source that has one, as an object or, over Spark Connect, as its text.
+
+    It is read from the progress as JSON: before PySpark 4.2 the sources' own attributes hold Python's text of it.
+    """
+    offsets = (source.get(name) for source in json.loads(progress.json)["sources"])
+    return (offset for offset in offsets if isinstance(offset, dict | str))

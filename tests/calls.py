@@ -1,4 +1,4 @@
-"""How much work is a piece of work, where time says nothing because others work, too?"""
+"""Count function calls, as a measure of work that other processes do not disturb."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def count_calls(work: Callable[[], object]) -> int:
-    """How many functions are called, of Python's and ours."""
+    """Return the number of function calls of a piece of work, C functions included."""
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:

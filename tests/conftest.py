@@ -1,4 +1,4 @@
-"""Lists the plugin modules: each room's `fixtures.py` is one."""
+"""List the plugin modules: each room's `fixtures.py` is one."""
 
 from __future__ import annotations
 

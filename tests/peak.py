@@ -1,4 +1,4 @@
-"""Run a program in a process of its own, and tell how much memory it took at most."""
+"""Run a program in a process of its own, and measure its peak memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 MOST_MIB = 300
-"""What a hostile answer may cost, Python and libraries included."""
+"""The upper bound, in MiB, for a hostile response, Python and libraries included."""
 
 _BEFORE = """
 import resource, sys
@@ -24,7 +24,7 @@ _TIMEOUT_S = 120
 
 
 def run_apart(program: str) -> tuple[str, int]:
-    """Return what the program printed, its error if it is one of ours included, and its peak in MiB."""
+    """Return the program's output, with the text of an error of ours, and its peak in MiB."""
     body = "\n".join(f"    {line}" for line in program.strip().splitlines())
     command = [sys.executable, "-c", _BEFORE + body + _AFTER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)

@@ -2,7 +2,7 @@
 
     python tools/execute_notebooks.py [NOTEBOOK ...]
 
-Kept are results, printed text and plots; not what Spark's JVM says at its start, nor times of execution.
+It keeps results, printed text and plots. It drops what Spark's JVM prints at its start, and times of execution.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CELL_S = 120
-"""How long one cell may run."""
+"""Timeout of one cell, in seconds."""
 
 
 def run_notebook(path: Path) -> NotebookNode:
-    """The notebook with what it shows now; raises what a cell raises."""
+    """Return the notebook with its new outputs; raise the error of the first cell that fails."""
     notebook: NotebookNode = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = {"metadata": {"path": folder}}
@@ -34,14 +34,14 @@ def run_notebook(path: Path) -> NotebookNode:
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """Kernel and Spark leave everything in a folder that is gone afterwards, and find the project and its settings."""
+    """Return an environment in which kernel and Spark write into `folder` only, and find the project."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     settings = {"PYTHONPATH": path, "SPARK_CONF_DIR": str(ROOT / "conf")}
     return {**os.environ, **settings, "IPYTHONDIR": folder, "TMPDIR": folder}
 
 
 def _worth_keeping(notebook: NotebookNode) -> NotebookNode:
-    """Drop what differs from machine to machine."""
+    """Drop outputs and metadata that differ from machine to machine."""
     notebook.metadata.language_info = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -51,7 +51,7 @@ def _worth_keeping(notebook: NotebookNode) -> NotebookNode:
 
 
 def main(paths: Sequence[Path]) -> None:
-    """Run them all and write them anew."""
+    """Run the notebooks one by one and write each with its new outputs."""
     for path in paths:
         print(f"==> {path.name}", flush=True)
         nbformat.write(run_notebook(path), path)

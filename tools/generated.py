@@ -1,4 +1,4 @@
-"""What every generator does with its text: it writes the file, or with `--check` says whether it is up to date."""
+"""Write a generated file, or with `--check` compare it with what would be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def keep(target: Path, text: str) -> int:
-    """Write or compare; returns the exit status of the script that was called."""
+    """Write or compare the file; return the exit status of the script."""
     if "--check" not in sys.argv:
         target.write_text(text)
     elif not target.exists() or target.read_text() != text:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the virtual environment DIR from the first Python 3.11 or newer, or say what is missing.
+# Make the virtual environment DIR with the first Python 3.11 or newer, or fail and name what is missing.
 # Usage: tools/make_venv.sh DIR [PYTHON]
 set -eu
 

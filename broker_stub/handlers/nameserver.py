@@ -1,4 +1,4 @@
-"""How does the name server answer?"""
+"""Handle requests to the name server."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from pyspark_rocketmq.wire.commands import (
     PutKVConfigRequestHeader,
     RequestHeader,
     from_fields,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 
-from ..codes import AdminCode
-from ..registry import Answer, Call, Refusal, answer, handles_as_name_server
+from ..admin_codes import AdminCode
+from ..registry import handles_as_name_server
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker, Cluster
-from ..topics import WRITABLE
+from ..topic_table import WRITABLE
 
 _FORBIDDEN = frozenset({"configBlackList", "configStorePath", "kvConfigPath"})
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -39,24 +40,24 @@ _FIRST_STANDARD_JSON_VERSION = 401
 
 
 @handles_as_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-def get_route(cluster: Cluster, call: Call) -> Answer:
-    """Where the queues of a topic are; old clients get JSON with bare numbers for keys."""
-    fields = {"topic": "null", **(call.command.fields or {})}
-    wish = from_fields(GetRouteInfoRequestHeader, fields)
-    route = find_route(cluster, wish.topic)
+def get_route(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return the route of a topic; old clients get JSON with bare numbers as keys."""
+    fields = {"topic": "null", **(request.command.fields or {})}
+    header = from_fields(GetRouteInfoRequestHeader, fields)
+    route = find_route(cluster, header.topic)
     if route is None:
         raise Refusal(
             ResponseCode.TOPIC_NOT_EXIST,
-            f"No topic route info in name server for the topic: {wish.topic}\n"
+            f"No topic route info in name server for the topic: {header.topic}\n"
             f"See {cluster.release.help_page} for further details.",
         )
-    is_standard = wish.accept_standard_json_only or call.command.version >= _FIRST_STANDARD_JSON_VERSION
-    return answer(body=encode_body(route, bare_integer_keys=not is_standard))
+    is_standard = header.accept_standard_json_only or request.command.version >= _FIRST_STANDARD_JSON_VERSION
+    return response(body=encode_body(route, bare_integer_keys=not is_standard))
 
 
 def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
-    """The route of a topic over the brokers that are up; None if none of them has it."""
-    configs = {broker.name: config for broker in cluster.up() if (config := broker.topics.find(topic))}
+    """Return the route of a topic over the reachable brokers; None if none of them has it."""
+    configs = {broker.name: config for broker in cluster.reachable_brokers() if (config := broker.topics.find(topic))}
     if not configs or cluster.is_forgotten(topic):
         return None
     return TopicRouteData(
@@ -76,9 +77,9 @@ def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
 
 
 def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
-    """The brokers that are up, by name."""
+    """Return the reachable brokers, by name."""
     names: dict[str, list[Broker]] = {}
-    for broker in cluster.up():
+    for broker in cluster.reachable_brokers():
         names.setdefault(broker.name, []).append(broker)
     return {
         name: BrokerData(
@@ -92,87 +93,87 @@ def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
 
 
 @handles_as_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-def get_cluster_info(cluster: Cluster, call: Call) -> Answer:
-    """Which brokers there are; real name servers always write bare numbers for keys here."""
+def get_cluster_info(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return the brokers of the cluster; real name servers always write bare numbers as keys here."""
     brokers = broker_table(cluster)
     info = ClusterInfo(
         broker_addr_table=brokers, cluster_addr_table={cluster.settings.cluster_name: tuple(brokers)} if brokers else {}
     )
-    return answer(body=encode_body(info, bare_integer_keys=True))
+    return response(body=encode_body(info, bare_integer_keys=True))
 
 
 @handles_as_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-def get_all_topics(cluster: Cluster, call: Call) -> Answer:
-    """Every topic of every broker."""
-    topics = dict.fromkeys(config.topic_name for broker in cluster.up() for config in broker.topics)
-    return answer(body=encode_body(TopicList(topic_list=tuple(topics))))
+def get_all_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return the topics of all brokers."""
+    topics = dict.fromkeys(config.topic_name for broker in cluster.reachable_brokers() for config in broker.topics)
+    return response(body=encode_body(TopicList(topic_list=tuple(topics))))
 
 
 @handles_as_name_server(RequestCode.GET_TOPICS_BY_CLUSTER)
-def get_topics_by_cluster(cluster: Cluster, call: Call) -> Answer:
-    """Every topic of one cluster; of another than ours there are none."""
-    if call.header(GetTopicsByClusterRequestHeader).cluster != cluster.settings.cluster_name:
-        return answer(body=encode_body(TopicList()))
-    return get_all_topics(cluster, call)
+def get_topics_by_cluster(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return the topics of a cluster; only the stub's own cluster has any."""
+    if request.header(GetTopicsByClusterRequestHeader).cluster != cluster.settings.cluster_name:
+        return response(body=encode_body(TopicList()))
+    return get_all_topics(cluster, request)
 
 
 @handles_as_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-def get_system_topics(cluster: Cluster, call: Call) -> Answer:
-    """The topics that bear the names of the cluster and of its brokers."""
+def get_system_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return the topics named after the cluster and its brokers."""
     brokers = broker_table(cluster)
-    address = next((str(broker.address) for broker in cluster.up()), None)
+    address = next((str(broker.address) for broker in cluster.reachable_brokers()), None)
     names = TopicList(broker_addr=address, topic_list=(cluster.settings.cluster_name, *brokers))
-    return answer(body=encode_body(names))
+    return response(body=encode_body(names))
 
 
 @handles_as_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV)
-def delete_topic(cluster: Cluster, call: Call) -> Answer:
-    """Leave a topic out of routes; a broker that still has it brings it back when it registers."""
-    cluster.forget(call.header(DeleteTopicFromNamesrvRequestHeader).topic)
-    return answer()
+def delete_topic(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Leave a topic out of routes until a broker that still has it registers again."""
+    cluster.forget(request.header(DeleteTopicFromNamesrvRequestHeader).topic)
+    return response()
 
 
 # --- the name server itself ------------------------------------------------------------------------------------------
 
 
 @handles_as_name_server(RequestCode.GET_NAMESRV_CONFIG)
-def get_config(cluster: Cluster, call: Call) -> Answer:
-    """The settings that mean something here, and those that were given."""
-    return answer(body="".join(f"{name}={value}\n" for name, value in sorted(cluster.config.items())).encode())
+def get_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return the settings that have an effect here, and those that clients set."""
+    return response(body="".join(f"{name}={value}\n" for name, value in sorted(cluster.config.items())).encode())
 
 
 @handles_as_name_server(RequestCode.UPDATE_NAMESRV_CONFIG)
-def update_config(cluster: Cluster, call: Call) -> Answer:
-    """Settings are accepted, and remembered."""
-    pairs = (line.partition("=") for line in call.body.decode().splitlines() if "=" in line)
-    wishes = {name.strip(): value.strip() for name, _, value in pairs}
-    if _FORBIDDEN & wishes.keys():
+def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Store settings, without effect."""
+    pairs = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line)
+    changes = {name.strip(): value.strip() for name, _, value in pairs}
+    if _FORBIDDEN & changes.keys():
         raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    cluster.config.update(wishes)
-    return answer()
+    cluster.config.update(changes)
+    return response()
 
 
-@header
+@members
 class WritePermOfBrokerRequestHeader(RequestHeader):
-    """May a broker's topics be written to?"""
+    """Header of a request about the write permission of a broker's topics."""
 
     broker_name: str
 
 
 @handles_as_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
-def wipe_write_permission(cluster: Cluster, call: Call) -> Answer:
-    """Show all topics of a broker as not to be written to."""
-    name = call.header(WritePermOfBrokerRequestHeader).broker_name
+def wipe_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Show all topics of a broker without the write permission."""
+    name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.add(name)
-    return answer(fields={"wipeTopicCount": str(_topic_count(cluster, name))})
+    return response(fields={"wipeTopicCount": str(_topic_count(cluster, name))})
 
 
 @handles_as_name_server(AdminCode.ADD_WRITE_PERM_OF_BROKER)
-def add_write_permission(cluster: Cluster, call: Call) -> Answer:
-    """Show the topics of a broker as they are again."""
-    name = call.header(WritePermOfBrokerRequestHeader).broker_name
+def add_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Show the topics of a broker with their own permissions again."""
+    name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.discard(name)
-    return answer(fields={"addTopicCount": str(_topic_count(cluster, name))})
+    return response(fields={"addTopicCount": str(_topic_count(cluster, name))})
 
 
 def _topic_count(cluster: Cluster, broker_name: str) -> int:
@@ -183,45 +184,45 @@ def _topic_count(cluster: Cluster, broker_name: str) -> int:
 
 
 @handles_as_name_server(RequestCode.PUT_KV_CONFIG)
-def put_value(cluster: Cluster, call: Call) -> Answer:
+def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Store a value."""
-    wish = call.header(PutKVConfigRequestHeader)
-    cluster.values.setdefault(wish.namespace, {})[wish.key] = wish.value
-    if wish.namespace == ORDER_NAMESPACE:
-        _mark_ordered(cluster, wish.key)
-    return answer()
+    header = request.header(PutKVConfigRequestHeader)
+    cluster.values.setdefault(header.namespace, {})[header.key] = header.value
+    if header.namespace == ORDER_NAMESPACE:
+        _mark_ordered(cluster, header.key)
+    return response()
 
 
 def _mark_ordered(cluster: Cluster, topic: str) -> None:
-    """Brokers learn of an ordered topic when they register next, and never forget it; here at once."""
+    """Mark an ordered topic at its brokers at once; real ones learn of it when they register, and never forget it."""
     for broker in cluster.masters():
         if (config := broker.topics.find(topic)) and not config.order:
             broker.topics.create(replace(config, order=True))
 
 
 @handles_as_name_server(RequestCode.GET_KV_CONFIG)
-def get_value(cluster: Cluster, call: Call) -> Answer:
-    """One value."""
-    wish = call.header(GetKVConfigRequestHeader)
-    value = cluster.values.get(wish.namespace, {}).get(wish.key)
+def get_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return one value."""
+    header = request.header(GetKVConfigRequestHeader)
+    value = cluster.values.get(header.namespace, {}).get(header.key)
     if value is None:
-        remark = f"No config item, Namespace: {wish.namespace} Key: {wish.key}"
+        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
         raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark, {})
-    return answer(fields=GetKVConfigResponseHeader(value=value))
+    return response(fields=GetKVConfigResponseHeader(value=value))
 
 
 @handles_as_name_server(RequestCode.DELETE_KV_CONFIG)
-def delete_value(cluster: Cluster, call: Call) -> Answer:
-    """Remove a value."""
-    wish = call.header(DeleteKVConfigRequestHeader)
-    cluster.values.get(wish.namespace, {}).pop(wish.key, None)
-    return answer()
+def delete_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Delete a value."""
+    header = request.header(DeleteKVConfigRequestHeader)
+    cluster.values.get(header.namespace, {}).pop(header.key, None)
+    return response()
 
 
 @handles_as_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE)
-def get_values(cluster: Cluster, call: Call) -> Answer:
-    """All values of a namespace."""
-    namespace = call.header(GetKVListByNamespaceRequestHeader).namespace
+def get_values(cluster: Cluster, request: ClientRequest) -> HandlerResult:
+    """Return all values of a namespace."""
+    namespace = request.header(GetKVListByNamespaceRequestHeader).namespace
     if namespace not in cluster.values:
         raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
-    return answer(body=encode_body(KVTable(table=cluster.values[namespace])))
+    return response(body=encode_body(KVTable(table=cluster.values[namespace])))

@@ -1,4 +1,4 @@
-"""How is a pull answered: what is checked first, what is read, and when does it wait?"""
+"""Handle pulls: check them, read messages, and hold a pull that finds nothing new."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pyspark_rocketmq.wire.commands import PullHeader, PullMessageRequestHeader,
 from pyspark_rocketmq.wire.header import Command
 
 from ..filters import is_tag_type, make_filter, maybe_compile
-from ..groups import BROADCASTING
-from ..holding import HeldPull
-from ..registry import HELD, Answer, Call, Refusal, answer, handles
-from ..scanning import GetStatus, Got, MessageFilter
+from ..group_tables import BROADCASTING
+from ..long_polling import HeldPull
+from ..queue_scan import GetResult, GetStatus, MessageFilter
+from ..registry import handles
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
 from ..sql92 import SqlFilter
 from ..state import MASTER_ID, Broker
-from ..topics import READABLE, illegal_code
+from ..topic_table import READABLE, illegal_code
 
 COMMIT_FLAG, SUSPEND_FLAG, SUBSCRIPTION_FLAG = 1, 2, 4
 SHORT_POLLING_MS = 1_000
@@ -34,18 +35,18 @@ _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST = "1
 
 
 @handles(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-def pull_message(broker: Broker, call: Call) -> Answer:
-    """Give messages of a queue, or let the pull wait for some."""
-    header = call.header(PullMessageRequestHeader)
-    group, topic = _check(broker, call, header)
-    wanted = _filter(broker, header)
-    found = _read(broker, header, wanted)
-    broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
+def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Return messages of a queue, or hold the pull until one arrives."""
+    header = request.header(PullMessageRequestHeader)
+    group, topic = _check(broker, request, header)
+    message_filter = _filter(broker, header)
+    found = _read(broker, header, message_filter)
+    broker.offsets.record_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
     if header.sys_flag & COMMIT_FLAG:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    result = _answer(broker, header, found, group, topic)
+    result = _response(broker, header, found, group, topic)
     if result.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND_FLAG:
-        _hold(broker, call, header, wanted, group, topic)
+        _hold(broker, request, header, message_filter, group, topic)
         return HELD
     return result
 
@@ -53,8 +54,8 @@ def pull_message(broker: Broker, call: Call) -> Answer:
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _check(broker: Broker, call: Call, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
-    """The broker's checks in its order; the group may come into being by them."""
+def _check(broker: Broker, request: ClientRequest, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
+    """Check a pull in the broker's order; this may create the group."""
     if broker.release.is_5x and not broker.is_master and not broker.settings.slave_reads:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
     if not broker.permission & READABLE:
@@ -74,7 +75,7 @@ def _check(broker: Broker, call: Call, header: PullHeader) -> tuple[Subscription
     if not 0 <= header.queue_id < topic.read_queue_nums:
         remark = (
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{call.channel.remote}]"
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{request.channel.remote}]"
         )
         raise Refusal(illegal_code(broker.release), remark, {})
     return group, topic
@@ -92,7 +93,7 @@ def _forbidden(broker: Broker, remark: str, kind: str) -> Refusal:
 
 
 def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
-    """What the pull wants, as it says itself or as its group's heartbeats said."""
+    """Return the filter that the pull brings, or that of its group's heartbeats."""
     own = header.sys_flag & SUBSCRIPTION_FLAG
     subscription = _own_subscription(header) if own else _group_subscription(broker, header)
     kind = subscription.expression_type
@@ -102,7 +103,7 @@ def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
         remark = f"The broker does not support consumer to filter message by {kind}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark, {})
     return make_filter(
-        subscription, maybe_compile(subscription.sub_string, kind) if own else _registered(broker, header)
+        subscription, maybe_compile(subscription.sub_string, kind) if own else _registered_sql(broker, header)
     )
 
 
@@ -136,8 +137,8 @@ def _subscription_refusal(broker: Broker, what: str) -> Refusal:
     return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"{what}\n{_help(broker)}", {})
 
 
-def _registered(broker: Broker, header: PullHeader) -> SqlFilter:
-    """What a group's expression compiled to; one that does not compile is never registered."""
+def _registered_sql(broker: Broker, header: PullHeader) -> SqlFilter:
+    """Return a group's compiled expression; one that does not compile is never registered."""
     registered = broker.filters.find(header.topic, header.consumer_group)
     if registered is None:
         remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
@@ -151,24 +152,26 @@ def _registered(broker: Broker, header: PullHeader) -> SqlFilter:
 # --- reading and answering -------------------------------------------------------------------------------------------
 
 
-def _read(broker: Broker, header: PullHeader, wanted: MessageFilter | None) -> Got:
+def _read(broker: Broker, header: PullHeader, message_filter: MessageFilter | None) -> GetResult:
     reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
     if reset is not None:
         low = broker.store.min_offset(header.topic, header.queue_id)
         high = broker.store.max_offset(header.topic, header.queue_id)
-        return Got(GetStatus.OFFSET_RESET, reset, low, high)
-    return broker.store.get_message(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted)
+        return GetResult(GetStatus.OFFSET_RESET, reset, low, high)
+    return broker.store.get_message(
+        header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, message_filter
+    )
 
 
-def _answer(
-    broker: Broker, header: PullHeader, found: Got, group: SubscriptionGroupConfig, topic: TopicConfig
+def _response(
+    broker: Broker, header: PullHeader, found: GetResult, group: SubscriptionGroupConfig, topic: TopicConfig
 ) -> Command:
     code, suggestion = _code(found.status, header.queue_offset), MASTER_ID
     if broker.settings.slave_reads:
         suggestion = group.which_broker_when_consume_slowly if found.cold else group.broker_id
     if not broker.is_master:
-        code, suggestion = _answer_of_slave(broker, found, code, suggestion)
-    told = PullMessageResponseHeader(
+        code, suggestion = _slave_response(broker, found, code, suggestion)
+    pull_fields = PullMessageResponseHeader(
         suggest_which_broker_id=suggestion,
         next_begin_offset=found.next_begin_offset,
         min_offset=found.min_offset,
@@ -177,7 +180,7 @@ def _answer(
         group_sys_flag=group.group_sys_flag,
     )
     body = found.records[0] if len(found.records) == 1 else b"".join(found.records)
-    return answer(code, told, body, remark=found.status.value)
+    return response(code, pull_fields, body, remark=found.status.value)
 
 
 def _code(status: GetStatus, offset: int) -> ResponseCode:
@@ -186,9 +189,9 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
     return _CODES[status]
 
 
-def _answer_of_slave(broker: Broker, found: Got, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
-    """A slave never says that an offset is wrong, and of 5.x sends back to a living master who found nothing here."""
-    if broker.release.is_5x and not found.cold and broker.cluster.master_of(broker.name):
+def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
+    """Return a slave's code and suggestion: it never calls an offset wrong, and at 5.x points to a living master."""
+    if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
     if code == ResponseCode.PULL_OFFSET_MOVED:
         return ResponseCode.PULL_RETRY_IMMEDIATELY, MASTER_ID
@@ -197,19 +200,21 @@ def _answer_of_slave(broker: Broker, found: Got, code: ResponseCode, suggestion:
 
 def _hold(
     broker: Broker,
-    call: Call,
+    request: ClientRequest,
     header: PullHeader,
-    wanted: MessageFilter | None,
+    message_filter: MessageFilter | None,
     group: SubscriptionGroupConfig,
     topic: TopicConfig,
 ) -> None:
-    """Let the pull wait; carried out again it neither waits nor commits."""
+    """Hold the pull; on its second run it neither waits nor commits."""
 
     def run() -> None:
-        found = _read(broker, header, wanted)
-        broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
-        call.reply(_answer(broker, header, found, group, topic))
+        found = _read(broker, header, message_filter)
+        broker.offsets.record_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
+        request.reply(_response(broker, header, found, group, topic))
 
     wait_ms = header.suspend_timeout_millis if broker.settings.long_polling else SHORT_POLLING_MS
     due_ms = broker.clock.elapsed_ms() + wait_ms
-    broker.held.hold((header.topic, header.queue_id), HeldPull(call.channel, header.queue_offset, wanted, due_ms, run))
+    broker.held_pulls.hold(
+        (header.topic, header.queue_id), HeldPull(request.channel, header.queue_offset, message_filter, due_ms, run)
+    )

@@ -1,4 +1,4 @@
-"""How is a message, or a batch of them, taken in?"""
+"""Store messages, batches, messages sent back, and responses to request messages."""
 
 from __future__ import annotations
 
@@ -11,60 +11,72 @@ from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import (
+    ConsumerSendMsgBackRequestHeader,
+    ReplyMessageRequestHeader,
     SendHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
+from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties, parse_properties
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
-from ..delays import DELAY, maybe_recall_handle
-from ..registry import Answer, Call, Refusal, answer, handles
-from ..retry import redirect
-from ..state import MARKS, REGION, Broker
+from ..delayed_messages import DELAY, maybe_recall_handle
+from ..half_messages import is_half
+from ..registry import handles
+from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
+from ..send_back import redirect, send_back
+from ..state import BROKER_PROPERTIES, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
-from ..topics import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
-from ..transactions import is_half
+from ..topic_table import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
 
-_JAVA = "java."
-"""How the remark of a broker that stumbled begins; it then says nothing else."""
+_JAVA_PREFIX = "java."
+"""Prefix of a remark about a Java exception; such a refusal carries no further fields."""
+_PUSH_TIMEOUT_MS = 3_000
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
-Accept = Callable[[Broker, Call, SendHeader, TopicConfig], Answer]
+Accept = Callable[[Broker, ClientRequest, SendHeader, TopicConfig], HandlerResult]
 
 
 @handles(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-def send_message(broker: Broker, call: Call) -> Answer:
-    """Take in one message, or a batch if the header says so."""
-    header = read_send_header(call)
-    return checked_send(broker, call, header, _accept_batch if header.batch else _accept_one)
+def send_message(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Store one message, or a batch if the header says so."""
+    header = read_send_header(request)
+    return check_and_accept(broker, request, header, _accept_batch if header.batch else _accept_one)
 
 
-def read_send_header(call: Call) -> SendHeader:
-    """The header of a send in its long or its one-letter form."""
-    is_v1 = call.command.code in _READ_BY_V1
-    return call.header(SendMessageRequestHeader if is_v1 else SendMessageRequestHeaderV2)
+def read_send_header(request: ClientRequest) -> SendHeader:
+    """Return the header of a send, in its long or its one-letter form."""
+    is_v1 = request.command.code in _READ_BY_V1
+    return request.header(SendMessageRequestHeader if is_v1 else SendMessageRequestHeaderV2)
 
 
-def checked_send(broker: Broker, call: Call, header: SendHeader, accept: Accept) -> Answer:
-    """Check what every send is checked for, then take the message in; refusals carry the marks, too."""
-    if not call.command.body and broker.release.is_5x:
+def check_and_accept(broker: Broker, request: ClientRequest, header: SendHeader, accept: Accept) -> HandlerResult:
+    """Run the checks of every send, then accept the message; refusals carry the broker's properties, too."""
+    if not request.command.body and broker.release.is_5x:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
     try:
-        config = _check(broker, call, header)
-        return accept(broker, call, header, config)
+        config = _check(broker, request, header)
+        return accept(broker, request, header, config)
     except Refusal as refusal:
-        if not (refusal.answer.remark or "").startswith(_JAVA):
-            refusal.answer.fields = MARKS.copy()
+        if not (refusal.response.remark or "").startswith(_JAVA_PREFIX):
+            refusal.response.fields = BROKER_PROPERTIES.copy()
         raise
+
+
+@handles(RequestCode.CONSUMER_SEND_MSG_BACK)
+def send_message_back(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Store a message of the log for a retry, or as a dead letter."""
+    send_back(broker, request.header(ConsumerSendMsgBackRequestHeader), request.command.version)
+    return response()
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _check(broker: Broker, call: Call, header: SendHeader) -> TopicConfig:
-    """The broker's checks in its order; a topic may come into being by them."""
+def _check(broker: Broker, request: ClientRequest, header: SendHeader) -> TopicConfig:
+    """Check a send in the broker's order; this may create the topic."""
     topic = header.topic
     if not broker.permission & WRITABLE:
         remark = f"the broker[{broker.address.host}] sending message is forbidden"
@@ -78,7 +90,7 @@ def _check(broker: Broker, call: Call, header: SendHeader) -> TopicConfig:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{help_text}")
     if header.queue_id >= max(config.read_queue_nums, config.write_queue_nums):
         fault = f"request queueId[{header.queue_id}] is illegal, {_describe(broker, config)}"
-        raise Refusal(illegal_code(broker.release), f"{fault} Producer: {call.channel.remote}")
+        raise Refusal(illegal_code(broker.release), f"{fault} Producer: {request.channel.remote}")
     if not broker.is_master:
         raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now: messages are put to the slave")
     return config
@@ -106,7 +118,7 @@ def _too_long(broker: Broker) -> Refusal:
 
 
 def _describe(broker: Broker, config: TopicConfig) -> str:
-    """A topic configuration as Java prints it."""
+    """Return a topic configuration as Java prints it."""
     rights = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     attributes = f", attributes={config.attributes or {}}" if broker.release.is_5x else ""
     return (
@@ -119,34 +131,34 @@ def _describe(broker: Broker, config: TopicConfig) -> str:
 # --- one message -----------------------------------------------------------------------------------------------------
 
 
-def make_message(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> InnerMessage:
-    """The message of a send, with what the broker adds to its properties."""
+def make_message(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> InnerMessage:
+    """Return the message of a send, with the properties that the broker adds."""
     is_multi_tag = config.topic_filter_type == "MULTI_TAG"
     return InnerMessage(
         topic=header.topic,
         queue_id=header.queue_id if header.queue_id >= 0 else random.randrange(config.write_queue_nums),
-        body=call.body,
-        properties=broker.complete(parse_properties(header.properties or ""), is_batch=bool(header.batch)),
+        body=request.body,
+        properties=broker.complete_properties(parse_properties(header.properties or ""), is_batch=bool(header.batch)),
         flag=header.flag,
         sys_flag=header.sys_flag | SysFlag.MULTI_TAGS * is_multi_tag,
         born_timestamp=header.born_timestamp,
-        born_host=call.channel.remote,
+        born_host=request.channel.remote,
         reconsume_times=header.reconsume_times or 0,
         unstored=frozenset() if broker.release.is_5x else frozenset({"WAIT"}),
     )
 
 
-def _accept_one(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
-    sent = make_message(broker, call, header, config)
+def _accept_one(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> HandlerResult:
+    sent = make_message(broker, request, header, config)
     _check_length(broker, join_properties(sent.properties), len(sent.body))
-    message = redirect(broker, sent, header.max_reconsume_times, call.command.version)
-    stored = broker.transactions.prepare(message) if is_half(message) else broker.accept(message)
-    told = stored_header(broker, message, stored)
-    return answer(fields=replace(told, recall_handle=maybe_recall_handle(message, broker.name)))
+    message = redirect(broker, sent, header.max_reconsume_times, request.command.version)
+    stored = broker.half_messages.prepare(message) if is_half(message) else broker.accept(message)
+    stored_fields = stored_header(broker, message, stored)
+    return response(fields=replace(stored_fields, recall_handle=maybe_recall_handle(message, broker.name)))
 
 
 def stored_header(broker: Broker, message: InnerMessage, stored: Stored) -> SendMessageResponseHeader:
-    """What the sender is told."""
+    """Return the header of the response to a send."""
     return SendMessageResponseHeader(
         msg_id=stored.message_id,
         queue_id=message.queue_id,
@@ -160,26 +172,26 @@ def stored_header(broker: Broker, message: InnerMessage, stored: Stored) -> Send
 # --- a batch ---------------------------------------------------------------------------------------------------------
 
 
-def _accept_batch(broker: Broker, call: Call, header: SendHeader, config: TopicConfig) -> Answer:
+def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> HandlerResult:
     if header.topic.startswith(RETRY_PREFIX):
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}")
-    entries = decode_batch(call.command.body)
+    entries = decode_batch(request.command.body)
     if sum(len(entry.body) for entry in entries) > broker.settings.max_message_bytes:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA}lang.RuntimeException: message body size exceeded")
-    outer = make_message(broker, call, header, config)
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA_PREFIX}lang.RuntimeException: message body size exceeded")
+    outer = make_message(broker, request, header, config)
     if outer.properties.get(DELAY, "0") != "0":
         raise _too_long(broker)
     outer_text = join_properties(outer.properties)
-    parts = [_inner(broker, outer, outer_text, entry) for entry in entries]
+    parts = [_batch_message(broker, outer, outer_text, entry) for entry in entries]
     for part in parts:
         _check_length(broker, (part.raw_properties or b"").decode(), len(part.body))
     stored = [broker.put(part) for part in parts]
-    told = stored_header(broker, outer, stored[0])
-    return answer(fields=replace(told, msg_id=",".join(one.message_id for one in stored)))
+    stored_fields = stored_header(broker, outer, stored[0])
+    return response(fields=replace(stored_fields, msg_id=",".join(one.message_id for one in stored)))
 
 
-def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
-    """One message of a batch: its own properties, with the text of the batch's behind them."""
+def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
+    """Return one message of a batch: its own properties, then the text of the batch's."""
     own_text = entry.properties_text.decode()
     text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
     return replace(
@@ -189,3 +201,57 @@ def _inner(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEnt
         properties=parse_properties(own_text),
         raw_properties=(text if broker.release.is_5x else text.removesuffix(ENTRY_END)).encode(),
     )
+
+
+# --- the response to a request message -------------------------------------------------------------------------------
+
+
+@handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+def send_reply(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Push a response to the client that its REPLY_TO_CLIENT names, and store it."""
+    return check_and_accept(broker, request, read_send_header(request), _accept_reply)
+
+
+def _accept_reply(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> HandlerResult:
+    message = make_message(broker, request, header, config)
+    requester = message.properties.get("REPLY_TO_CLIENT", "")
+    message.properties["PUSH_REPLY_TIME"] = str(broker.clock.now_ms())
+    channel = broker.producer_groups.find_client(requester)
+    if channel is None:
+        return _store_and_report(broker, message, f"push reply message fail, channel of <{requester}> not found.")
+
+    def pushed(reply: Command | None) -> None:
+        is_taken = reply is not None and reply.code == ResponseCode.SUCCESS
+        request.reply(
+            _store_and_report(broker, message, None if is_taken else f"push reply message to <{requester}> fail.")
+        )
+
+    push_header = _push_header(broker, header, message)
+    channel.send_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, push_header, message.body, pushed, _PUSH_TIMEOUT_MS)
+    return HELD
+
+
+def _push_header(broker: Broker, header: SendHeader, message: InnerMessage) -> ReplyMessageRequestHeader:
+    text = join_properties(message.properties)
+    return ReplyMessageRequestHeader(
+        topic=header.topic,
+        queue_id=message.queue_id,
+        producer_group=header.producer_group,
+        default_topic=header.default_topic,
+        default_topic_queue_nums=header.default_topic_queue_nums,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        flag=message.flag,
+        properties=text if broker.release.is_5x else text.removesuffix(ENTRY_END),
+        reconsume_times=message.reconsume_times,
+        unit_mode=header.unit_mode,
+        born_host=str(message.born_host),
+        store_host=str(broker.address),
+        store_timestamp=broker.clock.now_ms(),
+    )
+
+
+def _store_and_report(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
+    """Store the response; report its place even if it could not be pushed."""
+    stored_fields = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
+    return response(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, stored_fields, remark=failure)

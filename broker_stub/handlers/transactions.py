@@ -1,4 +1,4 @@
-"""How does a producer end a transaction, and how does a sender take a timer message back?"""
+"""Handle the ends of transactions and recalls of timer messages."""
 
 from __future__ import annotations
 
@@ -8,59 +8,60 @@ from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
     RequestHeader,
-    header,
 )
+from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.sys_flag import TransactionState
 
-from ..codes import AdminCode
-from ..delays import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
-from ..registry import Answer, Call, Refusal, answer, handles
+from ..admin_codes import AdminCode
+from ..delayed_messages import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key
+from ..registry import handles
+from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import REGION, Broker
 from ..store import InnerMessage
-from .topics import NO_REMARK
+from .topic_admin import NO_REMARK
 
 _REGION = {"MSG_REGION": REGION}
 
 
 @handles(RequestCode.END_TRANSACTION)
-def end_transaction(broker: Broker, call: Call) -> Answer:
-    """Commit or roll back, which producers want no answer to; an open end has none."""
+def end_transaction(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Commit or roll back a half message; an undecided end gets no response."""
     if not broker.is_master:
         raise Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, "half messages are ended at the master")
-    end = call.header(EndTransactionRequestHeader)
+    end = request.header(EndTransactionRequestHeader)
     if end.commit_or_rollback == TransactionState.COMMIT:
-        broker.transactions.commit(end)
-        return answer()
+        broker.half_messages.commit(end)
+        return response()
     if end.commit_or_rollback == TransactionState.ROLLBACK:
-        broker.transactions.roll_back(end)
-        return answer(remark=NO_REMARK)
+        broker.half_messages.roll_back(end)
+        return response(remark=NO_REMARK)
     return None
 
 
-@header
+@members
 class ResumeCheckHalfMessageRequestHeader(RequestHeader):
-    """Which half message is to be asked about again?"""
+    """Header of a request to check a half message again."""
 
     msg_id: str
     topic: str | None = None
 
 
 @handles(AdminCode.RESUME_CHECK_HALF_MESSAGE)
-def ask_again(broker: Broker, call: Call) -> Answer:
-    """Take up a half message that was given up; a message that is none is left alone."""
+def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
+    """Return a given-up half message to the half topic; any other message is ignored."""
     try:
-        place = decode_offset_message_id(call.header(ResumeCheckHalfMessageRequestHeader).msg_id)
+        place = decode_offset_message_id(request.header(ResumeCheckHalfMessageRequestHeader).msg_id)
     except DecodeError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, error.what) from None
-    broker.transactions.ask_again(place.physical_offset)
-    return answer()
+    broker.half_messages.resume_check(place.physical_offset)
+    return response()
 
 
 @handles(RequestCode.RECALL_MESSAGE)
-def recall_message(broker: Broker, call: Call) -> Answer:
+def recall_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Store a message that drops another one when both are due."""
-    header = call.header(RecallMessageRequestHeader)
+    header = request.header(RecallMessageRequestHeader)
     handle = _checked_handle(broker, header)
     now = broker.clock.now_ms()
     properties = {
@@ -71,8 +72,8 @@ def recall_message(broker: Broker, call: Call) -> Answer:
         "BORN_TIMESTAMP": str(now),
         "PGROUP": header.producer_group or "",
     }
-    broker.accept(InnerMessage(handle.topic, 0, b"0", properties, born_timestamp=now, born_host=call.channel.remote))
-    return answer(fields={**_REGION, "msgId": handle.unique_id}, remark=NO_REMARK)
+    broker.accept(InnerMessage(handle.topic, 0, b"0", properties, born_timestamp=now, born_host=request.channel.remote))
+    return response(fields={**_REGION, "msgId": handle.unique_id}, remark=NO_REMARK)
 
 
 def _checked_handle(broker: Broker, header: RecallMessageRequestHeader) -> RecallHandle:

@@ -1,9 +1,9 @@
-"""Append what is new in a topic to a Parquet table, then end: a job for a scheduler.
+"""Append new messages of a topic to a Parquet table, then end: a job for a scheduler.
 
     spark-submit --conf spark.executorEnv.PYSPARK_PYTHON=python3 \\
         docs/examples/archive_topic.py localhost:9876 orders /data/orders /data/checkpoints/orders
 
-The checkpoint remembers how far it came; the next run goes on there.
+The checkpoint stores how far the job came; the next run continues there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 
 def main() -> None:
-    """Read to the ends of now, append, end."""
+    """Read to the current ends of the queues, append, end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("name_server", "topic", "table", "checkpoint"):
         parser.add_argument(name)

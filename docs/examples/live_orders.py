@@ -1,9 +1,9 @@
-"""Orders flow through RocketMQ into Spark, and a windowed sum per shop is printed as it grows.
+"""Read orders from RocketMQ with Spark, and print a windowed sum per shop as it grows.
 
     python docs/examples/live_orders.py                          # with an embedded broker
     NAME_SERVER=localhost:9876 python docs/examples/live_orders.py   # with a real cluster
 
-Ends by itself after SECONDS (20). Rows, rate and lag of each micro-batch are printed on the way.
+The program ends after SECONDS (20). It prints rows, rate and lag of each micro-batch.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ORDERS_PER_SECOND = 200
 SECONDS = float(os.environ.get("SECONDS", "20"))
 
 Send = Callable[[bytes, str], None]
-"""Sends one order, given its body and its shop."""
+"""Function that sends one order, given its body and its shop."""
 
 
 @contextmanager
 def embedded_broker() -> Iterator[tuple[str, Send]]:
-    """A broker in this process: its name server's address, and how to send to it."""
+    """Start a broker in this process; yield its name server's address and a function that sends to it."""
     from broker_stub import StubBroker
 
     with StubBroker(topics={TOPIC: QUEUES}) as broker:
@@ -51,7 +51,7 @@ def embedded_broker() -> Iterator[tuple[str, Send]]:
 
 @contextmanager
 def real_cluster(name_server: str) -> Iterator[tuple[str, Send]]:
-    """A cluster that is running: the topic is made if it is not there."""
+    """Connect to a running cluster and create the topic if it is missing; yield as `embedded_broker` does."""
     from pyspark_rocketmq.cluster.cluster import open_cluster
     from pyspark_rocketmq.cluster.messages import Sending
     from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -75,7 +75,7 @@ def real_cluster(name_server: str) -> Iterator[tuple[str, Send]]:
 
 
 def keep_ordering(send: Send, closing: threading.Event) -> None:
-    """Send orders at an even pace until told to stop."""
+    """Send orders at an even pace until `closing` is set."""
     number = 0
     while not closing.wait(1 / ORDERS_PER_SECOND):
         number += 1
@@ -85,7 +85,7 @@ def keep_ordering(send: Send, closing: threading.Event) -> None:
 
 
 def sums_per_shop(spark: SparkSession, name_server: str) -> DataFrame:
-    """The query: orders per shop and five seconds, by the time the broker stored them."""
+    """Build the query: orders per shop and five seconds, by the time at which the broker stored them."""
     orders = (
         spark.readStream.format("rocketmq")
         .option("nameServer", name_server)
@@ -102,20 +102,20 @@ def sums_per_shop(spark: SparkSession, name_server: str) -> DataFrame:
 
 
 def print_batch(sums: DataFrame, batch_id: int) -> None:
-    """The windows that this batch changed."""
+    """Print the windows that a batch changed."""
     rows = sums.orderBy(F.col("window").desc(), "shop").limit(len(SHOPS)).collect()
     for row in rows:
         print(f"    {row.window.start:%H:%M:%S}  {row.shop:<8} {row.orders:>6} orders {row.amount:>12,.2f}", flush=True)
 
 
 def total(offsets: str | None) -> int:
-    """Sum of all offsets in an offset's JSON."""
+    """Sum up all offsets in an offset's JSON."""
     topics = json.loads(offsets or "{}").get("next", {})
     return sum(offset for brokers in topics.values() for ids in brokers.values() for offset in ids.values())
 
 
 def start_spark() -> SparkSession:
-    """A small local session that keeps quiet."""
+    """Start a small local session that logs errors only."""
     return (
         SparkSession.builder.master("local[2]")
         .appName("live-orders")
@@ -130,7 +130,7 @@ def start_spark() -> SparkSession:
 
 
 def follow(query: StreamingQuery) -> int:
-    """Tell of each micro-batch until time is up, counted from the first; returns how many orders were read."""
+    """Print each micro-batch until `SECONDS` after the first; return the number of orders read."""
     rows, last_batch, ends = 0, -1, math.inf
     while query.isActive and time.monotonic() < ends:
         query.awaitTermination(1)
@@ -146,7 +146,7 @@ def follow(query: StreamingQuery) -> int:
 
 
 def stop_between_batches(query: StreamingQuery) -> None:
-    """Stop while no batch is under way, if such a moment comes within ten seconds."""
+    """Stop between two batches, or after ten seconds within one."""
     ends = time.monotonic() + 10
     while query.status["isTriggerActive"] and time.monotonic() < ends:
         query.awaitTermination(1)
@@ -154,7 +154,7 @@ def stop_between_batches(query: StreamingQuery) -> None:
 
 
 def describe(progress: StreamingQueryProgress) -> str:
-    """One line about a micro-batch."""
+    """Return a line about a micro-batch."""
     source = progress["sources"][0]
     lag = total(source["latestOffset"]) - total(source["endOffset"])
     rate = progress["processedRowsPerSecond"]
@@ -162,7 +162,7 @@ def describe(progress: StreamingQueryProgress) -> str:
 
 
 def run(name_server: str) -> int:
-    """Run the query for a while; returns how many orders it read."""
+    """Run the query; return the number of orders read."""
     spark = start_spark()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
@@ -180,7 +180,7 @@ def run(name_server: str) -> int:
 
 
 def main() -> None:
-    """Broker, producer, query; then the sum of it."""
+    """Start broker, producer and query; print the number of orders at the end."""
     name_server = os.environ.get("NAME_SERVER")
     closing = threading.Event()
     with real_cluster(name_server) if name_server else embedded_broker() as (address, send):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .by_config import ByConfig
 from .by_position import AVERAGELY, AVERAGELY_BY_CIRCLE, ByPosition
-from .choice import AllocationSettings, StrategyName, build_strategy, parse_strategy, room_in_name
+from .choice import AllocationSettings, StrategyName, build_strategy, room_in_name
 from .consistent_hash import ConsistentHash
 from .machine_room import MachineRoom, MachineRoomNearby
 from .strategy import AllocateStrategy
@@ -26,6 +26,5 @@ __all__ = [
     "MachineRoomNearby",
     "StrategyName",
     "build_strategy",
-    "parse_strategy",
     "room_in_name",
 ]

@@ -14,18 +14,7 @@ from .consistent_hash import ConsistentHash
 from .machine_room import MachineRoom, MachineRoomNearby, RoomOf
 from .strategy import AllocateStrategy
 
-__all__ = ["AllocationSettings", "StrategyName", "build_strategy", "parse_strategy", "room_in_name"]
-
-_PACKAGE = "org.apache.rocketmq.client.consumer.rebalance."
-_LONG_NAMES = {
-    "AllocateMessageQueueAveragely": "AVG",
-    "AllocateMessageQueueAveragelyByCircle": "AVG_BY_CIRCLE",
-    "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
-    "AllocateMessageQueueByConfig": "CONFIG",
-    "AllocateMessageQueueByMachineRoom": "MACHINE_ROOM",
-    "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
-}
-_INNER_NAMES = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
+__all__ = ["AllocationSettings", "StrategyName", "build_strategy", "room_in_name"]
 
 
 class StrategyName(NamedTuple):
@@ -38,25 +27,7 @@ class StrategyName(NamedTuple):
         return f"{self.outer}-{self.inner}" if self.inner else self.outer
 
 
-def _spellings() -> dict[str, StrategyName]:
-    names = {short: StrategyName(short) for short in _LONG_NAMES.values()}
-    names["MACHINE_ROOM_NEARBY"] = StrategyName("MACHINE_ROOM_NEARBY", "AVG")
-    names |= {f"MACHINE_ROOM_NEARBY-{inner}": StrategyName("MACHINE_ROOM_NEARBY", inner) for inner in _INNER_NAMES}
-    names |= {prefix + long: names[short] for long, short in _LONG_NAMES.items() for prefix in ("", _PACKAGE)}
-    return {spelling.casefold(): name for spelling, name in names.items()}
-
-
-_SPELLINGS = _spellings()
 _DEFAULT = StrategyName("AVG")
-
-
-def parse_strategy(text: str, option: str = "allocateMessageQueueStrategy") -> StrategyName:
-    """Read a strategy's short or Java class name."""
-    name = _SPELLINGS.get(text.strip().casefold())
-    if name is None:
-        accepted = ", ".join([*_LONG_NAMES.values(), *(f"MACHINE_ROOM_NEARBY-{inner}" for inner in _INNER_NAMES)])
-        raise OptionError(option, text, "no such strategy", advice=f"give one of {accepted}")
-    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""How do messages reach a listener that takes them in any order?
+"""Hand messages to a listener in any order, many batches at once.
 
-What one pull brought is cut into batches, and every batch is consumed by whichever worker is free. What succeeded
-leaves the process queue; what failed is sent back to its broker and leaves it, too; what could not even be sent back
-stays there as the rest of its batch, holds the group's position where it is, and reaches the listener again in five
-seconds. So the position never passes a message that is not done or stored elsewhere.
+The messages of one pull are cut into batches, and each batch is consumed by the next free worker. Messages that succeed
+leave the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be sent back
+stay as the rest of their batch, hold the group's position where it is, and reach the listener again after five seconds.
+So the position never passes a message that is neither done nor stored elsewhere.
 
 Messages that a listener has held for 15 minutes are sent back as if they had failed, from the first of a queue on.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ..errors import RocketMQError
@@ -20,140 +19,145 @@ from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .loop import Loop, Workers
 from .message import MessageBatch, ReceivedMessage
-from .results import RECONSUME_LATER, ConcurrentListener, Consumed
-from .retry import CLEANED_DELAY_LEVEL, Retries
+from .redelivery import CLEANED_DELAY_LEVEL, Redelivery
+from .results import CONCURRENT_ADVICE, RECONSUME_LATER, ConcurrentListener, Consumed
+from .running import MemberState
 from .settings import ConsumerSettings
-from .state import MemberState
 from .statistics import Statistics
-from .stores import OffsetStore
+from .stores import Progress
 
-__all__ = ["ConcurrentParts", "ConcurrentService"]
+__all__ = ["ConcurrentService"]
 
 Messages = Sequence[ReceivedMessage]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcurrentParts:
-    """What concurrent consumption works with."""
-
-    listener: ConcurrentListener
-    state: MemberState
-    settings: ConsumerSettings
-    table: AssignmentTable
-    store: OffsetStore
-    retries: Retries
-    workers: Workers
-    timer: Loop
-    clock: Clock
-    statistics: Statistics
-
-
 class ConcurrentService:
     """Runs the listener on the workers."""
 
-    def __init__(self, parts: ConcurrentParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        listener: ConcurrentListener,
+        settings: ConsumerSettings,
+        state: MemberState,
+        table: AssignmentTable,
+        progress: Progress,
+        redelivery: Redelivery,
+        timer: Loop,
+        clock: Clock,
+        statistics: Statistics,
+    ) -> None:
+        self._listener = listener
+        self._settings = settings
+        self._is_broadcasting = settings.is_broadcasting
+        self._state = state
+        self._table = table
+        self._progress = progress
+        self._redelivery = redelivery
+        self._timer = timer
+        self._now_s = clock.now_s
+        self._statistics = statistics
+        self._workers = Workers(f"consume {settings.group}", settings.thread_count)
 
     def start(self) -> None:
-        """Begin to consume, and to clean what listeners hold too long."""
-        self._parts.workers.start()
-        pause_s = self._parts.settings.consume_timeout_s
-        self._parts.timer.repeat(pause_s, pause_s, self._clean)
+        """Begin to consume, and to send back messages that the listener holds too long."""
+        self._workers.start()
+        pause_s = self._settings.consume_timeout_s
+        self._timer.repeat(pause_s, pause_s, self._clean)
 
     def finish(self) -> None:
-        """Wait for running listeners, as long as is set."""
-        self._parts.workers.stop(self._parts.settings.await_termination_s)
+        """Wait for running listeners, as long as the settings say."""
+        self._workers.stop(self._settings.await_termination_s)
 
     def hand_over(self) -> None:
-        """Nothing is to be handed over: what is not done stays the group's to do."""
+        """Do nothing: other members consume what is not done."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Stand behind what was filtered out."""
-        self._parts.store.progress.update(assigned.queue, offset, only_forward=True)
+        """Move the position behind messages that a filter left out."""
+        self._progress.update(assigned.queue, offset, only_forward=True)
 
     def listen_to(self, messages: Messages) -> object:
-        """What the listener answers, or raises."""
-        return self._parts.listener(messages)
+        """Return what the listener returns, or raise what it raises."""
+        return self._listener(messages)
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """What the listener gets at once; batches never mix pulls or queues."""
-        return messages.pieces(self._parts.settings.batch_size)
+        """Return batches of the size that the listener gets; they never mix pulls or queues."""
+        return messages.pieces(self._settings.batch_size)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
         """Have every batch consumed."""
         for batch in batches:
-            self._hand_out(assigned, batch)
+            self._workers.submit(partial(self._consume, assigned, batch))
 
-    def _heard(self, messages: Messages) -> Consumed:
-        """The listener's answer; failures and nonsense made harmless."""
+    # --- in a worker -------------------------------------------------------------------------------------------------
+
+    def _consume(self, assigned: Assigned, batch: MessageBatch) -> None:
+        process_queue = assigned.process_queue
+        if process_queue.dropped or not self._state.is_running:
+            return
+        began_s = self._now_s()
+        process_queue.begin_consuming(batch.offset, began_s)
+        result = self._call_listener(batch)
+        done_count = _done_count(result, batch.message_count)
+        self._statistics.consumed(
+            assigned.queue.topic,
+            self._now_s() - began_s,
+            succeeded=done_count,
+            failed=batch.message_count - done_count,
+        )
+        if not process_queue.dropped:  # Otherwise the queue's new owner gets the messages again.
+            self._settle(assigned, batch, done_count, result.delay_level)
+
+    def _call_listener(self, messages: Messages) -> Consumed:
+        """Return the listener's result; an exception and anything that is no result count as failure."""
         try:
-            result = self.listen_to(messages)
+            result: object = self._listener(messages)
         except BaseException:  # `sys.exit()`, too: it must not end the worker.
             _log.exception("the listener failed on %s and %d more", messages[0], len(messages) - 1)
             return RECONSUME_LATER
         if not isinstance(result, Consumed):
-            _log.warning("the listener answered %r to %s, which counts as failure", result, messages[0])
+            text = "the listener returned %r for %s, which counts as failure; %s"
+            _log.warning(text, result, messages[0], CONCURRENT_ADVICE)
             return RECONSUME_LATER
         return result
 
-    def _hand_out(self, assigned: Assigned, batch: MessageBatch) -> None:
-        self._parts.workers.submit(partial(self._run, assigned, batch))
-
-    # --- in a worker -------------------------------------------------------------------------------------------------
-
-    def _run(self, assigned: Assigned, batch: MessageBatch) -> None:
-        process_queue, clock = assigned.process_queue, self._parts.clock
-        if process_queue.dropped or not self._parts.state.is_running:
-            return
-        began_s = clock.now_s()
-        process_queue.begin_consuming(batch.offset, began_s)
-        result = self._heard(batch)
-        done_count = _done_count(result, batch.message_count)
-        self._parts.statistics.consumed(
-            assigned.queue.topic,
-            clock.now_s() - began_s,
-            succeeded=done_count,
-            failed=batch.message_count - done_count,
-        )
-        self._settle(assigned, batch, done_count, result.delay_level)
-
     def _settle(self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int) -> None:
-        """What a queue that was lost meanwhile has no more use for comes again at its new owner."""
+        """Remove what is done or sent back from the process queue, and move the position."""
         process_queue = assigned.process_queue
-        if process_queue.dropped:
-            return
         if done_count < batch.message_count and (kept := self._dispose(assigned, batch, done_count, delay_level)):
-            self._keep(assigned, batch, kept)
+            self._consume_again(assigned, batch, kept)
             offset = process_queue.remove(())
         else:
             offset = process_queue.remove((batch.offset,))
-        if offset is not None and not assigned.is_lost():
-            self._parts.store.progress.update(assigned.queue, offset, only_forward=True)
+        if offset is not None and not process_queue.dropped:
+            self._progress.update(assigned.queue, offset, only_forward=True)
 
-    def _keep(self, assigned: Assigned, batch: MessageBatch, kept: Messages) -> None:
-        """Have what is left of a batch consumed again after a while."""
+    def _consume_again(self, assigned: Assigned, batch: MessageBatch, kept: Messages) -> None:
+        """Keep the rest of a batch, and have it consumed again after a pause."""
         rest = MessageBatch.of(kept)
         assigned.process_queue.shrink(batch, rest)
-        self._parts.timer.call_later(self._parts.settings.rhythm.resubmit_s, lambda: self._hand_out(assigned, rest))
+        self._timer.call_later(
+            self._settings.rhythm.resubmit_s, lambda: self._workers.submit(partial(self._consume, assigned, rest))
+        )
 
     def _dispose(
         self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int
     ) -> list[ReceivedMessage]:
-        """Send failed messages back; those that could not be. Where all members get everything they are dropped."""
+        """Send failed messages back, and return those that no broker took. Broadcasting drops them all."""
         failed = batch[done_count:]
-        if self._parts.settings.is_broadcasting:
+        if self._is_broadcasting:
             for message in failed:
-                _log.warning("%s failed and is dropped, as everything is in broadcasting", message)
+                _log.warning("%s failed and is dropped: broadcasting sends nothing back", message)
             return []
         if batch.offset not in assigned.process_queue:
             return []
-        still_ours = [message for message in failed if not message.is_sent_back]
-        return [message for message in still_ours if not self._sent_back(message, delay_level)]
+        return [message for message in failed if not (message.is_sent_back or self._send_back(message, delay_level))]
 
-    def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+    def _send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+        """Send a message back, and return whether a broker took it."""
         try:
-            self._parts.retries.send_back(message, delay_level)
+            self._redelivery.send_back(message, delay_level)
         except RocketMQError as error:
             message.failed_here += 1
             _log.warning("%s stays here and is tried again: %s", message, error)
@@ -163,19 +167,19 @@ class ConcurrentService:
     # --- in the timer loop -------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        timeout_s = self._parts.settings.consume_timeout_s
-        for assigned in self._parts.table.all():
+        timeout_s = self._settings.consume_timeout_s
+        for assigned in self._table.all():
             for batch in assigned.process_queue.clean_expired(timeout_s, self._send_back_held):
                 _log.warning("the listener held %s for too long; they were sent back", batch)
 
     def _send_back_held(self, batch: MessageBatch) -> None:
-        """What a failure leaves over is sent back in the next cleaning."""
+        """Send a batch back; messages that no broker takes are tried again in the next cleaning."""
         for message in batch:
             if not message.is_sent_back:
-                self._parts.retries.send_back(message, CLEANED_DELAY_LEVEL)
+                self._redelivery.send_back(message, CLEANED_DELAY_LEVEL)
                 message.is_sent_back = True
 
 
 def _done_count(result: Consumed, size: int) -> int:
-    """How many of the batch succeeded."""
+    """Return how many messages of the batch succeeded."""
     return size if result.done_count is None else max(0, min(result.done_count, size))

@@ -1,141 +1,170 @@
-"""How is a member of a group run that is handed its messages?
+"""Consume messages by a listener that is called with them: a push consumer.
 
-settings = ConsumerSettings(group="g", subscriptions={"orders": Subscription("paid || sent")})
-with PushConsumer.concurrent(cluster_settings, settings, listener):
-    ...                                     # the listener is called from many threads until the block ends
+settings = ConsumerSettings(group="billing", subscriptions={"orders": "paid || sent"})
+with PushConsumer.concurrent("localhost:9876", settings, listener) as consumer:
+    consumer.wait()                         # the listener is called from many threads until the block ends
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from ..cluster.settings import ClusterSettings
-from ..model import MessageQueue
+from ..errors import OptionError
+from ..model import MessageQueue, retry_topic
+from ..pull.settings import Subscription
+from .checks import check_callable, check_instance, check_topic, to_cluster_settings, to_subscription
 from .clock import Clock, SystemClock
-from .concurrent import ConcurrentParts, ConcurrentService
-from .engine import Member
-from .loop import Workers
+from .concurrent import ConcurrentService
+from .member import Member
 from .membership import PUSH
-from .orderly import OrderlyParts, OrderlyService
+from .orderly import OrderlyService
+from .pull_service import Sink
 from .rebalance import QueueListener
+from .redelivery import CONCURRENT_RETRIES, ORDERLY_RETRIES, Redelivery
 from .results import ConcurrentListener, OrderlyListener
-from .retry import CONCURRENT_RETRIES, ORDERLY_RETRIES, Retries
 from .running import Running
 from .settings import ConsumerSettings
 
-__all__ = ["PushConsumer"]
+__all__ = ["Consumer", "PushConsumer"]
 
 
-class PushConsumer(Running):
-    """A member whose listener is called with every message. Starts with its `with` block and ends with it."""
+class Consumer(Running):
+    """A consumer of either kind. It starts with its `with` block and closes with it."""
 
-    def __init__(self, member: Member, queue_listener: QueueListener | None = None) -> None:
+    def __init__(self, member: Member) -> None:
+        super().__init__()
         self._member = member
-        member.queue_listener = queue_listener
 
     def __repr__(self) -> str:
-        return f"<PushConsumer {self._member!r}>"
+        return f"<{type(self).__name__} {self._member!r}>"
+
+    @property
+    def client_id(self) -> str:
+        """The name by which brokers list this consumer."""
+        return self._member.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer holds now."""
+        held = (assigned for assigned in self._member.table.all() if not assigned.is_lost())
+        return tuple(sorted(assigned.queue for assigned in held))
+
+    def subscribe(self, topic: str, wanted: Subscription | str = "*") -> None:
+        """Consume one more topic while running, or change the expression of one; all members must do the same.
+
+        Raises if a broker refuses the filter; then nothing changes.
+        """
+        check_topic(topic)
+        self._member.subscribe(topic, to_subscription("wanted", wanted))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Stop consuming a topic while running; its queues are given up within a second or two."""
+        check_topic(topic)
+        if topic == retry_topic(self._member.settings.group) or not self._member.membership.subscription(topic):
+            raise OptionError("topic", topic, "not subscribed to", advice="subscribe to it first")
+        self._member.unsubscribe(topic)
+
+    def _close(self) -> None:
+        self._member.close()
+
+
+class PushConsumer(Consumer):
+    """A member of a group whose listener is called with every message."""
 
     @classmethod
     def concurrent(
         cls,
-        cluster_settings: ClusterSettings,
+        cluster: ClusterSettings | str,
         settings: ConsumerSettings,
         listener: ConcurrentListener,
         *,
         queue_listener: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """A consumer whose messages are consumed side by side, in no order."""
-        member = _make_member(cluster_settings, settings, clock, orderly=False)
-        member.sink = ConcurrentService(
-            ConcurrentParts(
+        """Return a consumer that calls the listener from many threads at once, with messages in no order."""
+
+        def make_service(member: Member) -> Sink:
+            return ConcurrentService(
                 listener=listener,
-                state=member.state,
                 settings=settings,
+                state=member.state,
                 table=member.table,
-                store=member.store,
-                retries=_make_retries(member, settings.most_retries(CONCURRENT_RETRIES)),
-                workers=Workers(f"consume {settings.group}", settings.thread_count),
+                progress=member.store.progress,
+                redelivery=_make_redelivery(member, settings.most_retries(CONCURRENT_RETRIES)),
                 timer=member.timer,
                 clock=member.clock,
                 statistics=member.statistics,
             )
-        )
-        return cls(member, queue_listener)
+
+        return cls(_make_member(cluster, settings, listener, make_service, queue_listener, clock, orderly=False))
 
     @classmethod
     def orderly(
         cls,
-        cluster_settings: ClusterSettings,
+        cluster: ClusterSettings | str,
         settings: ConsumerSettings,
         listener: OrderlyListener,
         *,
         queue_listener: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """A consumer whose messages are consumed in the order of their offsets, queue by queue."""
-        member = _make_member(cluster_settings, settings, clock, orderly=True)
-        most_retries = settings.most_retries(ORDERLY_RETRIES)
-        member.sink = OrderlyService(
-            OrderlyParts(
+        """Return a consumer that calls the listener with each queue's messages in the order of their offsets."""
+
+        def make_service(member: Member) -> Sink:
+            return OrderlyService(
                 listener=listener,
-                state=member.state,
                 settings=settings,
-                most_retries=most_retries,
+                state=member.state,
                 table=member.table,
-                store=member.store,
-                retries=_make_retries(member, most_retries),
+                progress=member.store.progress,
+                redelivery=_make_redelivery(member, settings.most_retries(ORDERLY_RETRIES)),
                 locks=member.locks,
-                workers=Workers(f"consume {settings.group}", settings.thread_count),
                 timer=member.timer,
                 clock=member.clock,
                 statistics=member.statistics,
             )
-        )
-        return cls(member, queue_listener)
 
-    def start(self) -> None:
-        """Join the group and begin. Raises if no name server answers, or if a filter is refused."""
-        self._member.join()
-
-    def close(self) -> None:
-        """End: what listeners have finished is written down, the rest is others' to do."""
-        self._member.close()
-
-    @property
-    def client_id(self) -> str:
-        """The name by which brokers list us."""
-        return self._member.client_id
-
-    @property
-    def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that are ours now."""
-        held = (assigned for assigned in self._member.table.all() if not assigned.process_queue.dropped)
-        return tuple(sorted(assigned.queue for assigned in held))
+        return cls(_make_member(cluster, settings, listener, make_service, queue_listener, clock, orderly=True))
 
     def pause(self) -> None:
-        """Pull nothing more for the time being; what is cached is still consumed."""
-        self._member.state.is_paused_by_user = True
+        """Pull nothing more for the time being; cached messages are still consumed."""
+        self._member.state.pause(True)
 
     def resume(self) -> None:
-        """Go on pulling."""
-        self._member.state.is_paused_by_user = False
+        """Pull again."""
+        self._member.state.pause(False)
         self._member.rounds.wake()
+
+    def _start(self) -> None:
+        """Join the group. Raise if no name server answers, or if a filter is refused."""
+        self._member.join()
 
 
 def _make_member(
-    cluster_settings: ClusterSettings, settings: ConsumerSettings, clock: Clock | None, *, orderly: bool
+    cluster: ClusterSettings | str,
+    settings: ConsumerSettings,
+    listener: object,
+    make_service: Callable[[Member], Sink],
+    queue_listener: QueueListener | None,
+    clock: Clock | None,
+    *,
+    orderly: bool,
 ) -> Member:
+    check_instance("settings", settings, ConsumerSettings, "ConsumerSettings(group=..., subscriptions=...)")
+    check_callable("listener", listener, "of a list of messages, which returns SUCCESS for those that are done")
     return Member(
-        cluster_settings,
+        to_cluster_settings(cluster),
         settings,
         clock or SystemClock(),
+        make_service,
         consume_type=PUSH,
         orderly=orderly,
         thread_count=settings.thread_count,
+        queue_listener=queue_listener,
     )
 
 
-def _make_retries(member: Member, most_retries: int) -> Retries:
-    return Retries(member.cluster, member.settings.group, most_retries, member.clock)
+def _make_redelivery(member: Member, most_retries: int) -> Redelivery:
+    return Redelivery(member.cluster, member.settings.group, most_retries, member.clock)

@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..broker_errors import NoPermission
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import open_cluster
 from ..cluster.messages import Receipt
-from ..cluster.offsets import QueueBounds
+from ..cluster.settings import ClusterSettings
 from ..errors import DecodeError, RocketMQError, TopicNotFound
-from ..model import Block, Message, MessageQueue, QueueRange, dead_letter_topic
+from ..model import Block, Finding, Message, MessageQueue, QueueBounds, QueueRange, dead_letter_topic
 from ..net.pool import pool_for
-from ..offsets.loss import Finding, GapLog, LossWarning
+from ..offsets.loss import GapLog, LossWarning
 from ..pull.loop import read_ranges
 from ..pull.recheck import Recheck
 from ..pull.settings import PullSettings
 from ..wire.properties import is_reserved
+from .checks import check_group, to_cluster_settings
 from .message import Pulled, ReceivedMessage, read_messages
 from .producer import Producer
 
@@ -70,8 +71,9 @@ class Report:
 class DeadLetters:
     """The dead letters of one group."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: ClusterSettings | str, group: str) -> None:
+        check_group(group)
+        self._cluster = open_cluster(to_cluster_settings(cluster))
         self.topic = dead_letter_topic(group)
 
     def bounds(self) -> Mapping[MessageQueue, QueueBounds]:

@@ -1,13 +1,14 @@
-"""How does somebody consume who asks for messages, instead of being called?
+"""Consume messages by asking for them: a pull consumer.
 
-    with PullConsumer(cluster_settings, PullConsumerSettings(group="g", subscriptions={"orders": Subscription()})) as c:
-        while batch := c.poll(5.0):
+    settings = PullConsumerSettings(group="billing", subscriptions="orders")
+    with PullConsumer("localhost:9876", settings) as consumer:
+        while batch := consumer.poll(5.0):
             ...                                             # done when `poll` is called again, or with `commit`
 
-With subscriptions the consumer is a member of its group and holds its share of the queues. Without, it is given its
-queues (`assign`) and no group decides. Pulling goes on behind the scenes, up to the limits of each queue.
+With subscriptions the consumer is a member of its group and holds the queues that are assigned to it. Without, the user
+gives it queues (`assign`), and it is no member of the group. Queues are pulled in the background, up to their limits.
 
-Messages count as done when the next `poll` asks for more: whoever fails in between gets them again.
+Messages count as done when the next `poll` asks for more: a program that fails in between gets them again.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..pull.settings import Subscription
 from .assignment import Assigned
+from .checks import check_instance, check_range, to_cluster_settings, to_subscription
 from .clock import Clock, SystemClock
-from .engine import Member
+from .consumer import Consumer
+from .member import Member
 from .membership import PULL
 from .message import MessageBatch, ReceivedMessage
 from .rebalance import QueueListener
-from .running import Running
 from .settings import PullConsumerSettings
-from .stores import LocalStore
+from .stores import LocalStore, Progress
 
 __all__ = ["PullConsumer"]
 
@@ -42,25 +44,32 @@ class _Batch(NamedTuple):
     messages: MessageBatch
 
 
-class PullConsumer(Running):
-    """A consumer that is asked for messages, by one thread at a time. Starts with its `with` block."""
+class PullConsumer(Consumer):
+    """A consumer that is asked for messages, by one thread at a time."""
 
     def __init__(
         self,
-        cluster_settings: ClusterSettings,
+        cluster: ClusterSettings | str,
         settings: PullConsumerSettings,
         *,
         queue_listener: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_instance("settings", settings, PullConsumerSettings, "PullConsumerSettings(group=...)")
         self._settings = settings
-        self._member = Member(cluster_settings, settings, clock or SystemClock(), consume_type=PULL)
-        self._member.queue_listener = queue_listener
-        self._buffer = _Buffer(self._member, auto_commit=settings.auto_commit)
-        self._member.sink = self._buffer
+        member = Member(
+            to_cluster_settings(cluster),
+            settings,
+            clock or SystemClock(),
+            self._make_buffer,
+            consume_type=PULL,
+            queue_listener=queue_listener,
+        )
+        super().__init__(member)
 
-    def __repr__(self) -> str:
-        return f"<PullConsumer {self._member!r}>"
+    def _make_buffer(self, member: Member) -> _Buffer:
+        self._buffer = _Buffer(member.store.progress, auto_commit=self._settings.auto_commit)
+        return self._buffer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,49 +79,47 @@ class PullConsumer(Running):
         super().__exit__(kind, error, trace)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Every message, until the consumer is closed."""
+        """Yield every message, until the consumer is closed."""
         while not self._buffer.is_closed:
             yield from self.poll(1.0)
 
-    def start(self) -> None:
-        """Begin; with subscriptions, join the group."""
+    def _start(self) -> None:
+        """Start; with subscriptions, join the group."""
         if self._settings.subscriptions:
             self._member.join()
         else:
             self._member.run_alone()
 
-    def close(self) -> None:
-        """End; what was handed out counts as done if that is how it is set. Whoever waits in `poll` gets nothing."""
+    def _close(self) -> None:
+        """Stop; what `poll` returned last counts as done if auto-commit is on. A waiting `poll` returns nothing."""
         self._buffer.close()
-        self._member.close()
+        super()._close()
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that may be read."""
+        """Return the queues of a topic that may be read."""
         return self._member.cluster.routes.route(topic).readable
 
-    @property
-    def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that are ours now."""
-        return tuple(sorted(assigned.queue for assigned in self._member.table.all() if not assigned.is_lost()))
-
-    def assign(self, queues: Collection[MessageQueue], wish: Subscription | None = None) -> None:
-        """Read these queues and no others; each goes on where the group stands, or begins as set."""
+    def assign(self, queues: Collection[MessageQueue], wanted: Subscription | str = "*") -> None:
+        """Read these queues and no others; each goes on at the group's position, or begins as the settings say."""
         if self._settings.subscriptions:
             raise LocalProtocolError("queues were assigned to a member that shares them", advice="do not subscribe")
-        member = self._member
+        for queue in queues:
+            check_instance("queues", queue, MessageQueue, "MessageQueues, as fetch_queues returns them")
+        member, subscription = self._member, to_subscription("wanted", wanted)
         for assigned in member.table.all():
             if assigned.queue not in queues:
                 self._give_up(assigned)
         for queue in queues:
             if member.table.get(queue) is None:
-                member.membership.subscribe(queue.topic, wish or Subscription())
+                member.membership.subscribe(queue.topic, subscription)
                 member.cluster.routes.route(queue.topic)
-                member.take(queue, member.starting.find(queue))
+                member.take(queue, member.first_offsets.find(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on with this offset; what was pulled and not handed out is forgotten."""
+        """Go on with this offset; cached messages that `poll` has not returned are forgotten."""
+        check_range("offset", offset, 0, 2**63 - 1)
         old = self._held(queue)
         new = Assigned(queue, offset, orderly=False, clock=self._member.clock.now_s)
         if not self._member.table.replace(old, new):
@@ -126,7 +133,7 @@ class PullConsumer(Running):
         self.seek(queue, self._member.cluster.offsets.fetch_first_since({queue: time_ms})[queue])
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Pull and hand out nothing of these queues for the time being."""
+        """Pull nothing from these queues, and return nothing of them, for the time being."""
         for queue in queues:
             self._held(queue).is_paused = True
 
@@ -139,22 +146,23 @@ class PullConsumer(Running):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> Sequence[ReceivedMessage]:
-        """What one pull of one queue has brought; empty if nothing comes in time, or the consumer is closed."""
+        """Return the messages of one pull of one queue; none if none arrive in time, or the consumer is closed."""
+        check_range("timeout_s", timeout_s, 0, 2**31, whole=False)
         return self._buffer.take(Deadline.after(timeout_s))
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group stands in a queue."""
+        """Return the group's position in a queue; None if it has none."""
         member = self._member
         if isinstance(member.store, LocalStore):
             return member.store.read(queue)
         return member.cluster.offsets.fetch_committed(self._settings.group, [queue]).get(queue)
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Write down that what was handed out is done, or else these offsets; raises if a broker does not take it.
+        """Commit that all messages which `poll` returned are done, or the given offsets. Raise if a broker refuses.
 
-        Queues that are ours no more are left out of the former: how far they are is their new owner's to say.
+        Without given offsets, lost queues are left out: their new owner commits them.
         """
         if done := self._buffer.done() if offsets is None else dict(offsets):
             self._member.store.write(done)
@@ -175,8 +183,8 @@ class PullConsumer(Running):
 
     def _not_ours(self, queue: MessageQueue) -> GroupError:
         return GroupError(
-            "the queue is not ours now",
-            advice="assign it, or look at `queues`: shares change as members come and go",
+            "this consumer does not hold the queue now",
+            advice="assign it, or look at `queues`: they change as members come and go",
             topic=queue.topic,
             broker=queue.broker_name,
             queue_id=queue.queue_id,
@@ -185,54 +193,54 @@ class PullConsumer(Running):
 
 
 class _Buffer:
-    """Messages that were pulled and not handed out, and those that were and are not done."""
+    """Pulled messages until `poll` returns them, and then until they are done."""
 
-    def __init__(self, member: Member, *, auto_commit: bool) -> None:
-        self._member = member
+    def __init__(self, progress: Progress, *, auto_commit: bool) -> None:
+        self._progress = progress
         self._auto_commit = auto_commit
         self._news = threading.Condition()
         self._waiting: deque[_Batch] = deque()
         self._handed_out: _Batch | None = None
         self._done: WeakKeyDictionary[Assigned, int] = WeakKeyDictionary()
-        """Where the group may stand as soon as it is committed; weak, as what is lost concerns us no more."""
+        """Positions that the next commit may commit. Weak: those of lost queues are forgotten."""
         self.is_closed = False
 
     # --- the member's side -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Nothing to begin."""
+        """Do nothing: `poll` takes the messages."""
 
     def finish(self) -> None:
-        """What was handed out last is done now."""
+        """Count the messages that were handed out last as done."""
         with self._news:
             self._settle()
 
     def hand_over(self) -> None:
-        """Nothing is to be handed over."""
+        """Do nothing: other members consume what is not done."""
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """What one pull brought is handed out, and done, together."""
+        """Return one pull's messages whole: they are handed out, and done, together."""
         return (messages,)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Keep messages until they are asked for."""
+        """Keep messages until `take` asks for them."""
         with self._news:
             self._waiting.extend(_Batch(assigned, batch) for batch in batches)
             self._news.notify()
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Stand behind what was filtered out, as soon as everything before it is committed."""
+        """Move the position behind messages that a filter left out, with the next commit."""
         with self._news:
             self._note(assigned, offset)
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """There is no listener."""
+        """Raise: there is no listener."""
         raise LocalProtocolError("a pull consumer has no listener", advice="ask a push consumer of the group")
 
     # --- the user's side ---------------------------------------------------------------------------------------------
 
     def take(self, deadline: Deadline) -> Sequence[ReceivedMessage]:
-        """The next batch; the one before counts as done."""
+        """Return the next batch; the one before counts as done."""
         with self._news:
             self._settle()
             while not self.is_closed:
@@ -245,40 +253,40 @@ class _Buffer:
             return ()
 
     def done(self) -> dict[MessageQueue, int]:
-        """Where the group may stand when everything handed out is done."""
+        """Return the positions behind all messages that were handed out."""
         with self._news:
             self._settle()
             done, self._done = self._done, WeakKeyDictionary()
             return {assigned.queue: offset for assigned, offset in done.items() if not assigned.is_lost()}
 
     def moved(self, assigned: Assigned, offset: int) -> None:
-        """The user goes on somewhere else in a queue."""
+        """Note that the user goes on at another offset of a queue."""
         with self._news:
             self._settle()
             self._done[assigned] = offset
             if self._auto_commit:
-                self._member.store.progress.update(assigned.queue, offset, only_forward=False)
+                self._progress.update(assigned.queue, offset, only_forward=False)
 
     def disown(self) -> None:
-        """What was handed out last was not done."""
+        """Count the messages that were handed out last as not done."""
         with self._news:
             self._handed_out = None
 
     def close(self) -> None:
-        """Hand out nothing more."""
+        """Hand out nothing more, and wake up all who wait."""
         with self._news:
             self.is_closed = True
             self._news.notify_all()
 
     def notify(self) -> None:
-        """Something may be handed out that could not be."""
+        """Wake up all who wait: a queue was resumed."""
         with self._news:
             self._news.notify_all()
 
     # --- under the lock ----------------------------------------------------------------------------------------------
 
     def _next(self) -> _Batch | None:
-        """The first batch of a queue that is ours and not paused; those of lost queues are forgotten."""
+        """Return the first batch of a held queue that is not paused, and forget those of lost queues."""
         self._waiting = deque(batch for batch in self._waiting if not batch.assigned.is_lost())
         for batch in self._waiting:
             if not batch.assigned.is_paused:
@@ -298,4 +306,4 @@ class _Buffer:
             return
         self._done[assigned] = max(offset, self._done.get(assigned, 0))
         if self._auto_commit:
-            self._member.store.progress.update(assigned.queue, offset, only_forward=True)
+            self._progress.update(assigned.queue, offset, only_forward=True)

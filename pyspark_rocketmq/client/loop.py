@@ -35,20 +35,15 @@ class Loop:
         self._timetable: list[tuple[float, int, Command]] = []
         self._numbers = count()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "running" if self._thread.is_alive() else "not started"
-        return f"<Loop {self._thread.name} {state}, {len(self._timetable)} commands waiting>"
-
-    @property
-    def is_current(self) -> bool:
-        """Whether it is this loop's thread that asks."""
-        return threading.current_thread() is self._thread
+        state = "stopped" if self._stopped else "running" if self.thread.is_alive() else "not started"
+        return f"<Loop {self.thread.name} {state}, {len(self._timetable)} commands waiting>"
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self.thread.start()
 
     def call_soon(self, command: Command) -> None:
         """Carry out as soon as possible."""
@@ -80,8 +75,8 @@ class Loop:
             self._stopped = True
             self._timetable.clear()
             self._news.notify()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(wait_s)
+        if self.thread.is_alive() and threading.current_thread() is not self.thread:
+            self.thread.join(wait_s)
 
     def _run(self) -> None:
         while command := self._next():
@@ -103,6 +98,8 @@ class Workers:
     def __init__(self, name: str, size: int) -> None:
         self.size = size
         self._commands: SimpleQueue[Command | None] = SimpleQueue()
+        self.submit: Callable[[Command], None] = self._commands.put
+        """Carries out a command as soon as a thread is free."""
         self._stopped = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name} {number}", daemon=True) for number in range(size)
@@ -115,10 +112,6 @@ class Workers:
         """Begin."""
         for thread in self._threads:
             thread.start()
-
-    def submit(self, command: Command) -> None:
-        """Carry out as soon as a thread is free."""
-        self._commands.put(command)
 
     def stop(self, wait_s: float) -> bool:
         """Take no more commands, and wait so long for those being carried out; whether they ended."""
@@ -133,14 +126,22 @@ class Workers:
 
     def _run(self) -> None:
         while (command := self._commands.get()) and not self._stopped:
-            carry_out(command)
+            try:
+                command()
+            except BaseException as error:
+                _log_failure(error)
 
 
 def carry_out(command: Command) -> None:
     """Run a command; what it raises, be it `sys.exit()`, is logged and ends nothing else."""
     try:
         command()
-    except RocketMQError as error:
+    except BaseException as error:
+        _log_failure(error)
+
+
+def _log_failure(error: BaseException) -> None:
+    if isinstance(error, RocketMQError):
         _log.warning("%s", error)
-    except BaseException:
-        _log.exception("a command of %s failed", threading.current_thread().name)
+    else:
+        _log.error("a command of %s failed", threading.current_thread().name, exc_info=error)

@@ -1,7 +1,7 @@
-"""What becomes of a message on its way into a request?
+"""Pack messages into send requests.
 
-It gets a unique id and the properties that stand for its other fields, and a large body is packed. What no broker
-would take is refused before anything is sent.
+A message gets a unique id and the properties that stand for its other fields, and a large body is compressed. A message
+that no broker would accept is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from ..errors import LocalProtocolError
 from ..model import Message
 from ..net.host import local_host
 from ..wire.batch import BatchEntry, encode_batch
-from ..wire.compression import compress
+from ..wire.compression import Compression, compress
 from ..wire.message_id import UniqueIdMaker
 from ..wire.properties import encode_properties, is_reserved
+from .checks import check_instance, check_message
 from .clock import Clock
 from .settings import ProducerSettings
 
@@ -26,7 +27,7 @@ _DELAY_NEEDS_SINGLE = "send delayed messages one by one"
 
 
 class Payload(NamedTuple):
-    """The parts of a request that are made of messages."""
+    """The parts of a send request that come from its messages."""
 
     body: bytes
     properties: str
@@ -37,14 +38,17 @@ class Payload(NamedTuple):
 
 
 class Packing:
-    """Makes payloads for one producer. For any thread."""
+    """The packing of one producer's messages. For any thread."""
 
     def __init__(self, settings: ProducerSettings, clock: Clock) -> None:
         self._settings = settings
+        assert isinstance(settings.compression, Compression), "settings convert a compression's name"
+        self._compression = settings.compression
         self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), clock.wall_ms)
 
     def pack(self, message: Message, more: Mapping[str, str] | None = None) -> Payload:
-        """One message; `more` are reserved properties that its sender adds."""
+        """Return one message's payload; `more` are reserved properties that the producer adds."""
+        check_message(message)
         self._check_size(len(message.body))
         properties = {**self._properties(message), **(more or {})}
         text = encode_properties(properties).decode()
@@ -52,7 +56,10 @@ class Packing:
         return Payload(body, text, sys_flag, message.flag, unique_id=properties["UNIQ_KEY"])
 
     def pack_batch(self, messages: Sequence[Message]) -> Payload:
-        """Several messages of one topic; their bodies are never packed."""
+        """Return the payload of several messages of one topic, whose bodies are never compressed."""
+        check_instance("messages", messages, Sequence, "a list of messages")
+        for message in messages:
+            check_message(message)
         if not messages or len({message.topic for message in messages}) > 1:
             raise LocalProtocolError("a batch needs messages, all of one topic", advice="send a batch per topic")
         if any(message.delay_level for message in messages):
@@ -75,12 +82,11 @@ class Packing:
     def _pack_body(self, body: bytes) -> tuple[bytes, int]:
         if len(body) < self._settings.compress_over_bytes:
             return body, 0
-        compression = self._settings.compression
-        return compress(body, compression), compression.sys_flag
+        return compress(body, self._compression), self._compression.sys_flag
 
     def _check_size(self, size: int) -> None:
         if size > (limit := self._settings.max_message_bytes):
             raise LocalProtocolError(
                 f"a body of {size} bytes, the limit is {limit}",
-                advice="send less at once, or raise maxMessageSize here and at the brokers",
+                advice="send less at once, or raise max_message_bytes here and maxMessageSize at the brokers",
             )

@@ -1,14 +1,15 @@
-"""How are messages sent, each to a queue that takes it?
+"""Send messages, each to a queue that takes it.
 
-    with Producer(cluster_settings, ProducerSettings(group="shop")) as producer:
+    with Producer("localhost:9876", ProducerSettings(group="shop")) as producer:
         receipt = producer.send(Message("orders", b"..."))
 
-Queues take turns. A send that fails is tried at another broker, within its time; one whose answer was lost may so be
-stored twice, as with every RocketMQ producer. Sends that belong together by a key go to one queue and are not tried
-elsewhere, or their order would be lost.
+Queues take turns. A send that fails is tried at another broker within its time; a message whose answer was lost may so
+be stored twice, as with every RocketMQ producer. Sends that belong together by a key go to one queue and are not tried
+elsewhere, since that would break their order. A topic that does not exist is created by the broker that gets its first
+message, if brokers allow that (`autoCreateTopicEnable`).
 
-A *transaction* stores a message out of sight, lets the caller do its part, and then makes the message visible or
-throws it away. If nobody says what became of it the broker asks (`check`).
+A *transaction* stores a half message, which no consumer sees, runs the caller's own part, and then commits the message
+or rolls it back. If the broker hears of neither, it asks (`check`).
 """
 
 from __future__ import annotations
@@ -30,18 +31,27 @@ from ..broker_errors import (
     TopicNotExist,
 )
 from ..cluster.cluster import open_shared_cluster
-from ..cluster.messages import Receipt, Sending
+from ..cluster.messages import TEMPLATE_TOPIC, Receipt, Sending
 from ..cluster.settings import ClusterSettings
-from ..errors import NoBrokerAvailable, RemoteProtocolError, RequestTimeout, RocketMQError, SendError, TransportError
+from ..errors import (
+    NoBrokerAvailable,
+    RemoteProtocolError,
+    RequestTimeout,
+    RocketMQError,
+    SendError,
+    TopicNotFound,
+    TransportError,
+)
 from ..model import Address, Message, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.codes import RequestCode, ResponseCode
 from ..wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
 from ..wire.header import Command
-from ..wire.java import java_hash
 from ..wire.message_id import decode_offset_message_id
+from ..wire.properties import java_hash
 from ..wire.record import decode_record
 from ..wire.sys_flag import TransactionState
+from .checks import check_callable, check_instance, check_message, to_cluster_settings
 from .clock import Clock, SystemClock
 from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
@@ -50,9 +60,11 @@ from .outgoing import Packing, Payload
 from .running import Running
 from .settings import ProducerSettings
 
-__all__ = ["Checker", "Fate", "Producer", "TransactionReceipt"]
+__all__ = ["Producer", "TransactionChecker", "TransactionReceipt", "TransactionResolution"]
 
 CLOSING_S = 5.0
+_MOST_NEW_QUEUES = 4
+"""Java's producer asks for as many queues when its message creates a topic."""
 _ELSEWHERE = (
     TransportError,
     TopicNotExist,
@@ -66,63 +78,69 @@ _ELSEWHERE = (
 )
 """Errors after which another broker may take the message."""
 _MAY_BE_STORED = (TransportError, RemoteProtocolError)
-"""Errors after which nobody knows what the broker did: no answer came, or one that cannot be understood."""
+"""Errors after which the message may be stored: no answer came, or one that cannot be understood."""
 
 _log = logging.getLogger(__name__)
 
 
-class Fate(IntEnum):
-    """What becomes of a message sent in a transaction; the values are sysFlag's."""
+class TransactionResolution(IntEnum):
+    """The end of a transaction; the values are sysFlag's."""
 
     UNKNOWN = TransactionState.NONE
     COMMIT = TransactionState.COMMIT
     ROLLBACK = TransactionState.ROLLBACK
 
 
-Checker = Callable[[ReceivedMessage], Fate]
-"""Says what became of a transaction, when its broker asks."""
+TransactionChecker = Callable[[ReceivedMessage], TransactionResolution]
+"""Returns the end of a transaction when its broker asks for it."""
 
 
 class TransactionReceipt(NamedTuple):
-    """Where the message was stored, and what its sender made of it."""
+    """Where the half message was stored, and how the transaction ended."""
 
     receipt: Receipt
-    fate: Fate
+    resolution: TransactionResolution
 
 
 class Producer(Running):
-    """Sends messages, from any thread. Starts with its `with` block and ends with it."""
+    """Sends messages, from any thread. It starts with its `with` block and closes with it."""
 
     def __init__(
         self,
-        cluster_settings: ClusterSettings,
+        cluster: ClusterSettings | str,
         settings: ProducerSettings,
         *,
-        check: Checker | None = None,
+        check: TransactionChecker | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__()
+        check_instance("settings", settings, ProducerSettings, "ProducerSettings(group=...)")
+        if check is not None:
+            check_callable("check", check, "of a message, which returns a TransactionResolution")
         self._settings = settings
         self._check = check
         self._clock = clock or SystemClock()
         self.client_id = make_client_id(settings.instance_name, settings.unit_name)
-        self._cluster = open_shared_cluster(cluster_settings, self._serve)
+        self._cluster = open_shared_cluster(to_cluster_settings(cluster), self._serve)
         self._presence = Presence(self._cluster, self.client_id)
         self._packing = Packing(settings, self._clock)
         self._turns = itertools.count()
+        self._new_topics: set[str] = set()
+        """Topics without a route, which the first message creates."""
         self._timer = Loop(f"producer {settings.group}", self._clock)
         self._checks = Loop(f"checks {settings.group}", self._clock)
 
     def __repr__(self) -> str:
         return f"<Producer {self.client_id} of {self._settings.group}>"
 
-    def start(self) -> None:
-        """Begin to tell brokers that we are there."""
+    def _start(self) -> None:
+        """Begin to send heartbeats."""
         self._timer.start()
         self._checks.start()
         self._timer.repeat(self._settings.heartbeat_s, self._settings.heartbeat_s, self._beat)
 
-    def close(self) -> None:
-        """Say farewell and close the connections."""
+    def _close(self) -> None:
+        """Unregister and close the connections."""
         self._timer.stop(CLOSING_S)
         self._checks.stop(CLOSING_S)
         self._presence.leave(producer_group=self._settings.group)
@@ -131,11 +149,14 @@ class Producer(Running):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message, queue: MessageQueue | None = None) -> Receipt:
-        """Store a message, in this queue or in whichever takes it."""
-        return self._send(message.topic, self._packing.pack(message), queue)
+        """Store a message in the given queue, or in the next one that takes it. Raise `SendError` if none does."""
+        payload = self._packing.pack(message)
+        return self._send(message.topic, payload, queue)
 
     def send_ordered(self, message: Message, key: str) -> Receipt:
-        """Store a message in the queue of its key, as Java's selector by hash chooses it."""
+        """Store a message in the queue of its key, which Java's selector by hash chooses, too."""
+        check_instance("key", key, str, "the key as text")
+        check_message(message)
         queues = self._queues(message.topic)
         return self.send(message, queues[abs(java_hash(key)) % len(queues)])
 
@@ -145,25 +166,33 @@ class Producer(Running):
         return self._send(messages[0].topic, payload, queue, count=len(messages))
 
     def send_oneway(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Send without asking whether it was stored."""
+        """Send without waiting for an answer."""
+        payload = self._packing.pack(message)
         chosen = queue or next(self._candidates(message.topic))
-        self._cluster.messages.send_oneway(self._sending(chosen, self._packing.pack(message)), self._deadline())
+        self._cluster.messages.send_oneway(self._sending(chosen, payload), self._deadline())
 
-    def send_in_transaction(self, message: Message, execute: Callable[[Message], Fate]) -> TransactionReceipt:
-        """Store a message out of sight, do our part, and tell the broker what became of it."""
+    def send_in_transaction(
+        self, message: Message, execute: Callable[[Message], TransactionResolution]
+    ) -> TransactionReceipt:
+        """Store a half message, run `execute`, and commit the message or roll it back, as `execute` returns.
+
+        With UNKNOWN, or when `execute` raises, the broker asks `check` later.
+        """
+        check_callable("execute", execute, "of the message, which returns a TransactionResolution")
         half = {"TRAN_MSG": "true", "PGROUP": self._cluster.settings.namespace.wrap(self._settings.group)}
         payload = self._packing.pack(message, half)
         payload = payload._replace(sys_flag=payload.sys_flag | TransactionState.PREPARED)
         self._beat_at(message.topic)
         receipt = self._send(message.topic, payload, None)
-        fate = self._execute(message, execute) if receipt.status is ResponseCode.SUCCESS else Fate.ROLLBACK
-        self._end(receipt, payload.unique_id, fate)
-        return TransactionReceipt(receipt, fate)
+        is_safe = receipt.status is ResponseCode.SUCCESS
+        resolution = self._execute(message, execute) if is_safe else TransactionResolution.ROLLBACK
+        self._end(receipt, payload.unique_id, resolution)
+        return TransactionReceipt(receipt, resolution)
 
     # --- one send ----------------------------------------------------------------------------------------------------
 
     def _send(self, topic: str, payload: Payload, queue: MessageQueue | None, count: int = 1) -> Receipt:
-        """Try until somebody takes it; one queue alone is asked once."""
+        """Try one queue after another until a broker stores the message; a given queue is tried once."""
         deadline = self._deadline()
         candidates = iter([queue]) if queue else self._candidates(topic)
         attempts = 1 if queue else 1 + self._settings.retries
@@ -175,11 +204,11 @@ class Producer(Running):
                 is_unknown |= isinstance(error, _MAY_BE_STORED)
                 if attempt == attempts or deadline.expired or not isinstance(error, _ELSEWHERE):
                     raise _send_error(error, count, is_unknown) from error
-                _log.warning("tried elsewhere: %s", error)
+                _log.warning("a send failed and is tried at another queue: %s", error)
         raise AssertionError("there is always a candidate")
 
     def _candidates(self, topic: str) -> Iterator[MessageQueue]:
-        """Queues in turn; after each, one of another broker if there is any."""
+        """Yield queues in turn; after each, one of another broker if there is any."""
         queues = self._queues(topic)
         at = next(self._turns)
         last = None
@@ -190,11 +219,25 @@ class Producer(Running):
             yield chosen
 
     def _queues(self, topic: str) -> Sequence[MessageQueue]:
-        queues = self._cluster.routes.route(topic).writable
+        """Return the queues that take messages; of a topic that does not exist, those that brokers would create."""
+        try:
+            queues = self._cluster.routes.route(topic).writable
+            self._new_topics.discard(topic)
+        except TopicNotFound as error:
+            queues = self._new_queues(topic, error)
         if not queues:
             advice = "give the topic write permission, or bring its brokers back"
             raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=topic)
         return queues
+
+    def _new_queues(self, topic: str, not_found: TopicNotFound) -> tuple[MessageQueue, ...]:
+        """Return queues after the template topic, which brokers have that create topics at the first message."""
+        try:
+            template = self._cluster.routes.route(TEMPLATE_TOPIC).writable
+        except TopicNotFound:
+            raise not_found from None
+        self._new_topics.add(topic)
+        return tuple(queue._replace(topic=topic) for queue in template if queue.queue_id < _MOST_NEW_QUEUES)
 
     def _sending(self, queue: MessageQueue, payload: Payload) -> Sending:
         return Sending(
@@ -206,6 +249,7 @@ class Producer(Running):
             sys_flag=payload.sys_flag,
             flag=payload.flag,
             is_batch=payload.is_batch,
+            route_topic=TEMPLATE_TOPIC if queue.topic in self._new_topics else "",
         )
 
     def _deadline(self) -> Deadline:
@@ -213,21 +257,21 @@ class Producer(Running):
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
-    def _execute(self, message: Message, execute: Callable[[Message], Fate]) -> Fate:
-        """A part that fails leaves the fate open: the broker asks later."""
+    def _execute(self, message: Message, execute: Callable[[Message], TransactionResolution]) -> TransactionResolution:
+        """Return how the caller's part ends the transaction; UNKNOWN if it fails: the broker asks later."""
         try:
-            return execute(message)
+            return _check_resolution("execute", execute(message))
         except Exception:
-            _log.exception("our part of a transaction failed; its broker will ask what became of it")
-            return Fate.UNKNOWN
+            _log.exception("execute of a transaction failed; the broker will ask for the resolution")
+            return TransactionResolution.UNKNOWN
 
-    def _end(self, receipt: Receipt, unique_id: str, fate: Fate) -> None:
+    def _end(self, receipt: Receipt, unique_id: str, resolution: TransactionResolution) -> None:
         header = EndTransactionRequestHeader(
             topic=receipt.queue.topic,
             producer_group=self._settings.group,
             tran_state_table_offset=receipt.queue_offset,
             commit_log_offset=decode_offset_message_id(receipt.message_id).physical_offset,
-            commit_or_rollback=fate,
+            commit_or_rollback=resolution,
             from_transaction_check=False,
             msg_id=unique_id,
             transaction_id=receipt.transaction_id,
@@ -235,14 +279,14 @@ class Producer(Running):
         self._tell_end(receipt.queue.broker_name, header)
 
     def _tell_end(self, broker_name: str, header: EndTransactionRequestHeader) -> None:
-        """What does not arrive is asked for later."""
+        """Send the end of a transaction; if it does not arrive the broker asks later."""
         try:
             self._cluster.messages.end_transaction(broker_name, header, self._deadline())
         except RocketMQError as error:
-            _log.warning("the end of a transaction was not told: %s", error)
+            _log.warning("the end of a transaction was not sent; the broker will ask for it: %s", error)
 
     def _serve(self, address: Address, request: Command) -> Command | None:
-        """Brokers ask about transactions; answering may take its time, so it is done elsewhere."""
+        """Accept a broker's question about a transaction, which is answered in the loop for checks."""
         if request.code != RequestCode.CHECK_TRANSACTION_STATE:
             return None
         header = from_fields(CheckTransactionStateRequestHeader, request.fields)
@@ -255,7 +299,7 @@ class Producer(Running):
         record = decode_record(body)[0]
         queue = MessageQueue(unwrap(record.topic), self._broker_name(address), record.queue_id)
         message = view_record(Pulled(queue, memoryview(b""), 0, 0, unwrap), record)
-        fate = self._execute_check(message)
+        resolution = self._execute_check(message)
         self._tell_end(
             queue.broker_name,
             EndTransactionRequestHeader(
@@ -263,44 +307,53 @@ class Producer(Running):
                 producer_group=self._settings.group,
                 tran_state_table_offset=header.tran_state_table_offset,
                 commit_log_offset=header.commit_log_offset,
-                commit_or_rollback=fate,
+                commit_or_rollback=resolution,
                 from_transaction_check=True,
                 msg_id=message.message_id,
                 transaction_id=header.transaction_id,
             ),
         )
 
-    def _execute_check(self, message: ReceivedMessage) -> Fate:
+    def _execute_check(self, message: ReceivedMessage) -> TransactionResolution:
         if self._check is None:
-            _log.warning("a broker asks about %s, and nobody here can tell", message)
-            return Fate.UNKNOWN
+            _log.warning("a broker asks for the end of the transaction of %s; give the producer a check", message)
+            return TransactionResolution.UNKNOWN
         try:
-            return self._check(message)
+            return _check_resolution("check", self._check(message))
         except BaseException:  # `sys.exit()`, too: the broker would not be told.
             _log.exception("the check of %s failed; its broker will ask again", message)
-            return Fate.UNKNOWN
+            return TransactionResolution.UNKNOWN
 
     def _broker_name(self, address: Address) -> str:
         for name, broker in self._cluster.routes.known_brokers().items():
-            if any(place.address == address for place in broker.places):
+            if any(place.address == address for place in broker.endpoints):
                 return name
         raise NoBrokerAvailable("a broker that no route names asks about a transaction", address=str(address))
 
-    # --- being there -------------------------------------------------------------------------------------------------
+    # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
         self._presence.beat(producer_heartbeat(self.client_id, self._settings.group), masters_only=True)
 
     def _beat_at(self, topic: str) -> None:
-        """Brokers ask only whom they know; a topic's brokers are told before the first transaction."""
+        """Send a heartbeat to a topic's brokers before the first transaction: they ask only producers they know."""
         known = set(self._cluster.routes.known_brokers())
         self._queues(topic)
         if not known or set(self._cluster.routes.known_brokers()) - known:
             self._beat()
 
 
+def _check_resolution(name: str, resolution: object) -> TransactionResolution:
+    """Return what a function of the user returned; UNKNOWN, which is logged, if it is no resolution."""
+    if isinstance(resolution, TransactionResolution):
+        return resolution
+    text = "%s returned %r, which leaves the transaction open; return TransactionResolution.COMMIT, ROLLBACK or UNKNOWN"
+    _log.warning(text, name, resolution)
+    return TransactionResolution.UNKNOWN
+
+
 def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:
-    """Whether a message that was not acknowledged was stored all the same depends on how it failed."""
+    """Return the error of a send: how it failed tells whether the message may be stored all the same."""
     numbers = range(count)
     what = f"not sent: {error.what}" if not isinstance(error, RequestTimeout) else f"no answer: {error.what}"
     told = {"unknown": numbers} if is_unknown else {"failed": numbers}

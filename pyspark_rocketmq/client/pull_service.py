@@ -1,255 +1,331 @@
-"""How does every queue of ours keep being pulled?
+"""Keep every held queue pulled, with at most one pull in flight for each.
 
-Each queue has one pull in flight at most, and goes round: look whether it may be pulled, ask, and when the answer has
-come cache its messages, tell whoever consumes, and look again. A look that finds an obstacle comes back a moment later;
-the round ends only when the queue is dropped.
+A queue's loop is: check for obstacles, pull, cache the messages of the answer, hand them to the sink, and check again.
+An obstacle postpones the check; the loop ends only when the queue is dropped.
 
-An answer is taken by the thread that received it, which asks for more at once: the broker is kept waiting for no other
-thread's turn. That thread must not wait for anything itself, so what is due later happens in the pull loop, and so does
-asking where to begin, once there is a connection to ask over. Nobody waits for a connection (`PullConnections`): a
-queue without one comes back when it is there.
+The thread that receives an answer also sends the next pull, so no broker waits for another thread's turn. That thread
+must not wait for anything, so what is due later runs in the pull loop, and so does finding the first offset. No thread
+waits for a connection (`PullConnections`): a queue without one comes back when there is one.
 
-Offsets outside a queue's bounds, and an administrator's reset, are answered with the offset to go on from. Listeners
-may still be at work on what came before, so the queue is dropped, its position corrected and frozen, and the queue
-taken anew (`correct`, on the timer loop).
+A broker answers an offset outside a queue's bounds, and an administrator's reset, with the offset to go on from.
+Listeners may still work on earlier messages, so the queue is dropped, its position is corrected and frozen, and the
+queue is taken anew (`Corrections`, on the timer loop).
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from ..cluster.cluster import Cluster
 from ..cluster.routes import MASTER_ID, Place
+from ..cluster.servers import signed, unsigned_fields
+from ..cluster.settings import ClusterSettings
 from ..errors import NoBrokerAvailable, RocketMQError, Where
+from ..model import MessageQueue
 from ..net.deadline import Deadline
-from ..net.pool import SharedPool
 from ..pull.backoff_budget import BackoffBudget, explain_refusal
 from ..pull.port import PullOutcome, PullStatus
 from ..pull.remoting import read_outcome
+from ..wire.bodies import SubscriptionData
 from ..wire.codes import RequestCode
+from ..wire.commands import PullMessageRequestHeader
 from ..wire.header import Command
 from .assignment import Assigned
 from .clock import Clock
+from .corrections import Corrections
 from .loop import Loop
-from .membership import Membership
-from .message import MessageBatch, Pulled, read_batch
+from .message import MessageBatch, Pulled, ReceivedMessage, read_batch
 from .pull_connections import PullConnections
-from .pull_request import PullRequests
+from .running import MemberState
 from .settings import MemberSettings
-from .starting import Starting
-from .state import MemberState
 from .statistics import Statistics
-from .stores import OffsetStore
+from .stores import FirstOffsets, Progress
 
-__all__ = ["PullParts", "PullService"]
+__all__ = ["PullRequests", "PullService", "Sink"]
 
 TIMEOUT_S = 30.0
 CACHE_FULL_PAUSE_S = 0.05
 PAUSED_PAUSE_S = 1.0
+SUSPEND_MS = 15_000
+NOTHING_CACHED = -1
 
+_COMMIT_FLAG, _WAIT_FLAG, _SUBSCRIPTION_FLAG = 1, 2, 4
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullParts:
-    """What the pull service works with."""
+class Sink(Protocol):
+    """The consumer of pulled messages: the service of a push consumer, or the buffer of a pull consumer."""
 
-    cluster: Cluster
-    pool: SharedPool
-    """Carries the pulls; the cluster's own connections, or pulls would open more."""
-    settings: MemberSettings
-    state: MemberState
-    membership: Membership
-    store: OffsetStore
-    starting: Starting
-    clock: Clock
-    statistics: Statistics
-    orderly: bool
-    cut: Callable[[MessageBatch], Sequence[MessageBatch]]
-    """Parts of what one pull brought, each of which is done as a whole."""
-    consume: Callable[[Assigned, Sequence[MessageBatch], bool], object]
-    """Takes parts that were cached, and whether a consumer must be started for the queue."""
-    skip: Callable[[Assigned, int], object]
-    """Takes note that nothing before an offset is left to do."""
-    correct: Callable[[Assigned, int], object]
-    """Drops a queue, has its position corrected and the queue taken anew."""
-    reconnected: Callable[[], object]
-    """Told that pulls go over a new connection: the broker behind it may not know us."""
+    def start(self) -> None:
+        """Begin to consume."""
+
+    def finish(self) -> None:
+        """Come to an end: after this nothing more becomes done."""
+
+    def hand_over(self) -> None:
+        """Let other members have the queues, whose positions are persisted now."""
+
+    def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
+        """Return parts of one pull's messages, each of which is done as a whole."""
+
+    def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
+        """Consume parts that were cached; `starts` says whether the queue needs a new run."""
+
+    def skip(self, assigned: Assigned, offset: int) -> None:
+        """Note that all messages before an offset are done: a filter left them out."""
+
+    def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
+        """Return what the listener returns, or raise what it raises."""
+
+
+class PullRequests:
+    """The header fields of one member's pulls.
+
+    From one pull of a queue to the next only the offsets change. So the fields of a queue's first pull are kept as a
+    template until the member's subscription of the topic changes. A signature covers all fields and comes last.
+    """
+
+    def __init__(self, cluster: ClusterSettings, settings: MemberSettings, progress: Progress) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._progress = progress
+        self._flags = _WAIT_FLAG | _SUBSCRIPTION_FLAG * settings.post_subscription_when_pull
+        self._is_broadcasting = settings.is_broadcasting
+
+    def fields(self, assigned: Assigned, subscription: SubscriptionData, place: Place) -> dict[str, str]:
+        """Return the header fields of a queue's next pull."""
+        template = assigned.pull_template
+        if template is None or template[0] is not subscription:
+            template = assigned.pull_template = subscription, self._write(assigned, subscription)
+        committed = self._committed(assigned.queue)
+        commits = committed > 0 and place.broker_id == MASTER_ID
+        fields = {
+            **template[1],
+            "queueOffset": str(assigned.next_offset),
+            "commitOffset": str(committed),
+            "sysFlag": str(self._flags | _COMMIT_FLAG * commits),
+        }
+        return signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
+
+    def _write(self, assigned: Assigned, subscription: SubscriptionData) -> dict[str, str]:
+        queue = assigned.queue
+        header = PullMessageRequestHeader(
+            consumer_group=self._settings.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=assigned.next_offset,
+            max_msg_nums=self._settings.pull_batch_size,
+            sys_flag=_WAIT_FLAG,
+            commit_offset=NOTHING_CACHED,
+            suspend_timeout_millis=SUSPEND_MS,
+            subscription=subscription.sub_string if self._settings.post_subscription_when_pull else None,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+        )
+        return unsigned_fields(self._cluster, header, queue.broker_name)
+
+    def _committed(self, queue: MessageQueue) -> int:
+        """Return the group's position, which the pull commits."""
+        if self._is_broadcasting:
+            return 0
+        offset = self._progress.get(queue)
+        return NOTHING_CACHED if offset is None else offset
 
 
 class PullService:
-    """Keeps queues being pulled."""
+    """The pull loops of one member's queues."""
 
-    def __init__(self, parts: PullParts, loop: Loop) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        settings: MemberSettings,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        needs_locks: bool,
+        state: MemberState,
+        requests: PullRequests,
+        connections: PullConnections,
+        first_offsets: FirstOffsets,
+        sink: Sink,
+        corrections: Corrections,
+        statistics: Statistics,
+        loop: Loop,
+        clock: Clock,
+    ) -> None:
+        self._routes = cluster.routes
+        self._unwrap = cluster.settings.namespace.unwrap
+        self._group = settings.group
+        self._interval_s = settings.pull_interval_s
+        self._failure_pause_s = settings.rhythm.failure_pause_s
+        self._subscription_of = subscription_of
+        self._needs_locks = needs_locks
+        self._state = state
+        self._requests = requests
+        self._connections = connections
+        self._first_offsets = first_offsets
+        self._sink = sink
+        self._corrections = corrections
+        self._statistics = statistics
         self._loop = loop
-        self._rhythm = parts.settings.rhythm
-        self._requests = PullRequests(parts.cluster, parts.settings, parts.membership, parts.store)
-        self._connections = PullConnections(parts.pool, parts.reconnected)
+        self._now_s = clock.now_s
 
     def begin(self, assigned: Assigned, delay_s: float) -> None:
         """Begin to pull a queue that was taken, after a pause in which brokers may learn of it."""
-        self._again(assigned, delay_s)
+        self._call_later(assigned, delay_s)
 
-    def _again(self, assigned: Assigned, delay_s: float) -> None:
-        self._loop.call_later(delay_s, lambda: self._look(assigned))
+    def _call_later(self, assigned: Assigned, delay_s: float) -> None:
+        self._loop.call_later(delay_s, lambda: self._step(assigned))
 
     # --- before the pull ---------------------------------------------------------------------------------------------
 
-    def _look(self, assigned: Assigned) -> None:
-        """Ask if nothing is against it."""
+    def _step(self, assigned: Assigned) -> None:
+        """Pull a queue, or try again later if there is an obstacle."""
         if assigned.process_queue.dropped:
             return
         try:
-            assigned.process_queue.last_pull_s = self._parts.clock.now_s()
-            obstacle_s = self._obstacle(assigned)
-            if obstacle_s is None:
-                self._ask(assigned)
+            assigned.process_queue.last_pull_s = self._now_s()
+            subscription = self._subscription_of(assigned.queue.topic)
+            obstacle_s = self._failure_pause_s if subscription is None else self._obstacle_s(assigned)
+            if subscription is None or obstacle_s is not None:
+                self._call_later(assigned, obstacle_s or 0.0)
             else:
-                self._again(assigned, obstacle_s)
+                self._pull(assigned, subscription)
         except RocketMQError as error:
-            self._failed(assigned, error)
+            self._retry_failed(assigned, error)
         except Exception:
             _log.exception("a pull of %s failed", assigned.queue)
-            self._again(assigned, self._rhythm.failure_pause_s)
+            self._call_later(assigned, self._failure_pause_s)
 
-    def _obstacle(self, assigned: Assigned) -> float | None:
-        """After how long to look again, in RocketMQ's order; none if the queue may be pulled."""
-        parts, process_queue = self._parts, assigned.process_queue
-        if not parts.state.is_running:
-            return self._rhythm.failure_pause_s
-        if parts.state.is_paused or assigned.is_paused:
+    def _obstacle_s(self, assigned: Assigned) -> float | None:
+        """Return after how long to check again, in RocketMQ's order; None if the queue may be pulled."""
+        state, process_queue = self._state, assigned.process_queue
+        if not state.is_running:
+            return self._failure_pause_s
+        if state.is_paused or assigned.is_paused:
             return PAUSED_PAUSE_S
-        if process_queue.held_by(parts.state.limits):
+        if process_queue.held_by(state.limits):
             return CACHE_FULL_PAUSE_S
-        if self._needs_lock and not process_queue.locked:
-            return self._rhythm.failure_pause_s
-        known = parts.membership.subscription(assigned.queue.topic) is not None
-        return None if known else self._rhythm.failure_pause_s
+        return self._failure_pause_s if self._needs_locks and not process_queue.locked else None
 
-    def _ask(self, assigned: Assigned) -> None:
-        place = self._place(assigned)
+    def _pull(self, assigned: Assigned, subscription: SubscriptionData) -> None:
+        place = self._find_place(assigned)
         connection = self._connections.find(place.address)
         if connection is None:
-            self._connections.open(place.address, partial(self._opened, assigned))
+            self._connections.open(place.address, partial(self._resume_connected, assigned))
             return
-        self._start_in_order(assigned)
-        fields = self._requests.fields(assigned, place)
+        if self._needs_locks and not assigned.started_in_order:
+            # Under the lock the first pull finds its offset again: the last owner may have gone on until then.
+            assigned.next_offset = self._first_offsets.find(assigned.queue)
+            assigned.started_in_order = True
+        fields = self._requests.fields(assigned, subscription, place)
         future = connection.submit(RequestCode.PULL_MESSAGE, fields, b"", Deadline.after(TIMEOUT_S))
-        take = partial(self._take, assigned, place, assigned.next_offset, self._parts.clock.now_s())
-        future.add_done_callback(partial(self._answered, take))
+        take = partial(self._take, assigned, subscription, place, assigned.next_offset, self._now_s())
+        future.add_done_callback(partial(self._take_in_turn, take))
 
-    def _answered(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
-        """An answer that is there already when the loop has asked waits for its turn: it must not ask within asking."""
-        if self._loop.is_current:
+    def _take_in_turn(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
+        """Take an answer; one that arrived while the pull loop was still sending waits for its turn there."""
+        if threading.current_thread() is self._loop.thread:
             self._loop.call_soon(partial(take, done))
         else:
             take(done)
 
-    def _opened(self, assigned: Assigned, failure: RocketMQError | None) -> None:
+    def _resume_connected(self, assigned: Assigned, failure: RocketMQError | None) -> None:
         if failure:
-            self._failed(assigned, failure)
+            self._retry_failed(assigned, failure)
         else:
-            self._again(assigned, 0.0)
+            self._call_later(assigned, 0.0)
 
-    @property
-    def _needs_lock(self) -> bool:
-        return self._parts.orderly and not self._parts.settings.is_broadcasting
-
-    def _start_in_order(self, assigned: Assigned) -> None:
-        """Under the lock the first pull asks again where to begin: the last owner may have gone on until then."""
-        if self._needs_lock and not assigned.started_in_order:
-            assigned.next_offset = self._parts.starting.find(assigned.queue)
-            assigned.started_in_order = True
-
-    def _place(self, assigned: Assigned) -> Place:
-        """By the routes at hand: the timer loop renews them, pulling does not wait for a name server."""
+    def _find_place(self, assigned: Assigned) -> Place:
+        """Return the process to pull from by the routes at hand, which the timer loop renews."""
         queue = assigned.queue
-        broker = self._parts.cluster.routes.known_brokers().get(queue.broker_name)
+        broker = self._routes.known_brokers().get(queue.broker_name)
         if broker is None:
             raise NoBrokerAvailable("no route names the broker now", topic=queue.topic, broker=queue.broker_name)
         return broker.to_read(assigned.suggested_broker_id)
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
-    def _take(self, assigned: Assigned, place: Place, asked: int, began_s: float, done: Future[Command]) -> None:
+    def _take(
+        self,
+        assigned: Assigned,
+        subscription: SubscriptionData,
+        place: Place,
+        offset: int,
+        began_s: float,
+        done: Future[Command],
+    ) -> None:
         if assigned.process_queue.dropped:
             return
         try:
             outcome = read_outcome(done.result())
             assigned.patience = None
             assigned.suggested_broker_id = outcome.suggested_broker_id
-            found = self._act(assigned, asked, outcome)
-            self._parts.statistics.pulled(assigned.queue.topic, self._parts.clock.now_s() - began_s, found)
+            found = self._apply(assigned, subscription, offset, outcome)
+            self._statistics.pulled(assigned.queue.topic, self._now_s() - began_s, found)
         except RocketMQError as error:
-            self._refused(assigned, place, error.locate(**self._where(assigned, place, asked)))
+            self._retry_refused(assigned, place, error.locate(**self._where(assigned, place, offset)))
         except Exception:
             _log.exception("an answer for %s was not understood", assigned.queue)
-            self._again(assigned, self._rhythm.failure_pause_s)
+            self._call_later(assigned, self._failure_pause_s)
 
-    def _act(self, assigned: Assigned, asked: int, outcome: PullOutcome) -> int:
-        """Do what an answer calls for; how many messages it brought."""
+    def _apply(self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome) -> int:
+        """Do what an answer calls for, and return how many messages it brought."""
         if outcome.status is PullStatus.OFFSET_MOVED:
-            _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, asked)
-            self._parts.correct(assigned, outcome.next_offset)
+            _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, offset)
+            self._corrections.correct(assigned, outcome.next_offset)
             return 0
-        batch = self._read(assigned, asked, outcome) if outcome.status is PullStatus.FOUND else None
+        is_found = outcome.status is PullStatus.FOUND
+        batch = self._read(assigned, subscription, offset, outcome) if is_found else None
         assigned.next_offset = outcome.next_offset
         if batch:
-            batches = self._parts.cut(batch)
+            batches = self._sink.cut(batch)
             starts = assigned.process_queue.put(batches, outcome.max_offset)
-            self._pull_on(assigned)
-            self._parts.consume(assigned, batches, starts)
-            return len(batch)
-        if outcome.status is not PullStatus.FOUND and not assigned.process_queue.message_count:
-            # With messages still to be done this would commit them unseen, too.
-            self._parts.skip(assigned, outcome.next_offset)
-        self._look(assigned)
+            if self._interval_s:  # The user's pause comes after messages only.
+                self._call_later(assigned, self._interval_s)
+            else:
+                self._step(assigned)
+            self._sink.submit(assigned, batches, starts)
+            return batch.message_count
+        if not is_found and not assigned.process_queue.message_count:
+            # With cached messages this would commit them before they are done.
+            self._sink.skip(assigned, outcome.next_offset)
+        self._step(assigned)
         return 0
 
-    def _pull_on(self, assigned: Assigned) -> None:
-        """A pause asked for by the user comes after messages only."""
-        if self._parts.settings.pull_interval_s:
-            self._again(assigned, self._parts.settings.pull_interval_s)
-        else:
-            self._look(assigned)
-
-    def _read(self, assigned: Assigned, asked: int, outcome: PullOutcome) -> MessageBatch | None:
-        unwrap = self._parts.cluster.settings.namespace.unwrap
-        pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, unwrap)
-        batch, tags = read_batch(pulled, asked), self._tags(assigned)
-        if batch is None or not tags:
+    def _read(
+        self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome
+    ) -> MessageBatch | None:
+        """Return the messages of an answer, with their tags compared: "Aa" and "BB" have one hash at brokers."""
+        pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
+        batch = read_batch(pulled, offset)
+        if batch is None or not subscription.tags_set:
             return batch
-        wanted = [message for message in batch if message.tags in tags]
+        wanted = [message for message in batch if message.tags in subscription.tags_set]
         return MessageBatch.of(wanted) if wanted else None
 
-    def _tags(self, assigned: Assigned) -> frozenset[str]:
-        """The tags to compare again: brokers compare hashes, and "Aa" and "BB" have the same."""
-        subscription = self._parts.membership.subscription(assigned.queue.topic)
-        return frozenset(subscription.tags_set) if subscription else frozenset()
-
-    def _refused(self, assigned: Assigned, place: Place, error: RocketMQError) -> None:
-        """A broker that only puts us off is asked again after pauses that grow; a replica is left for its master."""
+    def _retry_refused(self, assigned: Assigned, place: Place, error: RocketMQError) -> None:
+        """Pull again after pauses that grow if the broker throttles; leave a replica for its master if it refuses."""
         reason = explain_refusal(error, from_master=place.is_master)
         if reason is None:
-            self._failed(assigned, error)
+            self._retry_failed(assigned, error)
             return
         if reason.refresh_routes:
-            self._parts.cluster.routes.expire(assigned.queue.topic)
+            self._routes.expire(assigned.queue.topic)
             assigned.suggested_broker_id = MASTER_ID
         assigned.patience = assigned.patience or BackoffBudget(math.inf)
-        self._again(assigned, assigned.patience.next_pause_s(assigned.next_offset, reason))
+        self._call_later(assigned, assigned.patience.next_pause_s(assigned.next_offset, reason))
 
-    def _failed(self, assigned: Assigned, error: RocketMQError) -> None:
+    def _retry_failed(self, assigned: Assigned, error: RocketMQError) -> None:
         _log.warning("a pull failed: %s", error)
         if error.refresh_routes:
-            self._parts.cluster.routes.expire(assigned.queue.topic)
-        self._again(assigned, self._rhythm.failure_pause_s)
+            self._routes.expire(assigned.queue.topic)
+        self._call_later(assigned, self._failure_pause_s)
 
     def _where(self, assigned: Assigned, place: Place, offset: int) -> Where:
         queue = assigned.queue
@@ -259,5 +335,5 @@ class PullService:
             "broker": queue.broker_name,
             "queue_id": queue.queue_id,
             "offset": offset,
-            "group": self._parts.membership.group,
+            "group": self._group,
         }

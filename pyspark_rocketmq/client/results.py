@@ -1,7 +1,7 @@
-"""What may a listener answer?
+"""The results that a listener returns.
 
-Concurrently a result speaks of the first so many messages of the batch, in order of the whole queue. Anything else
-that a listener returns, None too, counts as failure, as does an exception: nothing is lost by a slip.
+A concurrent listener's result counts the messages of the batch that succeeded, from the first on. Anything else that a
+listener returns, None too, counts as failure, as does an exception: a slip loses no message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from .message import ReceivedMessage
 
 __all__ = [
     "COMMIT",
+    "CONCURRENT_ADVICE",
     "DEAD_LETTER",
+    "ORDERLY_ADVICE",
     "RECONSUME_LATER",
     "ROLLBACK",
     "SUCCESS",
@@ -30,19 +32,22 @@ __all__ = [
 ]
 
 DEAD_LETTER = -1
-"""The delay level that means never again."""
+"""The delay level by which a message is not delivered again: it becomes a dead letter."""
+
+CONCURRENT_ADVICE = "return SUCCESS, RECONSUME_LATER, later(delay_level) or success_of_first(count)"
+ORDERLY_ADVICE = "return SUCCESS, SUSPEND or suspend(seconds); without auto_commit COMMIT or ROLLBACK, too"
 
 
 class Consumed(NamedTuple):
-    """What became of a batch: the first `done_count` messages succeeded (None: all), the rest is sent back."""
+    """The result of a batch: the first `done_count` messages succeeded (None: all), the rest is sent back."""
 
     done_count: int | None = None
     delay_level: int = 0
-    """0: the broker decides by the message's count; above: that level; -1: to the dead letters."""
+    """0: the broker decides by the count of failures; above 0: that level; -1: to the dead letters."""
 
 
 class OrderlyStatus(Enum):
-    """What becomes of a queue consumed in order; commit and rollback matter without auto-commit."""
+    """The next step of a queue consumed in order; COMMIT and ROLLBACK matter without auto-commit only."""
 
     SUCCESS = "SUCCESS"
     COMMIT = "COMMIT"
@@ -51,11 +56,11 @@ class OrderlyStatus(Enum):
 
 
 class Ordered(NamedTuple):
-    """What became of a batch consumed in order."""
+    """The result of a batch consumed in order."""
 
     status: OrderlyStatus
     suspend_s: float | None = None
-    """How long the queue rests, if not as set; RocketMQ allows 10 ms to 30 s."""
+    """How long the queue rests, if not as the settings say; RocketMQ allows 10 ms to 30 s."""
 
 
 SUCCESS = Consumed()
@@ -66,19 +71,19 @@ SUSPEND = Ordered(OrderlyStatus.SUSPEND)
 
 ConcurrentListener = Callable[[Sequence[ReceivedMessage]], Consumed]
 OrderlyListener = Callable[[Sequence[ReceivedMessage]], Ordered | Consumed]
-"""`SUCCESS` and `RECONSUME_LATER` are understood here, too: done, and suspend."""
+"""`SUCCESS` and `RECONSUME_LATER` are accepted here, too: they mean success and suspend."""
 
 
 def success_of_first(count: int, delay_level: int = 0) -> Consumed:
-    """The first so many messages succeeded, the others are sent back."""
+    """Return the result that the first `count` messages succeeded and the others are sent back."""
     return Consumed(count, delay_level)
 
 
 def later(delay_level: int) -> Consumed:
-    """All are sent back with this delay level."""
+    """Return the result that all messages are sent back with this delay level."""
     return Consumed(0, delay_level)
 
 
 def suspend(seconds: float) -> Ordered:
-    """The queue rests so long."""
+    """Return the result that the queue rests for so many seconds."""
     return Ordered(OrderlyStatus.SUSPEND, seconds)

@@ -1,22 +1,31 @@
-"""What is a member asked to be?
+"""Settings of consumers and producers.
 
-Names follow RocketMQ's settings, units stand in the names. Values and ranges are those of the Java client of 5.3.3,
-whose constructor also says `pullTimeDelayMillsWhenException` is 1000 ms, whatever its field says.
+Names follow RocketMQ's settings, and units stand in the names. Defaults and ranges are those of the Java client of
+5.3.3, whose constructor also sets `pullTimeDelayMillsWhenException` to 1000 ms, whatever its field says.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
+from typing import Any, cast
 
 from ..allocation.choice import AllocationSettings
-from ..errors import OptionError
+from ..allocation.strategy_names import parse_strategy
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import Subscription
 from ..wire.compression import Compression
+from .checks import (
+    Subscriptions,
+    check_flag,
+    check_group,
+    check_instance,
+    check_range,
+    to_member_of,
+    to_subscriptions,
+)
 
 __all__ = [
     "ConsumeFrom",
@@ -26,27 +35,21 @@ __all__ = [
     "ProducerSettings",
     "PullConsumerSettings",
     "Rhythm",
-    "check_group",
-    "check_range",
-    "check_topic",
 ]
 
-_GROUP = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LONGEST_GROUP, _LONGEST_TOPIC = 120, 127
-_FORBIDDEN_GROUP = "DEFAULT_CONSUMER"
 _BROKERS_CHOICE = -1
 _FOR_EVER = 2**31 - 1
 
 
 class MessageModel(Enum):
-    """Who gets a message: one member of the group, or every one."""
+    """Which members of a group get a message: one of them, or every one."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFrom(Enum):
-    """Where a queue begins in which the group has no position."""
+    """The offset at which a queue begins in which the group has no position."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -55,12 +58,12 @@ class ConsumeFrom(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """How often a client does what it does again and again, in seconds."""
+    """Periods and pauses of a client, in seconds."""
 
     heartbeat_s: float = 30.0
     route_s: float = 30.0
     rebalance_s: float = 20.0
-    """Between rounds, the last of which was balanced."""
+    """Between rounds, after one that left nothing to do."""
     rebalance_soonest_s: float = 1.0
     """Between rounds otherwise; no wake-up makes it shorter."""
     first_persist_s: float = 10.0
@@ -68,9 +71,9 @@ class Rhythm:
     first_lock_s: float = 1.0
     lock_s: float = 20.0
     lock_max_live_s: float = 30.0
-    """A lock that was not renewed for so long is not trusted."""
+    """A lock is no longer trusted when its last renewal is older."""
     unlock_delay_s: float = 20.0
-    """A queue in order that was lost is handed over by force so long after its last renewal."""
+    """A queue consumed in order is handed over by force this long after the last renewal of its lock."""
     pull_max_idle_s: float = 120.0
     dispatch_s: float = 0.5
     """From taking a queue to its first pull."""
@@ -79,50 +82,79 @@ class Rhythm:
     resubmit_s: float = 5.0
     """Until messages that could not be sent back reach the listener again."""
     longest_run_s: float = 60.0
-    """How long a queue in order keeps its worker."""
+    """The time after which a queue consumed in order gives its worker to another queue."""
     reset_pause_s: float = 10.0
-    """How long running listeners get to finish before an administrator's reset takes effect."""
+    """The time that running listeners get to finish before an administrator's reset takes effect."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_range(f"rhythm.{each.name}", getattr(self, each.name), 0, 86400 * 365, whole=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """What every kind of consumer has."""
+    """Settings that all kinds of consumers have."""
 
     group: str
-    subscriptions: Mapping[str, Subscription]
-    """What is wanted of each topic."""
-    message_model: MessageModel = MessageModel.CLUSTERING
-    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    subscriptions: Subscriptions
+    """What is wanted of each topic: `"orders"`, `["orders", "refunds"]`, or `{"orders": "paid || sent"}`."""
+    message_model: MessageModel | str = MessageModel.CLUSTERING
+    consume_from: ConsumeFrom | str = ConsumeFrom.LAST_OFFSET
     consume_timestamp_ms: int | None = None
-    """For TIMESTAMP; 30 minutes before the start unless given."""
-    allocation: AllocationSettings = field(default_factory=AllocationSettings)
+    """For TIMESTAMP; 30 minutes before the start if it is not given."""
+    allocation: AllocationSettings | str = field(default_factory=AllocationSettings)
+    """How queues are assigned to the group's members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
     consumer_rooms: Mapping[str, str] = field(default_factory=dict)
-    """MACHINE_ROOM_NEARBY: room by client id, where the id's host does not tell."""
+    """MACHINE_ROOM_NEARBY: room by client id, where the id's host does not tell it."""
     limits: FlowLimits = field(default_factory=FlowLimits)
+    """What a queue may hold before its pulls pause."""
     topic_message_count: int | None = None
-    """Replaces the limit per queue: divided by the queues held."""
+    """Replaces the limit of messages per queue: all held queues share it."""
     topic_body_mib: int | None = None
+    """Replaces the limit of MiB per queue in the same way."""
     pull_batch_size: int = 32
     pull_interval_s: float = 0.0
     post_subscription_when_pull: bool = False
     instance_name: str | None = None
-    """A name that tells this client's id from others of its host; made up if none is given."""
+    """A name that tells this client's id from others of its host; a new one is made if none is given."""
     unit_name: str = ""
-    local_offset_dir: Path | None = None
+    local_offset_dir: Path | str | None = None
     """Where broadcasting members keep positions; `~/.rocketmq_offsets` if none is given."""
     rhythm: Rhythm = field(default_factory=Rhythm)
 
     def __post_init__(self) -> None:
         check_group(self.group)
-        for topic in self.subscriptions:
-            check_topic(topic)
-        check_range("pullThresholdForQueue", self.limits.message_count, 1, 65535)
-        check_range("pullThresholdSizeForQueue", self.limits.body_mib, 1, 1024)
-        check_range("consumeConcurrentlyMaxSpan", self.limits.span, 1, 65535)
-        check_range("pullThresholdForTopic", self.topic_message_count, 1, 6553500)
-        check_range("pullThresholdSizeForTopic", self.topic_body_mib, 1, 102400)
-        check_range("pullBatchSize", self.pull_batch_size, 1, 1024)
-        check_range("pullInterval", self.pull_interval_s, 0, 65.535)
+        self._convert("subscriptions", to_subscriptions(self.subscriptions))
+        self._convert("message_model", to_member_of(MessageModel, "message_model", self.message_model))
+        self._convert("consume_from", to_member_of(ConsumeFrom, "consume_from", self.consume_from))
+        if isinstance(self.allocation, str):
+            self._convert("allocation", AllocationSettings(strategy=parse_strategy(self.allocation, "allocation")))
+        check_instance("allocation", self.allocation, AllocationSettings, "AllocationSettings, or a strategy's name")
+        check_instance("limits", self.limits, FlowLimits, "FlowLimits")
+        check_instance("rhythm", self.rhythm, Rhythm, "a Rhythm")
+        check_instance("local_offset_dir", self.local_offset_dir, (str, Path, type(None)), "a directory")
+        check_instance("instance_name", self.instance_name, (str, type(None)), "text")
+        check_instance("unit_name", self.unit_name, str, "text")
+        check_flag("post_subscription_when_pull", self.post_subscription_when_pull)
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        check_range("limits.message_count", self.limits.message_count, 1, 65535)
+        check_range("limits.body_mib", self.limits.body_mib, 1, 1024)
+        check_range("limits.span", self.limits.span, 1, 65535)
+        check_range("topic_message_count", self.topic_message_count, 1, 6553500)
+        check_range("topic_body_mib", self.topic_body_mib, 1, 102400)
+        check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
+        check_range("pull_interval_s", self.pull_interval_s, 0, 65.535, whole=False)
+        check_range("consume_timestamp_ms", self.consume_timestamp_ms, 0, 2**63 - 1)
+
+    def _convert(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def wanted(self) -> Mapping[str, Subscription]:
+        """The subscriptions, converted: what is wanted of each topic."""
+        return cast(Mapping[str, Subscription], self.subscriptions)
 
     @property
     def is_broadcasting(self) -> bool:
@@ -132,47 +164,54 @@ class MemberSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(MemberSettings):
-    """What a push consumer is asked to be."""
+    """Settings of a push consumer."""
 
     thread_count: int = 20
     batch_size: int = 1
-    """Most messages that the listener gets at once."""
+    """The largest number of messages that one call of the listener gets."""
     max_reconsume_times: int = _BROKERS_CHOICE
-    """-1: 16 times concurrently, for ever in order."""
+    """-1: 16 times concurrently, without end in order."""
     suspend_s: float = 1.0
-    """How long a queue in order rests before failed messages are tried again."""
+    """How long a queue consumed in order rests before failed messages are tried again."""
     consume_timeout_s: float = 15 * 60.0
-    """From when on messages that the listener holds are sent back (concurrently)."""
+    """The time after which messages that a concurrent listener still holds are sent back."""
     auto_commit: bool = True
-    """In order: whether success commits at once, or only when the listener says so."""
+    """In order: whether success commits at once, or only when the listener returns COMMIT."""
     await_termination_s: float = 0.0
     """How long closing waits for running listeners; what they finish later is delivered again."""
 
     def __post_init__(self) -> None:
         super(ConsumerSettings, self).__post_init__()
-        check_range("consumeThreadMin", self.thread_count, 1, 1000)
-        check_range("consumeMessageBatchMaxSize", self.batch_size, 1, 1024)
-        check_range("maxReconsumeTimes", self.max_reconsume_times, -1, _FOR_EVER)
-        check_range("consumeTimeout", self.consume_timeout_s, 0.001, 86400 * 365)
+        check_flag("auto_commit", self.auto_commit)
+        check_range("thread_count", self.thread_count, 1, 1000)
+        check_range("batch_size", self.batch_size, 1, 1024)
+        check_range("max_reconsume_times", self.max_reconsume_times, -1, _FOR_EVER)
+        check_range("consume_timeout_s", self.consume_timeout_s, 0.001, 86400 * 365, whole=False)
+        check_range("suspend_s", self.suspend_s, 0, 86400, whole=False)
+        check_range("await_termination_s", self.await_termination_s, 0, 86400 * 365, whole=False)
 
     def most_retries(self, default: int) -> int:
-        """The setting, or RocketMQ's default for this kind of consumption."""
+        """Return the setting, or RocketMQ's default for this kind of consumption."""
         return default if self.max_reconsume_times == _BROKERS_CHOICE else self.max_reconsume_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerSettings(MemberSettings):
-    """What a pull consumer is asked to be; with subscriptions it shares queues with its group, else they are given."""
+    """Settings of a pull consumer. With subscriptions it shares queues with its group; without, it is given them."""
 
-    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    subscriptions: Subscriptions = field(default_factory=dict)
     post_subscription_when_pull: bool = True
     auto_commit: bool = True
-    """Whether what `poll` handed out counts as done with the next `poll`, or only with `commit`."""
+    """Whether messages that `poll` returned are done with the next `poll`, or only with `commit`."""
+
+    def __post_init__(self) -> None:
+        super(PullConsumerSettings, self).__post_init__()
+        check_flag("auto_commit", self.auto_commit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """What a producer is asked to be."""
+    """Settings of a producer."""
 
     group: str
     send_timeout_s: float = 3.0
@@ -180,7 +219,7 @@ class ProducerSettings:
     retries: int = 2
     """How often a send is tried at another broker."""
     compress_over_bytes: int = 4096
-    compression: Compression = Compression.ZLIB
+    compression: Compression | str = Compression.ZLIB
     max_message_bytes: int = 4 * 1024 * 1024
     instance_name: str | None = None
     unit_name: str = ""
@@ -188,26 +227,11 @@ class ProducerSettings:
 
     def __post_init__(self) -> None:
         check_group(self.group)
-        check_range("sendMsgTimeout", self.send_timeout_s, 0.001, 86400)
-        check_range("retryTimesWhenSendFailed", self.retries, 0, 1000)
-        check_range("maxMessageSize", self.max_message_bytes, 1, 2**31 - 1)
-
-
-def check_group(group: str) -> None:
-    """Refuse what no broker takes as a group."""
-    if not _GROUP.fullmatch(group) or len(group) > _LONGEST_GROUP or group == _FORBIDDEN_GROUP:
-        advice = f"give at most {_LONGEST_GROUP} of the characters a-z A-Z 0-9 _ - % |, and not {_FORBIDDEN_GROUP}"
-        raise OptionError("consumerGroup", group, "not a group's name", advice=advice)
-
-
-def check_topic(topic: str) -> None:
-    """Refuse what no broker takes as a topic."""
-    if not _GROUP.fullmatch(topic) or len(topic) > _LONGEST_TOPIC:
-        advice = f"give at most {_LONGEST_TOPIC} of the characters a-z A-Z 0-9 _ - % |"
-        raise OptionError("subscribe", topic, "not a topic's name", advice=advice)
-
-
-def check_range(option: str, value: float | None, least: float, most: float) -> None:
-    """Refuse a number outside RocketMQ's range; none is always in it."""
-    if value is not None and not least <= value <= most:
-        raise OptionError(option, str(value), "out of range", advice=f"give {least} to {most}")
+        object.__setattr__(self, "compression", to_member_of(Compression, "compression", self.compression))
+        check_instance("instance_name", self.instance_name, (str, type(None)), "text")
+        check_instance("unit_name", self.unit_name, str, "text")
+        check_range("send_timeout_s", self.send_timeout_s, 0.001, 86400, whole=False)
+        check_range("retries", self.retries, 0, 1000)
+        check_range("max_message_bytes", self.max_message_bytes, 1, 2**31 - 1)
+        check_range("compress_over_bytes", self.compress_over_bytes, 0, 2**31 - 1)
+        check_range("heartbeat_s", self.heartbeat_s, 0.001, 86400, whole=False)

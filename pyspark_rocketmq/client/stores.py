@@ -1,12 +1,11 @@
-"""Where does this member stand in its queues, and who is told?
+"""Keep a member's positions: in memory, at brokers or in a file, and find where a queue without one begins.
 
-A store keeps the next offset of each queue in memory and writes it down from time to time: at the brokers for a group
-whose members share the work (`RemoteStore`), in a file for one whose members all read everything (`LocalStore`). Both
-rooms they need, the cluster and this machine's files, are out of reach of `offsets`, which sees no network; so they
-stand here.
+A store keeps the next offset of each queue in memory and persists it from time to time: at the brokers for a group
+whose members share the queues (`RemoteStore`), in a file for a group whose members all read everything (`LocalStore`).
+Both need what `offsets` may not see, the network and this machine's files, so they stand here.
 
-A *frozen* position takes no further updates: it was corrected while listeners still ran, and what they report late
-must not undo that.
+A *frozen* position takes no further updates: it was corrected while listeners still ran, and what they report late must
+not undo that.
 """
 
 from __future__ import annotations
@@ -14,26 +13,65 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from ..cluster.offsets import Offsets
-from ..errors import MalformedFrame
-from ..model import MessageQueue
+from ..cluster.queue_offsets import Offsets
+from ..errors import MalformedFrame, RocketMQError, TransportError
+from ..model import RETRY_PREFIX, MessageQueue
 from ..net.deadline import Deadline
-from ..offsets.times import LAST_OFFSET
+from ..offsets.strict_json import LAST_OFFSET
 from ..wire import fastjson
-from .reach import Reach
+from .settings import ConsumeFrom
 
-__all__ = ["LocalStore", "OffsetStore", "Progress", "RemoteStore", "offset_file"]
+__all__ = [
+    "FirstOffsets",
+    "LocalStore",
+    "OffsetStore",
+    "Progress",
+    "RemoteStore",
+    "UnreachableBrokers",
+    "offset_file",
+]
 
 QUERY_TIMEOUT_S = 5.0
 _MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class UnreachableBrokers:
+    """The brokers that one pass over many queues has found unreachable. For one thread.
+
+    After a broker's first failure the pass leaves out the rest of its queues: otherwise it would wait for seconds for
+    each of them, while healthy brokers wait behind it. The next pass begins with a new object.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<UnreachableBrokers {', '.join(sorted(self._names)) or 'none'}>"
+
+    def __contains__(self, broker_name: str) -> bool:
+        return broker_name in self._names
+
+    def attempt(self, broker_name: str, act: Callable[[], T], failing: str) -> T | None:
+        """Return what an action at a broker returns; None if it fails, which is logged, or if it is left out."""
+        if broker_name in self._names:
+            return None
+        try:
+            return act()
+        except RocketMQError as error:
+            _log.warning("%s: %s", failing, error)
+            if isinstance(error, TransportError):
+                self._names.add(broker_name)
+            return None
 
 
 @dataclass(slots=True)
@@ -91,8 +129,8 @@ class OffsetStore(Protocol):
     def read(self, queue: MessageQueue) -> int | None:
         """The offset that is written down, taken over into memory; none if there is none. Raises if nobody knows."""
 
-    def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
-        """Write one queue's offset down, unless its broker is out of reach of a round."""
+    def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
+        """Persist one queue's offset, unless its broker is unreachable in this pass."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Write down where we stand in these queues, and forget all others."""
@@ -123,24 +161,25 @@ class RemoteStore:
             self.progress.update(queue, stored, only_forward=False)
         return stored
 
-    def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
-        """Commit one queue's offset, unless its broker is out of reach of a round; what fails is tried next time."""
+    def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
+        """Commit one queue's offset, unless its broker is unreachable in this pass; the next pass tries again."""
 
         def commit() -> None:
             with self._turns[queue.broker_name]:
                 if (offset := self.progress.get(queue)) is not None:
                     self._offsets.commit_oneway(self._group, {queue: offset}, Deadline.after(QUERY_TIMEOUT_S))
 
-        (reach or Reach()).attempt(queue.broker_name, commit, f"the offset of {queue} was not committed")
+        failing = f"the offset of {queue} was not committed"
+        (unreachable or UnreachableBrokers()).attempt(queue.broker_name, commit, failing)
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Commit these queues' offsets, changed or not, and forget all others."""
         if not queues:
             return
-        reach, held = Reach(), set(queues)
+        unreachable, held = UnreachableBrokers(), set(queues)
         for queue in self.progress.snapshot():
             if queue in held:
-                self.persist(queue, reach)
+                self.persist(queue, unreachable)
             else:
                 self.progress.forget(queue)
 
@@ -157,9 +196,9 @@ class RemoteStore:
 # --- broadcasting ----------------------------------------------------------------------------------------------------
 
 
-def offset_file(directory: Path | None, client_id: str, group: str) -> Path:
-    """The file that the Java client uses, too."""
-    return (directory or Path.home() / ".rocketmq_offsets") / client_id / group / _FILE_NAME
+def offset_file(directory: Path | str | None, client_id: str, group: str) -> Path:
+    """Return the path of the positions' file, the same as the Java client's."""
+    return Path(directory or Path.home() / ".rocketmq_offsets") / client_id / group / _FILE_NAME
 
 
 class LocalStore:
@@ -184,8 +223,8 @@ class LocalStore:
             self.progress.update(queue, stored, only_forward=False)
         return stored
 
-    def persist(self, queue: MessageQueue, reach: Reach | None = None) -> None:
-        """Write one queue's offset; the file is always within reach."""
+    def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
+        """Write one queue's offset to the file."""
         self._merge({queue})
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
@@ -273,3 +312,37 @@ def _write_entry(entry: tuple[MessageQueue, int]) -> str:
 
 def _sorted(offsets: Mapping[MessageQueue, int]) -> Iterable[tuple[MessageQueue, int]]:
     return sorted(offsets.items(), reverse=True)
+
+
+# --- where a queue begins --------------------------------------------------------------------------------------------
+
+
+class FirstOffsets:
+    """Finds the offset from which a queue is pulled that was just taken. Raises what the cluster raises.
+
+    A position of the group always wins, 0 too. Without one `consume_from` decides, save for retry topics: what failed
+    once is not skipped, so they begin at 0, or with TIMESTAMP at their end. A position outside the queue's bounds is
+    left as it is: the first pull corrects it.
+    """
+
+    def __init__(
+        self, offsets: Offsets, store: OffsetStore, consume_from: ConsumeFrom, consume_timestamp_ms: int
+    ) -> None:
+        self._offsets = offsets
+        self._store = store
+        self._consume_from = consume_from
+        self._consume_timestamp_ms = consume_timestamp_ms
+
+    def find(self, queue: MessageQueue) -> int:
+        """Return the offset of the first pull."""
+        stored = self._store.read(queue)
+        return self._find_configured(queue) if stored is None else stored
+
+    def _find_configured(self, queue: MessageQueue) -> int:
+        is_retry, start = queue.topic.startswith(RETRY_PREFIX), self._consume_from
+        if start is ConsumeFrom.FIRST_OFFSET or (start is ConsumeFrom.LAST_OFFSET and is_retry):
+            return 0
+        deadline = Deadline.after(QUERY_TIMEOUT_S)
+        if start is ConsumeFrom.LAST_OFFSET or is_retry:
+            return self._offsets.fetch_max([queue], deadline)[queue]
+        return self._offsets.search({queue: self._consume_timestamp_ms}, deadline=deadline)[queue]

@@ -54,11 +54,11 @@ from ..wire.commands import (
     UpdateBrokerConfigRequestHeader,
     UpdateSubscriptionGroupRequestHeader,
 )
-from .broker import Brokers, Errand
+from .broker import Brokers, to_queue
 from .messages import TEMPLATE_TOPIC
 from .nameserver import NameServers
-from .requests import Answer
-from .routes import BrokerPlaces
+from .routes import BrokerEndpoints
+from .servers import Reply
 
 
 class Admin:
@@ -99,8 +99,8 @@ class Admin:
     def fetch_topic_config(self, topic: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
         """How the brokers of a topic's route have it configured (5.x), by broker name."""
         header = GetTopicConfigRequestHeader(topic=topic)
-        answers = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), deadline=deadline)
-        configs = {name: answer.body(TopicConfig) for name, answer in answers.items()}
+        replies = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), deadline=deadline)
+        configs = {name: reply.body(TopicConfig) for name, reply in replies.items()}
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
@@ -109,15 +109,15 @@ class Admin:
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
         """How one broker has all its topics configured, by the names the broker knows."""
-        answer = self._ask_master(broker_name, GetAllTopicConfigRequestHeader(), deadline)
-        return answer.body(TopicConfigSerializeWrapper).topic_config_table
+        reply = self._ask_master(broker_name, GetAllTopicConfigRequestHeader(), deadline)
+        return reply.body(TopicConfigSerializeWrapper).topic_config_table
 
     def fetch_topic_stats(self, topic: str, deadline: Deadline | None = None) -> dict[MessageQueue, TopicOffset]:
         """Bounds and last store time of all queues of a topic."""
-        answers = self._brokers.ask_each(
+        replies = self._brokers.ask_each(
             topic, GetTopicStatsInfoRequestHeader(topic=topic), absent=(TopicNotExist,), deadline=deadline
         )
-        tables = (answer.body(TopicStatsTable).offset_table for answer in answers.values())
+        tables = (reply.body(TopicStatsTable).offset_table for reply in replies.values())
         return {self._ours(queue): offsets for table in tables for queue, offsets in table.items()}
 
     # --- groups ------------------------------------------------------------------------------------------------------
@@ -138,28 +138,28 @@ class Admin:
         self, group: str, broker_name: str, deadline: Deadline | None = None
     ) -> SubscriptionGroupConfig:
         """How one broker has a group configured (5.x); a broker that may make groups makes an unknown one."""
-        answer = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
-        config = answer.body(SubscriptionGroupConfig)
+        reply = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
+        config = reply.body(SubscriptionGroupConfig)
         return replace(config, group_name=self._namespace.unwrap(config.group_name))
 
     def fetch_group_configs(
         self, broker_name: str, deadline: Deadline | None = None
     ) -> dict[str, SubscriptionGroupConfig]:
         """How one broker has all its groups configured, by the names the broker knows."""
-        answer = self._ask_master(broker_name, GetAllSubscriptionGroupRequestHeader(), deadline)
-        return answer.body(SubscriptionGroupWrapper).subscription_group_table
+        reply = self._ask_master(broker_name, GetAllSubscriptionGroupRequestHeader(), deadline)
+        return reply.body(SubscriptionGroupWrapper).subscription_group_table
 
     def fetch_groups_of_topic(self, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
         """Groups that consume a topic or have committed in it."""
-        answers = self._brokers.ask_each(topic, QueryTopicConsumeByWhoRequestHeader(topic=topic), deadline=deadline)
-        groups = {group for answer in answers.values() for group in answer.body(GroupList).group_list}
+        replies = self._brokers.ask_each(topic, QueryTopicConsumeByWhoRequestHeader(topic=topic), deadline=deadline)
+        groups = {group for reply in replies.values() for group in reply.body(GroupList).group_list}
         return tuple(sorted(map(self._namespace.unwrap, groups)))
 
     def fetch_topics_of_group(self, group: str, deadline: Deadline | None = None) -> tuple[str, ...]:
         """Topics in which a group has committed (5.x)."""
         header = QueryTopicsByConsumerRequestHeader(group=group)
-        answers = self._brokers.ask_each(retry_topic(group), header, deadline=deadline)
-        topics = {topic for answer in answers.values() for topic in answer.body(TopicList).topic_list}
+        replies = self._brokers.ask_each(retry_topic(group), header, deadline=deadline)
+        topics = {topic for reply in replies.values() for topic in reply.body(TopicList).topic_list}
         return tuple(sorted(map(self._namespace.unwrap, topics)))
 
     # --- progress ----------------------------------------------------------------------------------------------------
@@ -169,15 +169,15 @@ class Admin:
     ) -> dict[MessageQueue, OffsetWrapper]:
         """How far a group is in each queue, of one topic or of all."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
-        answers = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
-        tables = (answer.body(ConsumeStats).offset_table for answer in answers.values())
+        replies = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
+        tables = (reply.body(ConsumeStats).offset_table for reply in replies.values())
         return {self._ours(queue): offsets for table in tables for queue, offsets in table.items()}
 
     def fetch_time_spans(self, group: str, topic: str, deadline: Deadline | None = None) -> list[QueueTimeSpan]:
         """Store times around a group's place in each queue of a topic."""
         header = QueryConsumeTimeSpanRequestHeader(group=group, topic=topic)
-        answers = self._brokers.ask_each(topic, header, deadline=deadline)
-        spans = (span for a in answers.values() for span in a.body(QueryConsumeTimeSpanBody).consume_time_span_set)
+        replies = self._brokers.ask_each(topic, header, deadline=deadline)
+        spans = (span for a in replies.values() for span in a.body(QueryConsumeTimeSpanBody).consume_time_span_set)
         return [replace(span, message_queue=self._ours(span.message_queue)) for span in spans]
 
     def reset_offsets(
@@ -194,11 +194,10 @@ class Admin:
         header = ResetOffsetRequestHeader(
             topic=queue.topic, group=group, timestamp=-1, is_force=True, queue_id=queue.queue_id, offset=offset
         )
-        errand = Errand(queue.topic, queue.broker_name, header)
-        return self._moved([self._brokers.ask(errand, deadline=deadline)])
+        return self._moved([self._brokers.ask(to_queue(queue, header), deadline=deadline)])
 
-    def _moved(self, answers: Iterable[Answer]) -> dict[MessageQueue, int]:
-        tables = (answer.body(ResetOffsetBody).offset_table for answer in answers)
+    def _moved(self, replies: Iterable[Reply]) -> dict[MessageQueue, int]:
+        tables = (reply.body(ResetOffsetBody).offset_table for reply in replies)
         return {self._ours(queue): offset for table in tables for queue, offset in table.items()}
 
     # --- members -----------------------------------------------------------------------------------------------------
@@ -231,8 +230,8 @@ class Admin:
 
     def fetch_broker_config(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
         """All settings of a master."""
-        answer = self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline)
-        lines = str(answer.command.body, "utf-8", "replace").splitlines()
+        reply = self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline)
+        lines = str(reply.command.body, "utf-8", "replace").splitlines()
         pairs = (line.partition("=") for line in lines if not line.startswith("#"))
         return {name: value for name, equals, value in pairs if equals}
 
@@ -257,16 +256,16 @@ class Admin:
 
     def _ask_master(
         self, broker_name: str, header: RequestHeader, deadline: Deadline | None, body: bytes = b""
-    ) -> Answer:
+    ) -> Reply:
         [broker] = self._find((broker_name,), deadline)
         return self._ask_broker(broker, header, deadline, body)
 
     def _ask_broker(
-        self, broker: BrokerPlaces, header: RequestHeader, deadline: Deadline | None, body: bytes
-    ) -> Answer:
+        self, broker: BrokerEndpoints, header: RequestHeader, deadline: Deadline | None, body: bytes
+    ) -> Reply:
         return self._brokers.ask_at(broker.master(), header, body, broker_name=broker.broker_name, deadline=deadline)
 
-    def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerPlaces]:
+    def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerEndpoints]:
         """The brokers of these names, all of them if none is named."""
         known = {broker.broker_name: broker for broker in self._name_servers.fetch_brokers(deadline)}
         if unknown := sorted(set(names) - known.keys()) or ([] if known else ["any"]):

@@ -1,33 +1,33 @@
-"""Who owns this queue now, and what do we do when that changes?
+"""Send requests to the broker process that serves a topic now, and follow route changes.
 
 A request for a queue goes to the address that the topic's route names for its broker: to the master, or where any
-copy will do, to a replica when there is no master. If the answer says that the route is old, the next attempt goes by a
-new one. Requests for many queues leave in one burst per broker.
+copy will do, to a replica when there is no master. When an error says that the route is stale, the next attempt uses
+a new one. Requests for many queues leave in one burst per broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar, cast
 
 from ..errors import NoBrokerAvailable, RocketMQError
-from ..model import Address
+from ..model import Address, MessageQueue
 from ..net.deadline import Deadline, in_turn
 from ..wire.bodies import TopicConfig
 from ..wire.commands import GetTopicConfigRequestHeader, RequestHeader
 from .compaction import CompactedTopics
-from .requests import Answer, Question, Requests
 from .retrying import Retrying
 from .route_table import RouteTable
 from .routes import MASTER_ID, Place, Route
+from .servers import OK, Reply, ServerRequest, Servers
 
 K = TypeVar("K", bound=Hashable)
 Errors = tuple[type[RocketMQError], ...]
 
 
-class Errand(NamedTuple):
-    """A request for whichever process of a broker serves a topic now."""
+class RoutedRequest(NamedTuple):
+    """A request to whichever process of a broker serves a topic now."""
 
     topic: str
     broker_name: str
@@ -35,66 +35,73 @@ class Errand(NamedTuple):
     body: bytes = b""
 
 
+def to_queue(queue: MessageQueue, header: RequestHeader) -> RoutedRequest:
+    """Return a request to the broker that holds a queue."""
+    return RoutedRequest(queue.topic, queue.broker_name, header)
+
+
 class Brokers:
     """The brokers behind the routes."""
 
-    def __init__(self, requests: Requests, routes: RouteTable) -> None:
-        settings = requests.settings
+    def __init__(self, servers: Servers, routes: RouteTable) -> None:
+        settings = servers.settings
         self.settings = settings
-        self.requests = requests
+        self.servers = servers
         self.routes = routes
         self.compacted = CompactedTopics(self._fetch_topic_config)
-        self._retrying = Retrying(settings.retries, settings.pause, patience_s=settings.patience_s)
+        self._retrying = Retrying(settings.retries, settings.pause, wait_for_brokers_s=settings.wait_for_brokers_s)
 
     def __repr__(self) -> str:
         return f"<Brokers by {self.routes!r}>"
 
     # --- by route ----------------------------------------------------------------------------------------------------
 
-    def ask(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> Answer:
-        """Ask one broker, again if that may help."""
-        return self.ask_all({None: errand}, any_copy=any_copy, deadline=deadline)[None]
+    def ask(self, request: RoutedRequest, *, any_copy: bool = False, deadline: Deadline | None = None) -> Reply:
+        """Return a broker's reply; repeat the request if that may help."""
+        return self.ask_all({None: request}, any_copy=any_copy, deadline=deadline)[None]
 
     def ask_all(
         self,
-        errands: Mapping[K, Errand],
+        requests: Mapping[K, RoutedRequest],
         *,
         absent: Errors = (),
         any_copy: bool = False,
         deadline: Deadline | None = None,
-    ) -> dict[K, Answer]:
-        """Ask all at once; what fails is asked again if that may help. What fails with `absent` is left out."""
-        outcomes: dict[K, Answer | None] = {}
+    ) -> dict[K, Reply]:
+        """Send all requests at once and return their replies; leave out requests that fail with an `absent` error.
+
+        Requests that fail otherwise are repeated if that may help.
+        """
+        results: dict[K, Reply | None] = {}
 
         def attempt() -> None:
-            missing = {key: errand for key, errand in errands.items() if key not in outcomes}
+            missing = {key: request for key, request in requests.items() if key not in results}
             failures = []
             for key, result in self.try_all(missing, any_copy=any_copy, deadline=deadline).items():
-                if isinstance(result, Answer):
-                    outcomes[key] = result
+                if isinstance(result, Reply):
+                    results[key] = result
                 elif isinstance(result, absent):
-                    outcomes[key] = None
+                    results[key] = None
                 else:
                     failures.append(result)
             if failures:
                 raise next((error for error in failures if not error.retriable), failures[0])
 
-        self._need_routes({errand.topic for errand in errands.values()}, deadline)
+        self._need_routes({request.topic for request in requests.values()}, deadline)
         self._retrying.run(attempt, deadline)
-        return {key: answer for key in errands if (answer := outcomes[key])}
+        return {key: reply for key in requests if (reply := results[key])}
 
     def try_all(
-        self, errands: Mapping[K, Errand], *, any_copy: bool = False, deadline: Deadline | None = None
-    ) -> dict[K, Answer | RocketMQError]:
-        """Ask all at once and once only; for each its answer, or the error in its place."""
-        routes = {topic: self._try_route(topic, deadline) for topic in {errand.topic for errand in errands.values()}}
-        placed = {key: _place(errand, routes[errand.topic], any_copy) for key, errand in errands.items()}
-        questions = {key: question for key, question in placed.items() if isinstance(question, Question)}
-        outcomes = self.requests.ask_all(tuple(questions.values()), deadline=deadline)
-        answered = dict(zip(questions, outcomes, strict=True))
-        results = {key: answered.get(key) or cast(RocketMQError, placed[key]) for key in errands}
+        self, requests: Mapping[K, RoutedRequest], *, any_copy: bool = False, deadline: Deadline | None = None
+    ) -> dict[K, Reply | RocketMQError]:
+        """Send all requests at once, without repetition; return for each its reply, or the error in its place."""
+        routes = {topic: self._try_route(topic, deadline) for topic in {each.topic for each in requests.values()}}
+        placed = {key: _place(request, routes[request.topic], any_copy) for key, request in requests.items()}
+        sent = {key: each for key, each in placed.items() if isinstance(each, ServerRequest)}
+        replies = dict(zip(sent, self.servers.ask_all(tuple(sent.values()), deadline=deadline), strict=True))
+        results = {key: replies.get(key) or cast(RocketMQError, placed[key]) for key in requests}
         for key, result in results.items():
-            self._learn(errands[key].topic, result)
+            self._learn(requests[key].topic, result)
         return results
 
     def ask_each(
@@ -105,22 +112,43 @@ class Brokers:
         absent: Errors = (),
         any_copy: bool = False,
         deadline: Deadline | None = None,
-    ) -> dict[str, Answer]:
-        """Ask every broker that holds queues of a topic the same; answers by broker name."""
-        errands = {name: Errand(topic, name, header) for name in self._names(topic, deadline)}
-        return self.ask_all(errands, absent=absent, any_copy=any_copy, deadline=deadline)
+    ) -> dict[str, Reply]:
+        """Send every broker that holds queues of a topic the same request; return replies by broker name."""
+        requests = {name: RoutedRequest(topic, name, header) for name in self._names(topic, deadline)}
+        return self.ask_all(requests, absent=absent, any_copy=any_copy, deadline=deadline)
 
     def ask_any(
         self, topic: str, header: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None
-    ) -> Answer:
-        """Ask the brokers that hold queues of a topic one after the other, until one answers."""
+    ) -> Reply:
+        """Send the brokers that hold queues of a topic a request, one after the other, until one replies."""
         self._need_routes([topic], deadline)
         return self._retrying.run(lambda: self._ask_around(topic, header, body, deadline), deadline)
 
-    def tell(self, errand: Errand, *, deadline: Deadline | None = None) -> None:
-        """Send a master something that wants no answer, again if that may help."""
-        self._need_routes([errand.topic], deadline)
-        self._retrying.run(lambda: self._tell(errand, deadline), deadline)
+    def ask_once(
+        self, request: RoutedRequest, *, welcome: Collection[int] = OK, deadline: Deadline | None = None
+    ) -> Reply:
+        """Return a master's reply; never repeat the request, which may store something."""
+        with self._learning(request.topic):
+            return self.servers.ask(self.locate(request, deadline=deadline), welcome=welcome, deadline=deadline)
+
+    def tell_once(self, request: RoutedRequest, *, deadline: Deadline | None = None) -> None:
+        """Send a master a one-way request; never repeat it."""
+        with self._learning(request.topic):
+            self.servers.tell(self.locate(request, deadline=deadline), deadline)
+
+    def tell(self, request: RoutedRequest, *, deadline: Deadline | None = None) -> None:
+        """Send a master a one-way request; repeat it if that may help."""
+        self._need_routes([request.topic], deadline)
+        self._retrying.run(lambda: self.tell_once(request, deadline=deadline), deadline)
+
+    def locate(
+        self, request: RoutedRequest, *, any_copy: bool = False, deadline: Deadline | None = None
+    ) -> ServerRequest:
+        """Return the request to the master, or with `any_copy` to a replica where there is no master."""
+        placed = _place(request, self.routes.route(request.topic, deadline), any_copy)
+        if isinstance(placed, RocketMQError):
+            raise placed
+        return placed
 
     # --- by address --------------------------------------------------------------------------------------------------
 
@@ -132,38 +160,35 @@ class Brokers:
         *,
         broker_name: str = "",
         deadline: Deadline | None = None,
-    ) -> Answer:
-        """Ask one process, again if that may help."""
-        question = Question(address, header, body, broker_name)
-        return self._retrying.run(lambda: self.requests.ask(question, deadline=deadline), deadline)
+    ) -> Reply:
+        """Return the reply of one process; repeat the request if that may help."""
+        request = ServerRequest(address, header, body, broker_name)
+        return self._retrying.run(lambda: self.servers.ask(request, deadline=deadline), deadline)
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def watching(self, topic: str) -> Iterator[None]:
-        """Learn from an error that passes whether the topic's route is old."""
+    def _learning(self, topic: str) -> Iterator[None]:
+        """Expire the topic's route when an error that passes says that it is stale."""
         try:
             yield
         except RocketMQError as error:
             self._learn(topic, error)
             raise
 
+    def _learn(self, topic: str, result: Reply | RocketMQError) -> None:
+        if isinstance(result, RocketMQError) and result.refresh_routes:
+            self.routes.expire(topic)
+
     def _fetch_topic_config(self, topic: str, broker_name: str) -> TopicConfig:
-        errand = Errand(topic, broker_name, GetTopicConfigRequestHeader(topic=topic))
-        return self.ask(errand, any_copy=True).body(TopicConfig)
+        request = RoutedRequest(topic, broker_name, GetTopicConfigRequestHeader(topic=topic))
+        return self.ask(request, any_copy=True).body(TopicConfig)
 
     def _names(self, topic: str, deadline: Deadline | None) -> list[str]:
         names = sorted(self.routes.route(topic, deadline).brokers)
         if not names:
             raise NoBrokerAvailable("no broker holds the topic now", advice="start one that does", topic=topic)
         return names
-
-    def question(self, errand: Errand, *, any_copy: bool = False, deadline: Deadline | None = None) -> Question:
-        """The errand as a question to one process: the master's, or with `any_copy` another's if there is none."""
-        question = _place(errand, self.routes.route(errand.topic, deadline), any_copy)
-        if isinstance(question, RocketMQError):
-            raise question
-        return question
 
     def _try_route(self, topic: str, deadline: Deadline | None) -> Route | RocketMQError:
         try:
@@ -172,40 +197,32 @@ class Brokers:
             return error
 
     def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
-        """Fail now if there is no route: name servers have been asked again already."""
+        """Raise now if a topic has no route: name servers have repeated the request already."""
         for topic in topics:
             self.routes.route(topic, deadline)
 
-    def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Answer:
-        """Each broker has its share of the time, so that one that does not answer leaves some for the others."""
+    def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Reply:
+        """Give each broker a part of the time, so that a silent one leaves some for the others."""
         failures, names = [], self._names(topic, deadline)
         for name, own_deadline in in_turn(deadline, names):
-            errand = Errand(topic, name, header, body)
-            [result] = self.try_all({name: errand}, any_copy=True, deadline=own_deadline).values()
-            if isinstance(result, Answer):
+            request = RoutedRequest(topic, name, header, body)
+            [result] = self.try_all({name: request}, any_copy=True, deadline=own_deadline).values()
+            if isinstance(result, Reply):
                 return result
             failures.append(result)
             if not result.retriable:
                 break
         raise failures[-1]
 
-    def _tell(self, errand: Errand, deadline: Deadline | None) -> None:
-        with self.watching(errand.topic):
-            self.requests.tell(self.question(errand, deadline=deadline), deadline)
 
-    def _learn(self, topic: str, result: Answer | RocketMQError) -> None:
-        if isinstance(result, RocketMQError) and result.refresh_routes:
-            self.routes.expire(topic)
-
-
-def _place(errand: Errand, route: Route | RocketMQError, any_copy: bool) -> Question | RocketMQError:
-    """The errand as a question to one process, or why it cannot be one."""
+def _place(request: RoutedRequest, route: Route | RocketMQError, any_copy: bool) -> ServerRequest | RocketMQError:
+    """Return the request to one process, or the error why no process can get it."""
     if isinstance(route, RocketMQError):
         return route
-    _, broker_name, header, body = errand
+    topic, broker_name, header, body = request
     try:
         broker = route.broker(broker_name)
         place = broker.to_read() if any_copy else Place(MASTER_ID, broker.master())
     except RocketMQError as error:
-        return error.locate(topic=errand.topic)
-    return Question(place.address, header, body, broker_name, place.broker_id)
+        return error.locate(topic=topic)
+    return ServerRequest(place.address, header, body, broker_name, place.broker_id)

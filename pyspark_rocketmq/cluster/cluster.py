@@ -10,6 +10,8 @@ cluster.admin.create_topic(TopicConfig(topic_name="orders"))
 
 from __future__ import annotations
 
+from functools import cache
+
 from ..net.pool import SharedPool, pool_for
 from ..net.threaded import Handler
 from .admin import Admin
@@ -18,9 +20,9 @@ from .groups import Groups
 from .links import InlineLinks, Links, SharedLinks
 from .messages import Messages
 from .nameserver import NameServers
-from .offsets import Offsets
-from .requests import Requests
+from .queue_offsets import Offsets
 from .route_table import RouteTable
+from .servers import Servers
 from .settings import ClusterSettings
 
 
@@ -30,10 +32,10 @@ class Cluster:
     def __init__(self, settings: ClusterSettings, links: Links) -> None:
         self.settings = settings
         self._links = links
-        requests = Requests(settings, links)
-        self.name_servers = NameServers(requests)
+        servers = Servers(settings, links)
+        self.name_servers = NameServers(servers)
         self.routes = RouteTable(self.name_servers.fetch_route, settings.route_max_age_s)
-        self.brokers = Brokers(requests, self.routes)
+        self.brokers = Brokers(servers, self.routes)
         self.offsets = Offsets(self.brokers)
         self.groups = Groups(self.brokers)
         self.messages = Messages(self.brokers)
@@ -50,6 +52,12 @@ class Cluster:
 def open_cluster(settings: ClusterSettings) -> Cluster:
     """A cluster for one thread at a time, over this process's pool."""
     return Cluster(settings, InlineLinks(pool_for(settings.net)))
+
+
+@cache
+def worker_cluster(settings: ClusterSettings) -> Cluster:
+    """Return this process's one cluster for these settings; its connections and routes outlive a task."""
+    return open_cluster(settings)
 
 
 def open_shared_cluster(settings: ClusterSettings, handler: Handler | None = None) -> Cluster:

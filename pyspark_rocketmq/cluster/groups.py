@@ -38,9 +38,9 @@ from ..wire.commands import (
     UnlockBatchMqRequestHeader,
     UnregisterClientRequestHeader,
 )
-from .broker import Brokers, Errand
+from .broker import Brokers, RoutedRequest
 from .names import Namespace
-from .requests import Question
+from .servers import ServerRequest
 
 MOST_MEMBERS = 10_000
 """Members of one group: every member divides the queues among all of them."""
@@ -58,7 +58,7 @@ class Locked:
     """Brokers that gave no answer: what was held there before is still held."""
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatReply(NamedTuple):
     """What a broker makes of a heartbeat."""
 
     broker_version: int
@@ -75,12 +75,12 @@ class Groups:
 
     # --- membership --------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, address: Address, data: HeartbeatData, deadline: Deadline | None = None) -> HeartbeatAnswer:
+    def heartbeat(self, address: Address, data: HeartbeatData, deadline: Deadline | None = None) -> HeartbeatReply:
         """Tell one broker process that a client is alive and what it wants."""
         body = encode_body(_wrap_heartbeat(data, self._namespace))
-        answer = self._brokers.requests.ask(Question(address, HeartbeatRequestHeader(), body), deadline=deadline)
-        said = answer.header(HeartbeatResponseHeader)
-        return HeartbeatAnswer(answer.command.version, bool(said.is_support_heart_beat_v2), bool(said.is_sub_change))
+        reply = self._brokers.servers.ask(ServerRequest(address, HeartbeatRequestHeader(), body), deadline=deadline)
+        said = reply.header(HeartbeatResponseHeader)
+        return HeartbeatReply(reply.command.version, bool(said.is_support_heart_beat_v2), bool(said.is_sub_change))
 
     def unregister(
         self,
@@ -95,19 +95,19 @@ class Groups:
         header = UnregisterClientRequestHeader(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
-        self._brokers.requests.ask(Question(address, header), deadline=deadline)
+        self._brokers.servers.ask(ServerRequest(address, header), deadline=deadline)
 
     def fetch_members(self, group: str, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
         """Client ids of the group's live members, as a broker of the topic knows them."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
         try:
-            answer = self._brokers.ask_any(topic, header, deadline=deadline)
+            reply = self._brokers.ask_any(topic, header, deadline=deadline)
         except GroupWithoutMembers:
             return ()
-        members = answer.body(GetConsumerListByGroupResponseBody).consumer_id_list
+        members = reply.body(GetConsumerListByGroupResponseBody).consumer_id_list
         if len(members) > MOST_MEMBERS:
             what = f"the broker lists {len(members)} members of the group, the limit is {MOST_MEMBERS}"
-            raise LimitExceeded(what, advice="look who joins the group", **answer.question.where())
+            raise LimitExceeded(what, advice="look who joins the group", **reply.request.where())
         return members
 
     def check_subscription(
@@ -130,16 +130,16 @@ class Groups:
     ) -> dict[str, ConsumerConnection]:
         """Broker by broker, the members of a group; brokers that know none are left out."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        answers = self._brokers.ask_each(topic or retry_topic(group), header, absent=_OFFLINE, deadline=deadline)
-        return {name: answer.body(ConsumerConnection) for name, answer in answers.items()}
+        replies = self._brokers.ask_each(topic or retry_topic(group), header, absent=_OFFLINE, deadline=deadline)
+        return {name: reply.body(ConsumerConnection) for name, reply in replies.items()}
 
     def fetch_producer_connections(
         self, group: str, topic: str, deadline: Deadline | None = None
     ) -> dict[str, ProducerConnection]:
         """Broker by broker of a topic, the clients that produce for a group; brokers that know none are left out."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
-        answers = self._brokers.ask_each(topic, header, absent=_OFFLINE, deadline=deadline)
-        return {name: answer.body(ProducerConnection) for name, answer in answers.items()}
+        replies = self._brokers.ask_each(topic, header, absent=_OFFLINE, deadline=deadline)
+        return {name: reply.body(ProducerConnection) for name, reply in replies.items()}
 
     # --- locks -------------------------------------------------------------------------------------------------------
 
@@ -148,12 +148,12 @@ class Groups:
     ) -> Locked:
         """Take or renew the locks of queues, once; each broker answers for itself."""
         parts = self._by_broker(queues)
-        errands = {
-            name: self._lock_errand(LockBatchMqRequestHeader(), group, client_id, part) for name, part in parts.items()
+        requests = {
+            name: self._lock_request(LockBatchMqRequestHeader(), group, client_id, part) for name, part in parts.items()
         }
         granted: set[MessageQueue] = set()
         unknown: dict[str, RocketMQError] = {}
-        for name, result in self._brokers.try_all(errands, deadline=deadline).items():
+        for name, result in self._brokers.try_all(requests, deadline=deadline).items():
             if isinstance(result, RocketMQError):
                 unknown[name] = result
             else:
@@ -166,11 +166,11 @@ class Groups:
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> None:
         """Give up the locks of queues; those of other clients stay as they are."""
-        errands = {
-            name: self._lock_errand(UnlockBatchMqRequestHeader(), group, client_id, part)
+        requests = {
+            name: self._lock_request(UnlockBatchMqRequestHeader(), group, client_id, part)
             for name, part in self._by_broker(queues).items()
         }
-        self._brokers.ask_all(errands, deadline=deadline)
+        self._brokers.ask_all(requests, deadline=deadline)
 
     def unlock_oneway(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
@@ -178,26 +178,24 @@ class Groups:
         """The same without asking whether it was done: each broker is told once, whatever happens at the others."""
         parts, failures = self._by_broker(queues), []
         for part, own_deadline in in_turn(deadline, parts.values()):
-            errand = self._lock_errand(UnlockBatchMqRequestHeader(), group, client_id, part)
+            request = self._lock_request(UnlockBatchMqRequestHeader(), group, client_id, part)
             try:
-                self._tell_once(errand, own_deadline)
+                self._brokers.tell_once(request, deadline=own_deadline)
             except RocketMQError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
 
-    def _tell_once(self, errand: Errand, deadline: Deadline | None) -> None:
-        with self._brokers.watching(errand.topic):
-            self._brokers.requests.tell(self._brokers.question(errand, deadline=deadline), deadline)
-
-    def _lock_errand(self, header: RequestHeader, group: str, client_id: str, queues: list[MessageQueue]) -> Errand:
+    def _lock_request(
+        self, header: RequestHeader, group: str, client_id: str, queues: list[MessageQueue]
+    ) -> RoutedRequest:
         """A lock request may name queues of several topics; the first one's route leads to the broker."""
         body = LockBatchRequestBody(
             consumer_group=self._namespace.wrap(group),
             client_id=client_id,
             mq_set=tuple(queue._replace(topic=self._namespace.wrap(queue.topic)) for queue in queues),
         )
-        return Errand(queues[0].topic, queues[0].broker_name, header, encode_body(body))
+        return RoutedRequest(queues[0].topic, queues[0].broker_name, header, encode_body(body))
 
     def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
         parts: defaultdict[str, list[MessageQueue]] = defaultdict(list)

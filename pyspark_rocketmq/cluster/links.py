@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ..errors import RocketMQError
 from ..model import Address
@@ -28,29 +28,23 @@ CONNECTING = 32
 BURST = 512
 """Requests that one server gets at once; its queues hold thousands, for all its clients."""
 
-Outcome = Command | RocketMQError
-
-
-class Call(NamedTuple):
-    """One request as the network sees it."""
-
-    address: Address
-    code: int
-    fields: dict[str, str]
-    body: bytes = b""
+Addressed = tuple[Address, Command]
+"""A request and the server that it goes to."""
+Result = Command | RocketMQError
+"""A response whatever its code, or the error why there is none."""
 
 
 class Links(Protocol):
-    """Brings requests to servers. An answer is an answer whatever its code; no answer is an error."""
+    """Brings requests to servers. A response counts whatever its code; no response is an error."""
 
-    def call(self, call: Call, deadline: Deadline | None = None) -> Command:
-        """Ask and wait."""
+    def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
+        """Send a request, wait, and return the response."""
 
-    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
-        """Ask all at once; for each request its answer, or the error in its place."""
+    def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
+        """Send all requests at once; return for each its response, or the error in its place."""
 
-    def tell(self, call: Call, deadline: Deadline | None = None) -> None:
-        """Send without wanting an answer."""
+    def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
+        """Send a one-way request."""
 
     def close(self) -> None:
         """Close the connections that are not in use by anybody else."""
@@ -70,27 +64,28 @@ class InlineLinks:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
-    def call(self, call: Call, deadline: Deadline | None = None) -> Command:
-        """Ask and wait."""
-        with self._pool.connection(call.address, _to_connect(self._pool.settings, deadline)) as connection:
+    def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
+        """Send a request, wait, and return the response."""
+        with self._pool.connection(address, _to_connect(self._pool.settings, deadline)) as connection:
             until = _to_answer(self._pool.settings, deadline)
-            return connection.call(call.code, call.fields, call.body, until)
+            return connection.call(request.code, request.fields, bytes(request.body), until)
 
-    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
-        """Ask all at once, `BURST` requests a server; for each its answer, or the error in its place."""
-        outcomes: dict[int, Outcome] = {}
-        for burst in _bursts(calls):
+    def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
+        """Send all requests at once, `BURST` to a server; return for each its response, or the error in its place."""
+        results: dict[int, Result] = {}
+        for burst in _bursts(requests):
             with ExitStack() as borrowed:
-                started = [self._start(borrowed, calls, numbers, deadline, outcomes) for numbers in burst]
+                started = [self._start(borrowed, requests, numbers, deadline, results) for numbers in burst]
                 until = _to_answer(self._pool.settings, deadline)
-                for asked in filter(None, started):
-                    asked.collect_into(outcomes, until)
-        return [outcomes[number] for number in range(len(calls))]
+                for sent in filter(None, started):
+                    sent.collect_into(results, until)
+        return [results[number] for number in range(len(requests))]
 
-    def tell(self, call: Call, deadline: Deadline | None = None) -> None:
-        """Send without wanting an answer."""
-        with self._pool.connection(call.address, _to_connect(self._pool.settings, deadline)) as connection:
-            connection.tell(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
+    def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
+        """Send a one-way request."""
+        with self._pool.connection(address, _to_connect(self._pool.settings, deadline)) as connection:
+            until = _to_answer(self._pool.settings, deadline)
+        connection.tell(request.code, request.fields, bytes(request.body), until)
 
     def close(self) -> None:
         """The pool is the process's, its connections close when they have been idle."""
@@ -98,45 +93,44 @@ class InlineLinks:
     def _start(
         self,
         borrowed: ExitStack,
-        calls: Sequence[Call],
+        requests: Sequence[Addressed],
         numbers: Sequence[int],
         deadline: Deadline | None,
-        outcomes: dict[int, Outcome],
-    ) -> _Asked | None:
-        """Send one server its part of a burst, as far as it goes without waiting."""
+        results: dict[int, Result],
+    ) -> _Sent | None:
+        """Send one server its part of a burst, without waiting for the socket."""
         until = _to_connect(self._pool.settings, deadline)
-        asked = None
         try:
-            connection = borrowed.enter_context(self._pool.connection(calls[numbers[0]].address, until))
-            asked = _Asked(connection)
+            connection = borrowed.enter_context(self._pool.connection(requests[numbers[0]][0], until))
+            sent = _Sent(connection)
             for number in numbers:
-                asked.submit(number, calls[number])
+                sent.submit(number, requests[number][1])
             connection.exchange()
         except RocketMQError as error:
-            outcomes.update(dict.fromkeys(numbers, error))
+            results.update(dict.fromkeys(numbers, error))
             return None
-        return asked
+        return sent
 
 
-class _Asked:
-    """What one connection has been asked in a burst."""
+class _Sent:
+    """The requests of a burst that one connection carries."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._number_of: dict[int, int] = {}
 
-    def submit(self, number: int, call: Call) -> None:
+    def submit(self, number: int, request: Command) -> None:
         """Gather one request."""
-        self._number_of[self._connection.submit(call.code, call.fields, call.body)] = number
+        self._number_of[self._connection.submit(request.code, request.fields, bytes(request.body))] = number
 
-    def collect_into(self, outcomes: dict[int, Outcome], deadline: Deadline) -> None:
-        """Wait for the answers; those that do not come get the error that says why."""
+    def collect_into(self, results: dict[int, Result], deadline: Deadline) -> None:
+        """Wait for the responses; a request without one gets the error that says why."""
         try:
             for opaque, command in self._connection.collect(tuple(self._number_of), deadline):
-                outcomes[self._number_of[opaque]] = command
+                results[self._number_of[opaque]] = command
         except RocketMQError as error:
             for number in self._number_of.values():
-                outcomes.setdefault(number, error)
+                results.setdefault(number, error)
 
 
 # --- many threads ----------------------------------------------------------------------------------------------------
@@ -148,57 +142,61 @@ class SharedLinks:
     def __init__(self, pool: SharedPool) -> None:
         self._pool = pool
 
-    def call(self, call: Call, deadline: Deadline | None = None) -> Command:
-        """Ask and wait."""
-        connection = self._connection(call.address, deadline)
-        return connection.call(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
+    def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
+        """Send a request, wait, and return the response."""
+        connection = self._connection(address, deadline)
+        until = _to_answer(self._pool.settings, deadline)
+        return connection.call(request.code, request.fields, bytes(request.body), until)
 
-    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
-        """Ask all at once, `BURST` requests a server; for each its answer, or the error in its place."""
-        outcomes: dict[int, Outcome] = {}
-        for burst in _bursts(calls):
-            asked = self._submit_burst([[calls[number] for number in numbers] for numbers in burst], deadline)
-            for numbers, submitted in zip(burst, asked, strict=True):
-                outcomes.update(zip(numbers, map(_outcome, submitted), strict=True))
-        return [outcomes[number] for number in range(len(calls))]
+    def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
+        """Send all requests at once, `BURST` to a server; return for each its response, or the error in its place."""
+        results: dict[int, Result] = {}
+        for burst in _bursts(requests):
+            sent = self._submit_burst([[requests[number] for number in numbers] for numbers in burst], deadline)
+            for numbers, submitted in zip(burst, sent, strict=True):
+                results.update(zip(numbers, map(_wait, submitted), strict=True))
+        return [results[number] for number in range(len(requests))]
 
-    def tell(self, call: Call, deadline: Deadline | None = None) -> None:
-        """Send without wanting an answer."""
-        connection = self._connection(call.address, deadline)
-        connection.tell(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
+    def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
+        """Send a one-way request."""
+        connection = self._connection(address, deadline)
+        until = _to_answer(self._pool.settings, deadline)
+        connection.tell(request.code, request.fields, bytes(request.body), until)
 
     def close(self) -> None:
         """Close every connection."""
         self._pool.close_all()
 
-    def _submit_burst(self, parts: Sequence[Sequence[Call]], deadline: Deadline | None) -> list[list[_Submitted]]:
-        """Ask each server its part: first those that can be asked at once, then all others side by side."""
-        asked: dict[int, list[_Submitted]] = {}
-        far = []
+    def _submit_burst(self, parts: Sequence[Sequence[Addressed]], deadline: Deadline | None) -> list[list[_Submitted]]:
+        """Send each server its part: connected servers first, then all others in parallel."""
+        sent: dict[int, list[_Submitted]] = {}
+        unconnected = []
         for number, part in enumerate(parts):
-            if self._pool.find(part[0].address):
-                asked[number] = self._submit_all(part, deadline)
+            if self._pool.find(part[0][0]):
+                sent[number] = self._submit_all(part, deadline)
             else:
-                far.append(number)
-        asked |= zip(far, self._connect_and_submit([parts[number] for number in far], deadline), strict=True)
-        return [asked[number] for number in range(len(parts))]
+                unconnected.append(number)
+        connecting = self._connect_all([parts[number] for number in unconnected], deadline)
+        sent |= zip(unconnected, connecting, strict=True)
+        return [sent[number] for number in range(len(parts))]
 
-    def _connect_and_submit(self, parts: list[Sequence[Call]], deadline: Deadline | None) -> list[list[_Submitted]]:
+    def _connect_all(self, parts: list[Sequence[Addressed]], deadline: Deadline | None) -> list[list[_Submitted]]:
         if len(parts) < 2:
             return [self._submit_all(part, deadline) for part in parts]
         with ThreadPoolExecutor(min(CONNECTING, len(parts)), "rocketmq connect") as threads:
             return list(threads.map(lambda part: self._submit_all(part, deadline), parts))
 
-    def _submit_all(self, part: Sequence[Call], deadline: Deadline | None) -> list[_Submitted]:
+    def _submit_all(self, part: Sequence[Addressed], deadline: Deadline | None) -> list[_Submitted]:
         try:
-            connection = self._connection(part[0].address, deadline)
+            connection = self._connection(part[0][0], deadline)
         except RocketMQError as error:
             return [error] * len(part)
-        return [self._submit(connection, call, deadline) for call in part]
+        return [self._submit(connection, request, deadline) for _, request in part]
 
-    def _submit(self, connection: ThreadedConnection, call: Call, deadline: Deadline | None) -> _Submitted:
+    def _submit(self, connection: ThreadedConnection, request: Command, deadline: Deadline | None) -> _Submitted:
         try:
-            return connection.submit(call.code, call.fields, call.body, _to_answer(self._pool.settings, deadline))
+            until = _to_answer(self._pool.settings, deadline)
+            return connection.submit(request.code, request.fields, bytes(request.body), until)
         except RocketMQError as error:
             return error
 
@@ -209,21 +207,21 @@ class SharedLinks:
 _Submitted = Future[Command] | RocketMQError
 
 
-def _outcome(asked: _Submitted) -> Outcome:
-    """A future of the connection ends at its deadline at the latest."""
-    if isinstance(asked, RocketMQError):
-        return asked
+def _wait(submitted: _Submitted) -> Result:
+    """Wait for a response; the connection ends its futures at their deadlines at the latest."""
+    if isinstance(submitted, RocketMQError):
+        return submitted
     try:
-        return asked.result()
+        return submitted.result()
     except RocketMQError as error:
         return error
 
 
-def _bursts(calls: Sequence[Call]) -> Iterator[list[list[int]]]:
-    """Numbers of the calls, server by server, in rounds of at most `BURST` for each server."""
+def _bursts(requests: Sequence[Addressed]) -> Iterator[list[list[int]]]:
+    """Yield the numbers of the requests, server by server, in rounds of at most `BURST` for each server."""
     by_address = defaultdict(list)
-    for number, call in enumerate(calls):
-        by_address[call.address].append(number)
+    for number, (address, _) in enumerate(requests):
+        by_address[address].append(number)
     longest = max(map(len, by_address.values()), default=0)
     for start in range(0, longest, BURST):
         parts = (numbers[start : start + BURST] for numbers in by_address.values())

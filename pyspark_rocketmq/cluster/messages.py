@@ -1,6 +1,6 @@
 """How does one message get to a broker, and how is one found again?
 
-Nothing that stores is repeated here: a send that got no answer may have been carried out. Whether to try again, and
+Nothing that stores is repeated here: a send that got no reply may have been carried out. Whether to try again, and
 at which broker, is for producers to decide. An error that speaks of an old route has the route fetched anew.
 """
 
@@ -29,8 +29,8 @@ from ..wire.commands import (
 )
 from ..wire.message_id import decode_offset_message_id
 from ..wire.record import Record, decode_records
-from .broker import Brokers, Errand
-from .requests import OK, Answer
+from .broker import Brokers, RoutedRequest
+from .servers import OK, Reply
 
 TEMPLATE_TOPIC = "TBW102"
 """The topic whose configuration brokers copy when they make an unknown one."""
@@ -58,6 +58,8 @@ class Sending:
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
     queue_count_if_new: int = 4
+    route_topic: str = ""
+    """The topic whose route names the broker, if it is not the queue's own: that one does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Receipt:
     recall_handle: str | None = None
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that was looked up, and the queue that holds it."""
 
     queue: MessageQueue
@@ -92,10 +94,10 @@ class Messages:
 
     def send(self, sending: Sending, deadline: Deadline | None = None) -> Receipt:
         """Store a message or a batch."""
-        answer = self._ask_once(_send_errand(sending), deadline, STORED)
-        stored = answer.header(SendMessageResponseHeader)
+        reply = self._brokers.ask_once(_send_request(sending), welcome=STORED, deadline=deadline)
+        stored = reply.header(SendMessageResponseHeader)
         return Receipt(
-            ResponseCode(answer.command.code),
+            ResponseCode(reply.command.code),
             stored.msg_id,
             sending.queue._replace(queue_id=stored.queue_id),
             stored.queue_offset,
@@ -105,7 +107,7 @@ class Messages:
 
     def send_oneway(self, sending: Sending, deadline: Deadline | None = None) -> None:
         """Send without asking whether it was stored."""
-        self._tell_once(_send_errand(sending), deadline)
+        self._brokers.tell_once(_send_request(sending), deadline=deadline)
 
     def send_back(
         self,
@@ -119,7 +121,7 @@ class Messages:
         deadline: Deadline | None = None,
     ) -> None:
         """Deliver a message to the group again after a delay: the level's, the broker's choice (0), or never (-1)."""
-        errand = send_back_errand(
+        request = send_back_request(
             group,
             queue.topic,
             queue.broker_name,
@@ -128,20 +130,21 @@ class Messages:
             origin_message_id=origin_message_id,
             max_reconsume_times=max_reconsume_times,
         )
-        self._ask_once(errand, deadline)
+        self._brokers.ask_once(request, deadline=deadline)
 
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
     ) -> None:
-        """Say what becomes of a half message; brokers give no answer."""
-        self._tell_once(Errand(header.topic or "", broker_name, header), deadline)
+        """Say what becomes of a half message; brokers give no reply."""
+        self._brokers.tell_once(RoutedRequest(header.topic or "", broker_name, header), deadline=deadline)
 
     def recall(
         self, producer_group: str, topic: str, broker_name: str, handle: str, deadline: Deadline | None = None
     ) -> str:
         """Take a timed message back; returns its unique id."""
         header = RecallMessageRequestHeader(producer_group=producer_group, topic=topic, recall_handle=handle)
-        return self._ask_once(Errand(topic, broker_name, header), deadline).header(RecallMessageResponseHeader).msg_id
+        request = RoutedRequest(topic, broker_name, header)
+        return self._brokers.ask_once(request, deadline=deadline).header(RecallMessageResponseHeader).msg_id
 
     # --- looking up --------------------------------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = LATEST_MS,
         deadline: Deadline | None = None,
-    ) -> list[Found]:
+    ) -> list[FoundMessage]:
         """Messages that bear a key, at most `max_count` from each broker, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
@@ -162,7 +165,7 @@ class Messages:
         )  # fmt: skip
         return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
 
-    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[Found]:
+    def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
         """Messages that bear a unique id: the message itself, and copies such as retries, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
@@ -174,47 +177,38 @@ class Messages:
         """The message with this offset message id, from the broker whose address the id names."""
         store_host, physical_offset = decode_offset_message_id(message_id)
         address = self._brokers.settings.address_map.reach(store_host)
-        answer = self._brokers.ask_at(
+        reply = self._brokers.ask_at(
             address, ViewMessageRequestHeader(offset=physical_offset, topic=topic), deadline=deadline
         )
-        records = self._records(answer)
+        records = self._records(reply)
         if len(records) != 1:
             advice = "check that the id is one this cluster gave out"
-            raise DecodeError(f"{len(records)} messages under one id", advice=advice, **answer.question.where())
+            raise DecodeError(f"{len(records)} messages under one id", advice=advice, **reply.request.where())
         return records[0]
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def _query(
         self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
-    ) -> list[Found]:
+    ) -> list[FoundMessage]:
         """Brokers find by hash of the key, so what they find is looked at again."""
-        answers = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
+        replies = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
         found = [
-            Found(MessageQueue(record.topic, broker_name, record.queue_id), record)
-            for broker_name, answer in answers.items()
-            for record in self._records(answer)
+            FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
+            for broker_name, reply in replies.items()
+            for record in self._records(reply)
             if record.topic == topic and is_meant(record)
         ]
         return sorted(found, key=lambda hit: hit.record.store_timestamp)
 
-    def _records(self, answer: Answer) -> list[Record]:
-        """The stored messages of an answer, under our names for their topics."""
-        with located(answer.question.where()):
-            records = decode_records(answer.command.body)
+    def _records(self, reply: Reply) -> list[Record]:
+        """The stored messages of an reply, under our names for their topics."""
+        with located(reply.request.where()):
+            records = decode_records(reply.command.body)
         return [replace(record, topic=self._namespace.unwrap(record.topic)) for record in records]
 
-    def _ask_once(self, errand: Errand, deadline: Deadline | None, welcome: frozenset[ResponseCode] = OK) -> Answer:
-        with self._brokers.watching(errand.topic):
-            question = self._brokers.question(errand, deadline=deadline)
-            return self._brokers.requests.ask(question, welcome=welcome, deadline=deadline)
 
-    def _tell_once(self, errand: Errand, deadline: Deadline | None) -> None:
-        with self._brokers.watching(errand.topic):
-            self._brokers.requests.tell(self._brokers.question(errand, deadline=deadline), deadline)
-
-
-def send_back_errand(
+def send_back_request(
     group: str,
     topic: str,
     broker_name: str,
@@ -223,7 +217,7 @@ def send_back_errand(
     delay_level: int = 0,
     origin_message_id: str | None = None,
     max_reconsume_times: int | None = None,
-) -> Errand:
+) -> RoutedRequest:
     """The request to deliver a message again, for who asks many at once."""
     header = ConsumerSendMsgBackRequestHeader(
         offset=physical_offset,
@@ -234,10 +228,10 @@ def send_back_errand(
         unit_mode=False,
         max_reconsume_times=max_reconsume_times,
     )
-    return Errand(topic, broker_name, header)
+    return RoutedRequest(topic, broker_name, header)
 
 
-def _send_errand(sending: Sending) -> Errand:
+def _send_request(sending: Sending) -> RoutedRequest:
     """The short form of a send request."""
     kind = SendBatchMessageRequestHeader if sending.is_batch else SendMessageRequestHeaderV2
     header = kind(
@@ -255,4 +249,5 @@ def _send_errand(sending: Sending) -> Errand:
         max_reconsume_times=sending.max_reconsume_times,
         batch=sending.is_batch,
     )
-    return Errand(sending.queue.topic, sending.queue.broker_name, header, sending.body)
+    topic = sending.route_topic or sending.queue.topic
+    return RoutedRequest(topic, sending.queue.broker_name, header, sending.body)

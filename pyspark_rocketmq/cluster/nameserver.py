@@ -27,17 +27,17 @@ from ..wire.commands import (
     PutKVConfigRequestHeader,
     RequestHeader,
 )
-from .requests import Answer, Question, Requests
 from .retrying import Retrying
-from .routes import BrokerPlaces, Route, all_broker_places, make_route
+from .routes import BrokerEndpoints, Route, all_broker_endpoints, make_route
+from .servers import Reply, ServerRequest, Servers
 
 
 class NameServers:
     """The name servers of one cluster."""
 
-    def __init__(self, requests: Requests) -> None:
-        settings = requests.settings
-        self._requests = requests
+    def __init__(self, servers: Servers) -> None:
+        settings = servers.settings
+        self._servers = servers
         self._addresses = settings.name_servers
         self._retrying = Retrying(settings.retries, settings.pause)
         self._current = 0
@@ -51,9 +51,9 @@ class NameServers:
     def fetch_route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
         """Where the queues of a topic are; with `once` no name server is asked again."""
         ask = self._ask_around if once else self._ask
-        answer = ask(GetRouteInfoRequestHeader(topic=topic), deadline)
-        with located(answer.question.where()):
-            return make_route(topic, answer.body(TopicRouteData), self._requests.settings.address_map)
+        reply = ask(GetRouteInfoRequestHeader(topic=topic), deadline)
+        with located(reply.request.where()):
+            return make_route(topic, reply.body(TopicRouteData), self._servers.settings.address_map)
 
     def fetch_topics(self, deadline: Deadline | None = None) -> tuple[str, ...]:
         """Our names of the topics of our namespace, and system topics."""
@@ -63,13 +63,13 @@ class NameServers:
         """The same for one cluster's topics."""
         return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
 
-    def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerPlaces, ...]:
+    def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerEndpoints, ...]:
         """All brokers of all clusters, by name."""
-        answer = self._ask(GetBrokerClusterInfoRequestHeader(), deadline)
-        address_map = self._requests.settings.address_map
-        with located(answer.question.where()):
-            table = answer.body(ClusterInfo).broker_addr_table
-            return all_broker_places((data for _, data in sorted(table.items())), address_map)
+        reply = self._ask(GetBrokerClusterInfoRequestHeader(), deadline)
+        address_map = self._servers.settings.address_map
+        with located(reply.request.where()):
+            table = reply.body(ClusterInfo).broker_addr_table
+            return all_broker_endpoints((data for _, data in sorted(table.items())), address_map)
 
     def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
         """Make every name server forget a topic."""
@@ -80,18 +80,18 @@ class NameServers:
     def fetch_value(self, namespace: str, key: str, deadline: Deadline | None = None) -> str | None:
         """A value kept at the name servers."""
         try:
-            answer = self._ask(GetKVConfigRequestHeader(namespace=namespace, key=key), deadline)
+            reply = self._ask(GetKVConfigRequestHeader(namespace=namespace, key=key), deadline)
         except QueryNotFound:
             return None
-        return answer.header(GetKVConfigResponseHeader).value
+        return reply.header(GetKVConfigResponseHeader).value
 
     def fetch_values(self, namespace: str, deadline: Deadline | None = None) -> dict[str, str]:
         """All values of one namespace."""
         try:
-            answer = self._ask(GetKVListByNamespaceRequestHeader(namespace=namespace), deadline)
+            reply = self._ask(GetKVListByNamespaceRequestHeader(namespace=namespace), deadline)
         except QueryNotFound:
             return {}
-        return answer.body(KVTable).table
+        return reply.body(KVTable).table
 
     def put_value(self, namespace: str, key: str, value: str, deadline: Deadline | None = None) -> None:
         """Keep a value at every name server."""
@@ -103,32 +103,32 @@ class NameServers:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def _topics(self, answer: Answer) -> tuple[str, ...]:
-        namespace = self._requests.settings.namespace
-        return tuple(map(namespace.unwrap, filter(namespace.holds, answer.body(TopicList).topic_list)))
+    def _topics(self, reply: Reply) -> tuple[str, ...]:
+        namespace = self._servers.settings.namespace
+        return tuple(map(namespace.unwrap, filter(namespace.holds, reply.body(TopicList).topic_list)))
 
     def _ask_each(self, header: RequestHeader, deadline: Deadline | None) -> None:
         """Each keeps its own table, so each must be told."""
         for address in self._addresses:
-            ask = partial(self._requests.ask, Question(address, header), deadline=deadline)
+            ask = partial(self._servers.ask, ServerRequest(address, header), deadline=deadline)
             self._retrying.run(ask, deadline)
 
-    def _ask(self, header: RequestHeader, deadline: Deadline | None) -> Answer:
+    def _ask(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
         return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
 
-    def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Answer:
+    def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
         """The first good answer in one round; an error that no other server would mend ends the round."""
         failures: list[RocketMQError] = []
         for number in self._in_turn():
             try:
-                answer = self._requests.ask(Question(self._addresses[number], header), deadline=deadline)
+                reply = self._servers.ask(ServerRequest(self._addresses[number], header), deadline=deadline)
             except RocketMQError as error:
                 if not error.retriable:
                     raise
                 failures.append(error)
             else:
                 self._current = number
-                return answer
+                return reply
         raise _combined(failures)
 
     def _in_turn(self) -> Iterator[int]:
@@ -137,7 +137,7 @@ class NameServers:
 
 
 def _combined(failures: list[RocketMQError]) -> RocketMQError:
-    """One error for a whole round: a server that knows no such topic outweighs those that did not answer."""
+    """One error for a whole round: a server that knows no such topic outweighs those that did not reply."""
     for error in failures:
         if isinstance(error, TopicNotExist):
             advice = "create the topic, or check its name and nameServer"

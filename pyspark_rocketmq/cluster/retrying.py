@@ -36,12 +36,12 @@ class Retrying:
     retries: int
     pause: Backoff
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
-    patience_s: float | None = None
+    wait_for_brokers_s: float | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def run(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
         """Return what the first successful attempt returns, or raise the last error."""
-        patience = None if self.patience_s is None else Deadline.after(self.patience_s, self.clock)
+        patience = None if self.wait_for_brokers_s is None else Deadline.after(self.wait_for_brokers_s, self.clock)
         counted = 0
         for number in count():
             try:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from ..errors import LimitExceeded, RocketMQError
 from ..net.deadline import Deadline, share
-from .routes import BrokerPlaces, Route
+from .routes import BrokerEndpoints, Route
 
 LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
 """How long old snapshots serve unasked when one could not be renewed, ..."""
@@ -35,7 +35,7 @@ class FetchRoute(Protocol):
         """With `once` no name server is asked again."""
 
 
-class _Entry(NamedTuple):
+class _CachedRoute(NamedTuple):
     route: Route
     due: float
     """When to fetch it again, on the table's clock."""
@@ -54,7 +54,7 @@ class RouteTable:
         self._max_age_s = max_age_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _CachedRoute] = {}
         self._weight = 0
         """The queues and broker processes of all routes."""
         self._silent_until = float("-inf")
@@ -77,7 +77,7 @@ class RouteTable:
             if entry := self._entries.get(topic):
                 self._entries[topic] = entry._replace(due=self._clock())
 
-    def known_brokers(self) -> dict[str, BrokerPlaces]:
+    def known_brokers(self) -> dict[str, BrokerEndpoints]:
         """Every broker that the routes in the table name."""
         with self._lock:
             entries = tuple(self._entries.values())
@@ -99,7 +99,7 @@ class RouteTable:
         """Fetched outside the lock; of two threads that fetch at once, the later one wins."""
         route = self._fetch(topic, deadline, once=once)
         with self._lock:
-            self._put(topic, _Entry(route, self._clock() + self._max_age_s))
+            self._put(topic, _CachedRoute(route, self._clock() + self._max_age_s))
             self._silent_until = float("-inf")
         return route
 
@@ -108,7 +108,7 @@ class RouteTable:
         with self._lock:
             self._silent_until = self._clock() + pause_s
 
-    def _put(self, topic: str, entry: _Entry) -> None:
+    def _put(self, topic: str, entry: _CachedRoute) -> None:
         old = self._entries.get(topic)
         weight = self._weight + entry.route.weight - (old.route.weight if old else 0)
         count = len(self._entries) + (old is None)

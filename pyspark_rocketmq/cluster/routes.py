@@ -6,7 +6,6 @@ written, and where the brokers that hold them listen. Nothing here asks anybody;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from reprlib import repr as shorten
@@ -26,7 +25,7 @@ from ..wire.bodies import BrokerData, QueueData, TopicRouteData
 
 MOST_QUEUES = 100_000
 """Queues of one topic. A name server says a number, we make so many objects of it."""
-MOST_PLACES = 10_000
+MOST_ENDPOINTS = 10_000
 """Broker processes that one answer names."""
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
@@ -43,21 +42,6 @@ class AddressMap:
     entries: tuple[tuple[Address, Address], ...] = ()
     other: Address | None = None
     """Where all brokers without an entry are reached, if not where they say."""
-
-    @classmethod
-    def parse(cls, text: str, option: str = "brokerAddressMap") -> AddressMap:
-        """Read a JSON object, advertised to reachable `host:port`; the key `*` stands for all others."""
-        try:
-            given = json.loads(text)
-            pairs = [(str(key), parse_address(value, option)) for key, value in given.items()]
-        except (ValueError, AttributeError) as cause:
-            if isinstance(cause, OptionError):
-                raise
-            raise OptionError(
-                option, text, "not a map of addresses", advice='give {"host:port": "host:port"}'
-            ) from cause
-        entries = tuple((parse_address(key, option), value) for key, value in pairs if key != "*")
-        return cls(entries, dict(pairs).get("*"))
 
     def reach(self, advertised: Address) -> Address:
         """Where to find the broker that advertises this address."""
@@ -77,17 +61,17 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPlaces:
+class BrokerEndpoints:
     """Where the processes of one broker name listen: the master, number 0, and its replicas."""
 
     broker_name: str
     cluster: str
-    places: tuple[Place, ...]
+    endpoints: tuple[Place, ...]
     """In the order of their numbers."""
 
     def master(self) -> Address:
         """Where the master listens."""
-        for place in self.places:
+        for place in self.endpoints:
             if place.is_master:
                 return place.address
         raise NoBrokerAvailable(
@@ -98,17 +82,17 @@ class BrokerPlaces:
 
     def to_read(self, suggested_id: int = MASTER_ID) -> Place:
         """Where to read when this process is suggested: there, else (for a replica) at the next, else anywhere."""
-        by_id = {place.broker_id: place for place in self.places}
+        by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
         for broker_id in wanted:
             if broker_id in by_id:
                 return by_id[broker_id]
-        if self.places:
-            return self.places[0]
+        if self.endpoints:
+            return self.endpoints[0]
         raise NoBrokerAvailable("no process of the broker is registered", advice="start it", broker=self.broker_name)
 
 
-def broker_places(data: BrokerData, address_map: AddressMap) -> BrokerPlaces:
+def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
     """The places a name server names for one broker."""
     try:
         found = [Place(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()]
@@ -117,18 +101,18 @@ def broker_places(data: BrokerData, address_map: AddressMap) -> BrokerPlaces:
             f"the broker is registered with addresses that are none: {shorten(data.broker_addrs)}",
             broker=data.broker_name,
         ) from cause
-    return BrokerPlaces(data.broker_name, data.cluster or "", tuple(sorted(found)))
+    return BrokerEndpoints(data.broker_name, data.cluster or "", tuple(sorted(found)))
 
 
-def all_broker_places(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerPlaces, ...]:
+def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerEndpoints, ...]:
     """The places of all the brokers that one answer names."""
     named = tuple(named)
-    if (count := sum(len(data.broker_addrs) for data in named)) > MOST_PLACES:
+    if (count := sum(len(data.broker_addrs) for data in named)) > MOST_ENDPOINTS:
         raise LimitExceeded(
-            f"the answer names {count} broker processes, the limit is {MOST_PLACES}",
+            f"the answer names {count} broker processes, the limit is {MOST_ENDPOINTS}",
             advice="look what is registered at the name server",
         )
-    return tuple(broker_places(data, address_map) for data in named)
+    return tuple(broker_endpoints(data, address_map) for data in named)
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
@@ -143,14 +127,14 @@ class Route:
     """Queues that may be read, sorted as RocketMQ sorts them."""
     writable: tuple[MessageQueue, ...]
     """Queues that may be written, sorted; those of an order-topic configuration if there is one."""
-    brokers: Mapping[str, BrokerPlaces]
+    brokers: Mapping[str, BrokerEndpoints]
 
     @property
     def weight(self) -> int:
         """How many objects it consists of."""
-        return len(self.readable) + len(self.writable) + sum(len(broker.places) for broker in self.brokers.values())
+        return len(self.readable) + len(self.writable) + sum(len(broker.endpoints) for broker in self.brokers.values())
 
-    def broker(self, broker_name: str) -> BrokerPlaces:
+    def broker(self, broker_name: str) -> BrokerEndpoints:
         """The places of a broker that holds queues of this topic."""
         try:
             return self.brokers[broker_name]
@@ -171,7 +155,7 @@ def make_route(topic: str, data: TopicRouteData, address_map: AddressMap) -> Rou
             advice="read a topic with ordinary queues",
             topic=topic,
         )
-    brokers = {broker.broker_name: broker for broker in all_broker_places(data.broker_datas, address_map)}
+    brokers = {broker.broker_name: broker for broker in all_broker_endpoints(data.broker_datas, address_map)}
     return Route(
         topic=topic,
         readable=_queues(topic, "readQueueNums", _readable(data.queue_datas)),
@@ -188,10 +172,10 @@ def _readable(held: Iterable[QueueData]) -> _Held:
     return ((data.broker_name, data.read_queue_nums) for data in held if data.perm & PERM_READ)
 
 
-def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerPlaces]) -> _Held:
+def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerEndpoints]) -> _Held:
     if data.order_topic_conf:
         return _ordered(topic, data.order_topic_conf)
-    with_master = {name for name, broker in brokers.items() if any(place.is_master for place in broker.places)}
+    with_master = {name for name, broker in brokers.items() if any(place.is_master for place in broker.endpoints)}
     return (
         (held.broker_name, held.write_queue_nums)
         for held in data.queue_datas

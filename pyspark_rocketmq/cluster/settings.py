@@ -28,7 +28,7 @@ class ClusterSettings:
     """How often a request that may be repeated is repeated."""
     pause: Backoff = field(default_factory=Backoff)
     """How long to wait before each repetition."""
-    patience_s: float | None = None
+    wait_for_brokers_s: float | None = None
     """For how long brokers are asked that cannot be reached or are busy; None: as often as others."""
 
     def __post_init__(self) -> None:

@@ -1,9 +1,7 @@
-"""How do record bytes become columns without a Python object per message?
+"""Decode stored records into Arrow columns, without a Python object per message.
 
-`layout` names the columns a user can ask for (no Arrow, cheap to import), `schema` gives their Arrow types,
-`spans`, `starts`, `entries`, `shapes` and `shaped` are the vector tools (slices of a buffer; where records begin; the
-entries of many property texts, split; what texts have in common; entries found where those of their like lie),
-`rows` reads one message the readable way, and `columns` puts record batches together: in bulk where the
-records are plain, row by row where they are odd (packed bodies, IPv6 hosts, inner batches, long topics). `memory`
-keeps what one batch needed for the next.
+`columns` is the table of columns; it imports no Arrow. `decoder` gathers responses and makes record batches. `bulk`
+finds the records of a batch and decodes the plain ones; `coverage` compares responses with what they cover; `irregular`
+and `rows` read all other records one by one. `spans` (slices of a buffer), `shapes` (properties of texts that are
+alike) and `entries` (properties of any texts) are the vector tools.
 """

@@ -1,29 +1,34 @@
-"""What does each column hold for thousands of plain messages at once?
+"""Read thousands of stored records at once: find them, read their fixed fields, and make columns of the plain ones.
 
 A record is *plain* if its fields lie where those of most records lie: first layout version, IPv4 hosts, body
-not packed, no inner batch, property text with separators in turn. Then every field of the head sits at a fixed
-distance from the record's start, and body, topic and properties follow from three length fields. All
-steps are whole-array steps. The topic's text is not looked at, because no column shows it.
+not packed, no inner batch, separators of properties in turn. Then every fixed field stands at one distance from the
+record's start, and body, topic and properties follow from three length fields. All steps are whole-array steps.
+
+This is the seam for a compiled core. The rest of the room calls `find_records` once for the responses of a batch and
+`decode_plain` once for its columns; what it asks of `Records` in between are whole arrays, or single records by index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import Address, MessageQueue
+from ..errors import DecodeError, located
+from ..model import Address, MessageQueue, QueueRange
+from ..wire.codes import SysFlag
 from ..wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record
-from ..wire.sys_flag import SysFlag
+from ..wire.scan import MIN_RECORD_BYTES, record_starts
+from .columns import Column, Content, Part
 from .entries import Entries, PropertyTexts, split_entries
-from .rows import LEAST_MS, MOST_MS, Content, json_string
-from .shaped import ShapedEntries, ShapeFinder
+from .rows import LEAST_MS, MOST_MS, json_string
+from .shapes import ShapedEntries, ShapeFinder
 from .spans import (
     Bytes,
     Integers,
@@ -37,13 +42,12 @@ from .spans import (
     repeat_texts,
     unsigned_at,
 )
-from .starts import located_at
 
-__all__ = ["Bulk", "bulk_column"]
+__all__ = ["PlainColumns", "Records", "Responses", "Rows", "decode_plain", "find_records"]
 
 _HEAD = np.dtype(
     [
-        ("store_size", ">i4"),
+        ("total_size", ">i4"),
         ("magic", ">u4"),
         ("body_crc", ">i4"),
         ("queue_id", ">i4"),
@@ -61,176 +65,258 @@ _HEAD = np.dtype(
     ]
 )
 _NATIVE = {name: _HEAD[name].newbyteorder("=") for name in _HEAD.names or ()}
-_ODD_FLAGS = (
+_IRREGULAR_FLAGS = (
     SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 )
 _INNER_FLAGS = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 _MAGIC_IN_MEMORY = np.array(MAGIC_V1, ">u4").view(np.uint32)
-_NO_ROWS: Integers = np.zeros(0, np.int64)
+_NO_RECORDS: Integers = np.zeros(0, np.int64)
 _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
-"""What is above is a size below zero, as these sizes have a sign."""
+"""Larger sizes are negative, since these length fields are signed."""
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
+Rows = npt.NDArray[np.bool_]
+"""A mask of rows, records or responses."""
 
-class Bulk:
-    """Records in one buffer: so many of each answer, one answer behind the other.
 
-    `plain` says which rows can be decoded here; the columns speak of such rows only.
+class Responses(NamedTuple):
+    """The responses of one batch, column by column: what is wanted of each, and what each covers."""
+
+    ranges: Sequence[QueueRange]
+    message_counts: Sequence[int]
+    firsts: Sequence[int]
+    """Offsets that the pulls asked from."""
+    covered: Sequence[int]
+    """Number of messages that each must hold; 0 for any number."""
+    nexts: Sequence[int]
+    """Offsets at which the responses end; 0 if a response's records stand at the offsets written in them."""
+    queues: Sequence[MessageQueue]
+    starts: Sequence[int]
+    """First wanted offset of each."""
+    ends: Sequence[int]
+    """End of the wanted offsets of each."""
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all offsets that the responses cover are wanted."""
+        return self.starts == self.firsts and self.ends == self.nexts
+
+
+# --- where records begin ---------------------------------------------------------------------------------------------
+
+_FEWEST_RESPONSES = 8
+"""Least number of responses that are walked in lock step; fewer are faster one by one."""
+_MOST_UNEQUAL = 4
+"""Largest size of a response, in mean sizes, for a walk in lock step, which takes the steps of the longest."""
+_STEPS_BETWEEN_CHECKS = 8
+_SIZE_AND_MAGIC_BYTES = 8
+"""Bytes before the end of a response in which no record begins."""
+
+
+class Starts(NamedTuple):
+    """Places where records begin, one response's after the other's, and the number of records in each response."""
+
+    places: Integers
+    counts: Integers
+
+
+def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
+    """Find the records of all responses in lock step; None if one is damaged or walking them one by one is faster.
+
+    Each record's size tells where the next one begins, so a response has to be walked. An array holds the place
+    reached in each response, and one array step takes all of them a record further: their memory is then fetched side
+    by side. The steps trust sizes and never leave their response; afterwards all sizes are verified at once.
     """
+    sizes = spans.ends - spans.starts
+    if len(sizes) < _FEWEST_RESPONSES or sizes.min() < MIN_RECORD_BYTES:
+        return None
+    if sizes.max() * len(sizes) > _MOST_UNEQUAL * sizes.sum():
+        return None
+    path = _walk_in_lock_step(data, spans)
+    is_record = path < spans.ends - _SIZE_AND_MAGIC_BYTES
+    found = Starts(path.T[is_record.T], is_record.sum(axis=0))
+    return found if _fill(data, spans, found) else None
+
+
+def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
+    """Return a row for each step: the place reached in each response, which stops shortly before the end."""
+    last_places = spans.ends - _SIZE_AND_MAGIC_BYTES
+    sizes = unsigned_at(data, 4)
+    most_steps = (spans.ends - spans.starts).max() // MIN_RECORD_BYTES
+    path, at = [spans.starts], spans.starts
+    while len(path) <= most_steps and not np.array_equal(at, last_places):
+        for row in np.empty((_STEPS_BETWEEN_CHECKS, len(at)), np.int64):
+            np.add(at, sizes[at], out=row)
+            at = np.minimum(row, last_places, out=row)
+            path.append(at)
+    return np.array(path)
+
+
+def _fill(data: Bytes, spans: Spans, found: Starts) -> bool:
+    """Return whether these records fill their responses exactly.
+
+    The walk went from each record as far as its size says; only the last record of a response is still to be checked.
+    """
+    places, last = found.places, np.cumsum(found.counts) - 1
+    ends = np.empty_like(places)
+    ends[:-1] = places[1:]
+    ends[last] = spans.ends
+    sizes = ends - places
+    return bool(sizes.min() >= MIN_RECORD_BYTES and (unsigned_at(data, 4)[places[last]] == sizes[last]).all())
+
+
+def _walk_each(data: Bytes, spans: Spans, ranges: Sequence[QueueRange]) -> Starts:
+    """Find the records of responses one by one; raise `DecodeError` where a size or magic is wrong."""
+    view = data.data
+    starts = [
+        start + np.array(_located_starts(view[start:end], wanted), np.int64)
+        for start, end, wanted in zip(*spans, ranges, strict=True)
+    ]
+    return Starts(np.concatenate(starts), np.array(list(map(len, starts))))
+
+
+def _located_starts(body: memoryview, wanted: QueueRange) -> Sequence[int]:
+    try:
+        return record_starts(body)
+    except DecodeError:
+        with _located_at(wanted.queue, wanted.start):
+            raise
+
+
+def _located_at(queue: MessageQueue, offset: int) -> AbstractContextManager[None]:
+    """Put queue and offset into errors that pass."""
+    return located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": offset})
+
+
+def find_records(data: Bytes, spans: Spans, responses: Responses) -> Records:
+    """Return the records of responses, which lie in a buffer at these spans; raise `DecodeError` for a damaged one."""
+    starts = maybe_find_starts(data, spans) or _walk_each(data, spans, responses.ranges)
+    records = Records(data, *starts, responses)
+    if not records.has_known_magics():
+        _walk_each(data, spans, responses.ranges)  # raises, and names the response
+    return records
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+class Records:
+    """Records in one buffer: `counts` of each response, one response's after the other's."""
 
     def __init__(
-        self,
-        data: Bytes,
-        starts: Integers,
-        counts: Integers,
-        queues: Sequence[MessageQueue],
-        finder: ShapeFinder,
-        positions: Integers | None = None,
+        self, data: Bytes, starts: Integers, counts: Integers, responses: Responses, positions: Integers | None = None
     ) -> None:
         self.data = data
         self.starts = starts
         self.counts = counts
-        self._queues = queues
-        self._finder = finder
+        self.responses = responses
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
         self.positions = self.stored_offsets if positions is None else positions
-        """Where each record stands in its queue."""
+        """Offset at which each record stands in its queue; as written in it, until `coverage` knows better."""
+        self.are_all_wanted = False
+        """Whether every record is known to stand at a wanted offset."""
 
     def field(self, name: str) -> npt.NDArray[Any]:
-        """One fixed field of every record, in the machine's byte order."""
+        """Return one fixed field of every record, in the machine's byte order."""
         return self.head[name].astype(_NATIVE[name])
 
     @cached_property
-    def answers(self) -> Integers:
-        """The index of the answer that each record came in."""
+    def response_of(self) -> Integers:
+        """Index of the response that each record came in."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
     def begins(self) -> Integers:
-        """Where the records of each answer begin among all."""
+        """Index of each response's first record."""
         begins: Integers = np.cumsum(self.counts) - self.counts
         return begins
 
     @cached_property
     def stored_offsets(self) -> Integers:
-        """Where each record says that it stands in its queue."""
+        """Offset written in each record."""
         return self.field("queue_offset")
 
     @cached_property
     def sys_flags(self) -> npt.NDArray[np.int32]:
-        """What kind of record each is."""
+        """Bits that say what kind of record each is."""
         return self.field("sys_flag")
 
     def record(self, row: int) -> Record:
-        """Return one record, read the readable way; errors count its bytes from where it begins."""
+        """Return one record, decoded by `wire.record`; errors count bytes from its start."""
         start, end = int(self.starts[row]), int(self._ends[row])
-        with located_at(self._queues[self.answers[row]], int(self.positions[row])):
+        with _located_at(self.responses.queues[self.response_of[row]], int(self.positions[row])):
             return decode_record(self.data[start:end].data)[0]
 
     def inner_rows(self) -> Integers:
-        """Records that hold several messages."""
+        """Return the records that are inner batches."""
         if np.count_nonzero(self._has_plain_head) == len(self.starts):
-            return _NO_ROWS
+            return _NO_RECORDS
         return np.flatnonzero(self.sys_flags & _INNER_FLAGS == _INNER_FLAGS)
 
-    def only(self, rows: npt.NDArray[np.bool_]) -> Bulk:
-        """The same view of some of the rows; of all of them, this very one with what it has computed."""
+    def only(self, rows: Rows) -> Records:
+        """Return some of the records; all of them are this object, with what it has computed."""
         if np.count_nonzero(rows) == len(rows):
             return self
-        counts = np.bincount(self.answers[rows], minlength=len(self.counts))
-        return Bulk(self.data, self.starts[rows], counts, self._queues, self._finder, self.positions[rows])
+        counts = np.bincount(self.response_of[rows], minlength=len(self.counts))
+        return Records(self.data, self.starts[rows], counts, self.responses, self.positions[rows])
 
     def has_known_magics(self) -> bool:
-        """Whether all records have the magic of a layout."""
+        """Return whether all records have the magic of a layout."""
         is_known = self._is_first_layout
         if np.count_nonzero(is_known) < len(is_known):
             is_known = is_known | (self.head["magic"] == MAGIC_V2)
         return bool(np.count_nonzero(is_known) == len(is_known))
 
-    def plain(self) -> npt.NDArray[np.bool_]:
-        """Rows whose fields lie at the usual places and add up."""
-        plain: npt.NDArray[np.bool_] = self._has_plain_head & (self._property_spans.ends == self._ends)
+    def plain(self) -> Rows:
+        """Return which records have their fields at the usual places, with sizes that add up."""
+        plain: Rows = self._has_plain_head & (self.property_spans.ends == self._ends)
         return plain
 
-    def strange_rows(self, stored_topic: Callable[[str], str]) -> Integers:
-        """Records of other queues than they were asked from; `stored_topic` tells how they name a topic, if they do.
-
-        The topic is read in the first record of each answer; of the others its length is compared. Odd records are not
-        looked at for it.
-        """
-        begins = self.begins[self.counts > 0]
-        names = {topic: stored_topic(topic).encode() for topic in {queue[0] for queue in self._queues}}
-        differs: npt.NDArray[np.bool_] = self.field("queue_id") != self._asked_ids
-        if len(names) == 1 and not np.count_nonzero(differs) and self._are_all_of(next(iter(names.values())), begins):
-            return _NO_ROWS
-        for topic, name in names.items():
-            is_asked = np.array([queue.topic == topic for queue in self._queues])[self.answers]
-            rows = np.flatnonzero(is_asked)
-            if name:
-                differs[rows] |= self._name_another(name, begins[is_asked[begins]])[rows]
-            else:
-                differs[rows] = False
-        return np.flatnonzero(differs)
-
-    def _are_all_of(self, name: bytes, begins: Integers) -> bool:
-        """Whether all records are plain and name this topic; whether it is this very text shows at `begins`."""
-        sizes = self._topic_sizes
-        if not name or np.count_nonzero(sizes == len(name) & 0xFF) < len(sizes):
-            return False
-        return self._topics_at(begins, len(name)).tobytes() == name * len(begins)
-
-    def _name_another(self, name: bytes, begins: Integers) -> npt.NDArray[np.bool_]:
-        """Plain records whose topic has another length, or at `begins` another text."""
-        plain = self.plain()
-        differs: npt.NDArray[np.bool_] = (self._topic_sizes != len(name) & 0xFF) & plain
-        begins = begins[plain[begins] & ~differs[begins]]
-        texts = self._topics_at(begins, len(name))
-        differs[begins] = (texts != np.frombuffer(name, np.uint8)).any(axis=1)
-        return differs
-
-    def _topics_at(self, rows: Integers, size: int) -> Bytes:
+    def topics_at(self, rows: Integers, size: int) -> Bytes:
+        """Return the topics of some plain records, a row each, if all are of this size."""
         return gather_windows(self.data, self._body_ends[rows] + 1, size)
 
     @cached_property
     def _ends(self) -> Integers:
-        ends: Integers = self.starts + self.field("store_size")
+        ends: Integers = self.starts + self.field("total_size")
         return ends
 
     @cached_property
-    def _is_first_layout(self) -> npt.NDArray[np.bool_]:
-        is_first: npt.NDArray[np.bool_] = self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY
+    def _is_first_layout(self) -> Rows:
+        is_first: Rows = self.head["magic"].view(np.uint32) == _MAGIC_IN_MEMORY
         return is_first
 
     @cached_property
-    def _has_plain_head(self) -> npt.NDArray[np.bool_]:
+    def _has_plain_head(self) -> Rows:
         starts, ends = self.bodies
-        plain: npt.NDArray[np.bool_] = self._is_first_layout & (self.sys_flags & _ODD_FLAGS == 0)
+        plain: Rows = self._is_first_layout & (self.sys_flags & _IRREGULAR_FLAGS == 0)
         plain &= (ends >= starts) & (ends <= self._ends - 3)
         return plain
 
     @cached_property
     def bodies(self) -> Spans:
-        """Where the bodies lie."""
+        """Spans of the bodies."""
         starts = self.starts + _HEAD.itemsize
         return Spans(starts, starts + self.field("body_size"))
 
     @cached_property
     def _body_ends(self) -> Integers:
-        """Where the bodies end; of rows that are not plain it only holds that it is inside the buffer."""
+        """Ends of the bodies; for records that are not plain, some place inside the buffer."""
         ends = self.bodies.ends
         if np.count_nonzero(self._has_plain_head) < len(ends):
             ends = np.where(self._has_plain_head, ends, 0)
         return ends
 
     @cached_property
-    def _topic_sizes(self) -> Bytes:
+    def topic_sizes(self) -> Bytes:
+        """Length field of each topic; for records that are not plain, some byte."""
         return self.data[self._body_ends]
 
     @cached_property
-    def _property_spans(self) -> Spans:
-        """Where the property texts lie; of rows that are not plain it only holds that they begin inside the buffer."""
+    def property_spans(self) -> Spans:
+        """Spans of the property texts; for records that are not plain, spans that begin inside the buffer."""
         body_ends = self._body_ends
-        topic_sizes = self._topic_sizes
+        topic_sizes = self.topic_sizes
         starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
         sizes = unsigned_at(self.data, 2)[starts - 2]
         if topic_sizes.max(initial=0) > _LARGEST_BYTE or sizes.max(initial=0) > _LARGEST_SHORT:
@@ -239,56 +325,202 @@ class Bulk:
         return Spans(starts, starts + sizes)
 
     @cached_property
+    def queue_ids(self) -> npt.NDArray[np.int32]:
+        """Number of the queue that each record was pulled from."""
+        return np.repeat(np.array([queue[2] for queue in self.responses.queues], np.int32), self.counts)
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+class PlainColumns(NamedTuple):
+    """The columns of plain records, and which records they leave out."""
+
+    arrays: list[pa.Array]
+    """One for each column asked for; a row for each wanted plain record."""
+    places: Integers
+    """Index of each row's record; empty if no record is irregular."""
+    irregular: Integers
+    """Records that have to be read one by one."""
+
+
+def decode_plain(records: Records, columns: Sequence[Column], content: Content, shapes: ShapeFinder) -> PlainColumns:
+    """Make columns of the records that are plain and wanted; `shapes` are those of earlier batches."""
+    plain = records.plain()
+    rows = PlainRows(records.only(plain), content, shapes)
+    if content.tags or any(column.part is Part.PROPERTIES for column in columns):
+        if len(unreadable := rows.unreadable_properties()):
+            plain[np.flatnonzero(plain)[unreadable]] = False
+            rows = PlainRows(records.only(plain), content, shapes)
+    wanted = rows.are_wanted(records.are_all_wanted)
+    rows = rows.only(wanted)
+    arrays = [column.read(rows) for column in columns]
+    if np.count_nonzero(plain) == len(plain):
+        return PlainColumns(arrays, _NO_RECORDS, _NO_RECORDS)
+    return PlainColumns(arrays, np.flatnonzero(plain)[wanted], np.flatnonzero(~plain))
+
+
+class PlainRows:
+    """Plain records as columns; the public attributes and methods are what `columns.Column.read` asks for."""
+
+    def __init__(self, records: Records, content: Content, shapes: ShapeFinder) -> None:
+        self._records = records
+        self._content = content
+        self._shapes = shapes
+
+    def only(self, rows: Rows) -> PlainRows:
+        """Return some of the rows; all of them are this object, with what it has computed."""
+        records = self._records.only(rows)
+        return self if records is self._records else PlainRows(records, self._content, self._shapes)
+
+    def are_wanted(self, are_all_at_wanted_offsets: bool) -> Rows:
+        """Return which rows stand at a wanted offset and have a wanted tag."""
+        records, content = self._records, self._content
+        if are_all_at_wanted_offsets:
+            wanted = np.ones(len(records.positions), np.bool_)
+        else:
+            starts = np.array(records.responses.starts)[records.response_of]
+            ends = np.array(records.responses.ends)[records.response_of]
+            wanted = (records.positions >= starts) & (records.positions < ends)
+        if content.tags:
+            filtered = np.array([content.filters(queue.topic) for queue in records.responses.queues])
+            has_tag = pc.is_in(self.property_of("TAGS"), pa.array(sorted(content.tags))).to_numpy(False)
+            wanted &= has_tag | ~filtered[records.response_of]
+        return wanted
+
+    def unreadable_properties(self) -> Integers:
+        """Return the rows whose property text is not UTF-8 or irregular."""
+        if self._shaped:
+            return _NO_RECORDS
+        return np.union1d(not_utf8(self._raw_properties), self._property_texts.irregular_rows())
+
+    @cached_property
     def _shaped(self) -> ShapedEntries | None:
-        return self._finder.maybe_find(self.data, self._property_spans)
+        return self._shapes.maybe_find(self._records.data, self._records.property_spans)
 
     @cached_property
     def _raw_properties(self) -> pa.Array:
-        return cut_spans(self.data, self._property_spans)
+        return cut_spans(self._records.data, self._records.property_spans)
 
     @cached_property
     def _property_texts(self) -> PropertyTexts:
         return PropertyTexts(self._raw_properties)
 
-    def unreadable_properties(self) -> Integers:
-        """Rows whose property text is no UTF-8 or irregular: plain in layout, but to be read with care."""
-        if self._shaped:
-            return np.zeros(0, np.int64)
-        return np.union1d(not_utf8(self._raw_properties), self._property_texts.irregular_rows())
-
     @cached_property
-    def entries(self) -> Entries:
+    def _entries(self) -> Entries:
         """Names and values of all properties."""
         return self._shaped or split_entries(self._property_texts)
 
-    def queue_texts(self, text_of: Callable[[MessageQueue], str]) -> pa.Array:
-        """A column of texts that depend on the queue alone."""
-        texts = list(map(text_of, self._queues))
-        if len(set(texts)) == 1:
-            return repeat_texts([texts[0].encode()], len(self.head))
-        return pack_texts(texts).take(pack_numbers(self.answers))
+    # --- fixed fields ------------------------------------------------------------------------------------------------
 
-    def queue_ids(self) -> pa.Array:
-        """The numbers of the queues that the records came from."""
-        return pack_numbers(self._asked_ids)
+    def number(self, field: str) -> pa.Array:
+        """Return a field of the head."""
+        return pack_numbers(self._records.field(field))
 
-    @cached_property
-    def _asked_ids(self) -> npt.NDArray[np.int32]:
-        return np.repeat(np.array([queue[2] for queue in self._queues], np.int32), self.counts)
+    def time(self, field: str) -> pa.Array:
+        """Return a time of the head; null outside the range of Spark's timestamps."""
+        times_ms = self._records.field(field)
+        absent = (times_ms < LEAST_MS) | (times_ms > MOST_MS)
+        return pack_numbers(times_ms * 1000, absent if absent.any() else None).view(pa.timestamp("us", tz="UTC"))
 
-    @cached_property
-    def offset_message_ids(self) -> pa.Array:
-        """Store host and commit-log offset in upper-case hexadecimal."""
-        raw = np.empty((len(self.head), 16), np.uint8)
-        raw[:, :8] = np.ascontiguousarray(self.head["store_host"]).view(np.uint8).reshape(-1, 8)
-        raw[:, 8:] = np.ascontiguousarray(self.head["physical_offset"]).view(np.uint8).reshape(-1, 8)
-        return pack_rows(_HEX[raw], [32], len(raw))
-
-    def hosts(self, name: str) -> pa.Array:
-        """A host column as `ip:port`; formatted once per distinct host."""
-        distinct, inverse = np.unique(self.field(name), return_inverse=True)
+    def host(self, field: str) -> pa.Array:
+        """Return a host of the head as `ip:port`; each distinct host is formatted once."""
+        distinct, inverse = np.unique(self._records.field(field), return_inverse=True)
         texts = [_host_text(int(value)) for value in distinct]
         return pack_texts(texts).take(pack_numbers(inverse))
+
+    @property
+    def topic(self) -> pa.Array:
+        """Topic that each row was pulled from."""
+        return self._queue_texts([queue.topic for queue in self._records.responses.queues])
+
+    @property
+    def broker_name(self) -> pa.Array:
+        """Broker that each row was pulled from."""
+        return self._queue_texts([queue.broker_name for queue in self._records.responses.queues])
+
+    def _queue_texts(self, texts: Sequence[str]) -> pa.Array:
+        """Return for each row the text of its response."""
+        if len(set(texts)) == 1:
+            return repeat_texts([texts[0].encode()], len(self._records.head))
+        return pack_texts(texts).take(pack_numbers(self._records.response_of))
+
+    @property
+    def queue_id(self) -> pa.Array:
+        """Number of the queue that each row was pulled from."""
+        return pack_numbers(self._records.queue_ids)
+
+    @property
+    def position(self) -> pa.Array:
+        """Offset at which each row stands in its queue."""
+        return pack_numbers(self._records.positions)
+
+    @property
+    def log_offset(self) -> pa.Array:
+        """Offset in the commit log."""
+        return self.number("physical_offset")
+
+    @property
+    def timestamp_type(self) -> pa.Array:
+        """Kafka's number for the time at which a message was appended to the log."""
+        return pack_numbers(np.ones(len(self._records.head), np.int32))
+
+    @cached_property
+    def offset_message_id(self) -> pa.Array:
+        """Id given by the broker: store host and commit-log offset in upper-case hexadecimal."""
+        head = self._records.head
+        raw = np.empty((len(head), 16), np.uint8)
+        raw[:, :8] = np.ascontiguousarray(head["store_host"]).view(np.uint8).reshape(-1, 8)
+        raw[:, 8:] = np.ascontiguousarray(head["physical_offset"]).view(np.uint8).reshape(-1, 8)
+        return pack_rows(_HEX[raw], [32], len(raw))
+
+    # --- body and properties -----------------------------------------------------------------------------------------
+
+    @property
+    def body(self) -> pa.Array:
+        """Bodies of the messages."""
+        return cut_spans(self._records.data, self._records.bodies)
+
+    def property_of(self, *names: str) -> pa.Array:
+        """Return the first of these properties that each row has."""
+        values = [self._entries.values_of(name) for name in names]
+        return values[0] if len(values) == 1 else pc.coalesce(*values)
+
+    @property
+    def shown_properties(self) -> pa.Array:
+        """Column `properties`, in the format asked for."""
+        limits, names, values = self._entries.select(self._content.wants)
+        if not self._content.properties_as_json:
+            return pa.MapArray.from_arrays(limits, names, values)
+        pairs = pc.binary_join_element_wise(
+            _each_distinct(json_string, names), _each_distinct(json_string, values), ":"
+        )
+        joined = pc.binary_join(pa.ListArray.from_arrays(limits, pairs), ",")
+        return pc.binary_join_element_wise("{", joined, "}", "")
+
+    @property
+    def headers(self) -> pa.Array:
+        """Properties that are shown to the user, as Kafka's headers."""
+        limits, names, values = self._entries.select(self._content.wants)
+        pairs = pa.StructArray.from_arrays([names, values.cast(pa.binary())], names=["key", "value"])
+        return pa.ListArray.from_arrays(limits, pairs)
+
+    @property
+    def key(self) -> pa.Array:
+        """Keys of the messages, as Kafka's keys."""
+        return self.property_of("KEYS").cast(pa.binary())
+
+    @property
+    def message_id(self) -> pa.Array:
+        """Unique id given by the producer, else the broker's id."""
+        unique = self.property_of("UNIQ_KEY")
+        return pc.coalesce(unique, self.offset_message_id) if unique.null_count else unique
+
+    @property
+    def origin_topic(self) -> pa.Array:
+        """Topic to which a retried or dead message was first sent."""
+        named = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+        return pc.coalesce(_each_distinct(self._content.own_topic, named), self.topic)
 
 
 def _host_text(value: int) -> str:
@@ -297,123 +529,8 @@ def _host_text(value: int) -> str:
     return str(Address(ip, port))
 
 
-def _map(bulk: Bulk, content: Content) -> pa.Array:
-    limits, names, values = bulk.entries.select(content.wants)
-    return pa.MapArray.from_arrays(limits, names, values)
-
-
-def _json(bulk: Bulk, content: Content) -> pa.Array:
-    """The text of each row's JSON object; every distinct name or value is written once."""
-    limits, names, values = bulk.entries.select(content.wants)
-    quoted = pc.binary_join_element_wise(_each_distinct(json_string, names), _each_distinct(json_string, values), ":")
-    joined = pc.binary_join(pa.ListArray.from_arrays(limits, quoted), ",")
-    return pc.binary_join_element_wise("{", joined, "}", "")
-
-
 def _each_distinct(change: Callable[[str], str], texts: pa.Array) -> pa.Array:
-    """Changed texts; each distinct one is changed once, absent ones stay absent."""
+    """Return changed texts; each distinct text is changed once, absent ones stay absent."""
     encoded = texts.dictionary_encode()
     distinct = pack_texts([change(text) for text in encoded.dictionary.to_pylist()])
     return distinct.take(encoded.indices)
-
-
-def _headers(bulk: Bulk, content: Content) -> pa.Array:
-    limits, names, values = bulk.entries.select(content.wants)
-    pairs = pa.StructArray.from_arrays([names, values.cast(pa.binary())], names=["key", "value"])
-    return pa.ListArray.from_arrays(limits, pairs)
-
-
-def _property(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: bulk.entries.values_of(name)
-
-
-def _integer(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: pack_numbers(bulk.field(name))
-
-
-def _timestamp(name: str) -> Callable[[Bulk, Content], pa.Array]:
-    return lambda bulk, _: _pack_times(bulk.field(name)).view(pa.timestamp("us", tz="UTC"))
-
-
-def _pack_times(times_ms: npt.NDArray[np.int64]) -> pa.Array:
-    """Microseconds, null where a time is none of Spark's."""
-    absent = (times_ms < LEAST_MS) | (times_ms > MOST_MS)
-    return pack_numbers(times_ms * 1000, absent if absent.any() else None)
-
-
-def _body(bulk: Bulk, _: Content) -> pa.Array:
-    return cut_spans(bulk.data, bulk.bodies)
-
-
-def _topic(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.queue_texts(attrgetter("topic"))
-
-
-def _broker_name(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.queue_texts(attrgetter("broker_name"))
-
-
-def _queue_id(bulk: Bulk, _: Content) -> pa.Array:
-    return bulk.queue_ids()
-
-
-def _position(bulk: Bulk, _: Content) -> pa.Array:
-    return pack_numbers(bulk.positions)
-
-
-def _message_id(bulk: Bulk, _: Content) -> pa.Array:
-    unique = bulk.entries.values_of("UNIQ_KEY")
-    return pc.coalesce(unique, bulk.offset_message_ids) if unique.null_count else unique
-
-
-def _origin_topic(bulk: Bulk, content: Content) -> pa.Array:
-    values_of = bulk.entries.values_of
-    told = pc.coalesce(values_of("RETRY_TOPIC"), values_of("DLQ_ORIGIN_TOPIC"))
-    return pc.coalesce(_each_distinct(content.own_topic, told), _topic(bulk, content))
-
-
-def _origin_message_id(bulk: Bulk, _: Content) -> pa.Array:
-    return pc.coalesce(bulk.entries.values_of("ORIGIN_MESSAGE_ID"), bulk.entries.values_of("DLQ_ORIGIN_MESSAGE_ID"))
-
-
-_COLUMNS: dict[str, Callable[[Bulk, Content], pa.Array]] = {
-    "topic": _topic,
-    "brokerName": _broker_name,
-    "queueId": _queue_id,
-    "queueOffset": _position,
-    "tags": _property("TAGS"),
-    "keys": _property("KEYS"),
-    "body": _body,
-    "properties": lambda bulk, content: (_json if content.properties_as_json else _map)(bulk, content),
-    "msgId": _message_id,
-    "bornTimestamp": _timestamp("born_timestamp"),
-    "storeTimestamp": _timestamp("store_timestamp"),
-    "reconsumeTimes": _integer("reconsume_times"),
-    "flag": _integer("flag"),
-    "commitLogOffset": _integer("physical_offset"),
-    "offsetMsgId": lambda bulk, _: bulk.offset_message_ids,
-    "storedQueueOffset": lambda bulk, _: pack_numbers(bulk.stored_offsets),
-    "originTopic": _origin_topic,
-    "originMsgId": _origin_message_id,
-    "shardingKey": _property("__SHARDINGKEY"),
-    "bornHost": lambda bulk, _: bulk.hosts("born_host"),
-    "storeHost": lambda bulk, _: bulk.hosts("store_host"),
-    "sysFlag": _integer("sys_flag"),
-    "storeSize": _integer("store_size"),
-    "bodyCrc": _integer("body_crc"),
-    "key": lambda bulk, _: bulk.entries.values_of("KEYS").cast(pa.binary()),
-    "value": _body,
-    "partition": _queue_id,
-    "offset": _position,
-    "timestamp": _timestamp("store_timestamp"),
-    "timestampType": lambda bulk, _: pack_numbers(np.ones(len(bulk.head), np.int32)),
-    "headers": _headers,
-}
-
-READS_PROPERTIES = frozenset("tags keys properties msgId originTopic originMsgId shardingKey key headers".split())
-"""Columns for which the property text must be split."""
-
-
-def bulk_column(name: str, bulk: Bulk, content: Content) -> pa.Array:
-    """One column of plain records."""
-    return _COLUMNS[name](bulk, content)

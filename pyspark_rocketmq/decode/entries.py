@@ -1,12 +1,12 @@
-"""How are the properties of many messages split at once?
+"""Split the properties of many messages at once.
 
-The texts lie one behind the other in one buffer, `name \\x01 value \\x02 name \\x01 value \\x02 …`. On clean
-data the two separators alternate from the first byte to the last, so their positions, found for the whole
-buffer in one go, *are* the entries. A row whose separators do not alternate (a value with a separator
-inside, an entry without a value) is reported as irregular, and its owner reads it the careful way.
+The texts lie one behind the other in one buffer, `name \\x01 value \\x02 name \\x01 value \\x02 …`. In regular texts
+the two separators alternate from the first byte to the last, so their positions, found for the whole buffer at once,
+are the entries. A row whose separators do not alternate (a value with a separator inside, an entry without a value) is
+reported as irregular and is read by `rows`.
 
-Rows need not have anything in common: names are numbered by a dictionary. Where they have, `shaped` is several times
-as fast.
+Rows need not have names in common: names are numbered by a dictionary. For rows that do, `shapes` is several times as
+fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME_END, _ENTRY_END = 1, 2
 
 
 class PropertyTexts:
-    """The property texts of a batch, one a row, each ending with a separator (added where a broker left it out)."""
+    """The property texts of a batch, one for each row; each ends with a separator, added where a broker left it out."""
 
     def __init__(self, texts: pa.Array) -> None:
         texts = _terminated(texts)
@@ -36,10 +36,10 @@ class PropertyTexts:
         self.limits: Integers = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
         self.data: Bytes = np.frombuffer(data or b"", np.uint8)[: self.limits[-1]]
         self.separators: Integers = np.flatnonzero(self.data - np.uint8(_NAME_END) < _ENTRY_END)
-        """Positions of both kinds of separators; the difference of a zero byte wraps around and is large."""
+        """Positions of both separators; for a zero byte the difference wraps around and is large."""
 
     def irregular_rows(self) -> Integers:
-        """Rows whose separators do not alternate."""
+        """Return the rows whose separators do not alternate."""
         kinds = self.data[self.separators]
         if len(kinds) % 2 == 0 and (kinds[::2] == _NAME_END).all() and (kinds[1::2] == _ENTRY_END).all():
             return np.zeros(0, np.int64)
@@ -58,7 +58,7 @@ def _terminated(texts: pa.Array) -> pa.Array:
 
 
 class Selected(NamedTuple):
-    """Properties of all rows, one behind the other, and where each row's begin."""
+    """Properties of all rows, one behind the other; `limits` are the begins of each row's properties, and the end."""
 
     limits: pa.Array
     names: pa.Array
@@ -69,14 +69,14 @@ class Entries(Protocol):
     """The names and values of regular property texts. Of equal names in a row the last value counts."""
 
     def values_of(self, name: str) -> pa.Array:
-        """For each row that property's value, or null."""
+        """Return a property's value for each row; null where a row lacks it."""
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """The properties whose names are wanted; equal names stand once, where the first stood."""
+        """Return the properties whose names are wanted; of equal names in a row one, at the place of the first."""
 
 
-class _Layout(NamedTuple):
-    """Where entries lie in the buffer, and how many each row has."""
+class _EntrySpans(NamedTuple):
+    """Spans of the entries in the buffer, and the number of entries in each row."""
 
     data: Bytes
     names: Spans
@@ -85,11 +85,11 @@ class _Layout(NamedTuple):
 
 
 def split_entries(texts: PropertyTexts) -> Entries:
-    """The entries of texts that are all regular and UTF-8."""
+    """Return the entries of texts that are all regular and UTF-8."""
     return MixedEntries(_find_entries(texts))
 
 
-def _find_entries(texts: PropertyTexts) -> _Layout:
+def _find_entries(texts: PropertyTexts) -> _EntrySpans:
     name_ends, entry_ends = texts.separators[::2], texts.separators[1::2]
     name_starts = np.zeros(len(name_ends), np.int64)
     name_starts[1:] = entry_ends[:-1] + 1
@@ -100,46 +100,46 @@ def _find_entries(texts: PropertyTexts) -> _Layout:
         rows = np.repeat(np.arange(texts.row_count), counts)[filled]
         names, values = names.where(filled), values.where(filled)
         counts = np.bincount(rows, minlength=texts.row_count)
-    return _Layout(texts.data, names, values, counts)
+    return _EntrySpans(texts.data, names, values, counts)
 
 
 class MixedEntries:
-    """Rows of any names, equal ones in a row included."""
+    """Entries of rows with any names, equal names in a row included."""
 
-    def __init__(self, layout: _Layout) -> None:
-        self._layout = layout
-        self._row_count = len(layout.counts)
-        self._rows = np.repeat(np.arange(self._row_count), layout.counts)
+    def __init__(self, spans: _EntrySpans) -> None:
+        self._spans = spans
+        self._row_count = len(spans.counts)
+        self._rows = np.repeat(np.arange(self._row_count), spans.counts)
 
     @cached_property
     def _numbered_names(self) -> tuple[list[str], Integers]:
-        """The distinct names, and for each entry the index of its name."""
-        encoded = cut_spans(self._layout.data, self._layout.names, pa.string()).dictionary_encode()
+        """Distinct names, and for each entry the index of its name."""
+        encoded = cut_spans(self._spans.data, self._spans.names, pa.string()).dictionary_encode()
         return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
 
     def values_of(self, name: str) -> pa.Array:
-        """For each row that property's value, or null."""
+        """Return a property's value for each row; null where a row lacks it."""
         starts, ends = np.full(self._row_count, -1, np.int64), np.full(self._row_count, -1, np.int64)
         names, numbers = self._numbered_names
         if name in names:
             found = numbers == names.index(name)
-            starts[self._rows[found]], ends[self._rows[found]] = self._layout.values.where(found)
-        return cut_spans(self._layout.data, Spans(starts, ends), pa.string())
+            starts[self._rows[found]], ends[self._rows[found]] = self._spans.values.where(found)
+        return cut_spans(self._spans.data, Spans(starts, ends), pa.string())
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """The properties whose names are wanted."""
+        """Return the properties whose names are wanted."""
         names, numbers = self._numbered_names
         is_wanted = np.array([wanted(name) for name in names], np.bool_)
         chosen = np.flatnonzero(is_wanted[numbers]) if names else np.zeros(0, np.int64)
         first, last = self._equal_names(chosen)
         limits = np.searchsorted(self._rows[first], np.arange(self._row_count + 1)).astype(np.int32)
-        keys = cut_spans(self._layout.data, self._layout.names.where(first), pa.string())
+        keys = cut_spans(self._spans.data, self._spans.names.where(first), pa.string())
         return Selected(
-            pack_numbers(limits), keys, cut_spans(self._layout.data, self._layout.values.where(last), pa.string())
+            pack_numbers(limits), keys, cut_spans(self._spans.data, self._spans.values.where(last), pa.string())
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """First and last entry of each (row, name) among the chosen, in the order of the first."""
+        """Return the first and the last entry of each (row, name) among the chosen, in the order of the first."""
         names, numbers = self._numbered_names
         marks = self._rows[chosen] * len(names) + numbers[chosen]
         order = np.argsort(marks, kind="stable")

@@ -1,4 +1,4 @@
-"""How do columns become plain rows for a moment, and what became of each of them a column again?"""
+"""Read columns as rows, and append the outcome of each row as columns."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["read_columns", "with_outcomes"]
 
 
 def read_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The values of some columns, row by row."""
+    """Yield the values of some columns, row by row."""
     return zip(*(batch.column(name).to_pylist() for name in names), strict=True)
 
 
 def with_outcomes(
-    batch: pa.RecordBatch, kept: Sequence[str], told: Sequence[tuple[bool | None, str | None]]
+    batch: pa.RecordBatch, kept: Sequence[str], outcomes: Sequence[tuple[bool | None, str | None]]
 ) -> pa.RecordBatch:
-    """Some columns of a batch as they are, and for each row whether it was accepted and what the error was."""
+    """Return some columns of a batch, with the columns `accepted` and `error` that `outcomes` hold for each row."""
     fields = [batch.schema.field(name) for name in kept]
     schema = pa.schema([*fields, pa.field("accepted", pa.bool_()), pa.field("error", pa.string())])
-    accepted, errors = ([pair[part] for pair in told] for part in (0, 1))
+    accepted, errors = ([pair[part] for pair in outcomes] for part in (0, 1))
     columns = [*(batch.column(name) for name in kept), pa.array(accepted, pa.bool_()), pa.array(errors, pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

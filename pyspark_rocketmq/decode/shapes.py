@@ -1,37 +1,54 @@
-"""Which property texts are of one shape, so that a few of them tell where the values of all lie?
+"""Group property texts by their shape, and find values by where those of the same shape lie.
 
 Producers write the same names in the same order. Most values of a name are equally long, and a few, such as keys, are
 not. Texts have one *shape* if they have the same names with separators in turn, and *rigid* values of one length each;
 the other values are *flexible*. Names, separators and rigid values between two flexible ones lie at fixed distances:
 they are a *stretch*.
 
-A shape is learned from a few samples, read the careful way. All other texts are only verified, a stretch of all texts
-at a time. Every byte of a stretch must lie in a range: that of a name or separator allows one byte, that of a value
-all that may stand in values. A flexible value ends at the first byte that may not, where the next stretch must begin.
-Nothing is split, and where a value lies follows from where its stretch begins.
+A shape is learned from a few samples that are split. All other texts are only verified, a stretch of all texts at a
+time. Every byte of a stretch must lie in a range: the range of a name or separator is one byte, that of a value all
+bytes that values may hold. A flexible value ends at the first byte outside its range, where the next stretch must
+begin. No text is split: a value lies at one distance from the start of its stretch.
+
+A batch with too many shapes, or with an irregular text, is left to `entries`, which splits texts of any kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from .spans import Bytes, Integers, Spans, cut_spans, not_utf8, peek_windows
+from .entries import Selected
+from .spans import (
+    Bytes,
+    Integers,
+    Spans,
+    cut_pairs,
+    cut_spans,
+    cut_windows,
+    not_utf8,
+    pack_numbers,
+    pack_texts,
+    peek_windows,
+    repeat_texts,
+)
 
-__all__ = ["Edge", "Fitting", "Shape", "Slice", "find_fitting", "maybe_learn"]
+__all__ = ["ShapeFinder", "ShapedEntries"]
 
 _LEAST_IN_VALUES = 3
-"""The separators are 1 and 2; no shape has texts with a zero byte."""
+"""Least byte in values: the separators are 1 and 2, and texts with a zero byte have no shape."""
 _GATHERED_BYTES = 256 * 1024
-"""So much is looked at together, that it stays in the cache."""
+"""Bytes that are compared together: few enough to stay in the processor's cache."""
 _MOST_SEARCHED_BYTES = 2048
-"""A text with a flexible value that is longer has no shape: looking further would cost more than splitting."""
+"""Longest flexible value of a shape; searching further would cost more than splitting."""
 _FOLD = 16
-"""So many texts are compared as one row, because every row of an array step has its price."""
+"""Texts that are compared as one row, since every row of an array step has a price."""
 
 
 class Edge(NamedTuple):
@@ -42,14 +59,14 @@ class Edge(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Where a value lies; a flexible one ends where the next stretch begins."""
+    """The place of a value; a flexible one ends where the next stretch begins."""
 
     start: Edge
     end: Edge
 
 
 class _Stretch(NamedTuple):
-    """The least byte that may stand at each place, and by how much one may be larger; for a fold of texts."""
+    """The least byte at each place, and by how much a byte may be larger; for a fold of texts."""
 
     width: int
     least: Bytes
@@ -57,19 +74,19 @@ class _Stretch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What texts of one shape have in common."""
+    """The names, stretches and widths that texts have in common."""
 
     slices: dict[str, Slice]
-    """The value of each name, in the order in which the names first appear."""
+    """Place of each name's value, in the order in which the names first appear."""
     stretches: list[_Stretch]
     widths: list[int]
-    """Behind each stretch but the last: among how many bytes the end of the flexible value is looked for."""
+    """Bytes behind each stretch but the last among which the end of the flexible value is searched."""
     largest: int
-    """The largest byte in values: 0x7F, which makes any text in range UTF-8, or 0xFF."""
+    """Largest byte in values: 0x7F, with which any text in range is UTF-8, or 0xFF."""
 
 
 class Fitting(NamedTuple):
-    """The texts that have a shape, and where each of its stretches begins in them."""
+    """The texts that have a shape, and the begins of its stretches in them."""
 
     texts: Integers
     begins: Integers
@@ -79,7 +96,7 @@ class Fitting(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What samples of one shape agree in. An empty value is no property, so none may be empty only at times."""
+    """The structure in which samples of one shape agree; a value is empty in all of them or in none."""
 
     names: tuple[bytes, ...]
     is_filled: tuple[bool, ...]
@@ -87,21 +104,21 @@ class _Kind(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """A text that was read the careful way, with the sizes of its values."""
+    """The structure of a text, and the sizes of its values."""
 
     kind: _Kind
     sizes: list[int]
 
 
 class _Sizes(NamedTuple):
-    """How long the values of a name are."""
+    """The range of sizes of a name's values."""
 
     least: int
     most: int
 
 
 def maybe_learn(samples: Sequence[bytes]) -> Shape | None:
-    """The shape of the first sample, flexible where others of its kind differ from it; None if it is irregular."""
+    """Return the first sample's shape, flexible where others of its kind differ from it; None if it is irregular."""
     first, *others = map(_maybe_split, samples)
     if first is None:
         return None
@@ -124,7 +141,7 @@ def _maybe_split(text: bytes) -> _Split | None:
 
 @lru_cache(maxsize=32)
 def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
-    """The shape of texts of a kind whose values have these sizes."""
+    """Return the shape of texts of a kind whose values have these sizes."""
     slices, stretches, widths = dict[str, Slice](), [_Growing(largest)], list[int]()
     for place, (name, sizes) in enumerate(zip(kind.names, all_sizes, strict=True)):
         stretches[-1].add_exact((b"\x02" if place else b"") + name + b"\x01")
@@ -138,7 +155,7 @@ def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
             slices[name.decode()] = Slice(start, Edge(len(stretches) - 1, stretches[-1].width))
     if kind.is_terminated:
         stretches[-1].add_exact(b"\x02")
-    return Shape(slices, [stretch.grown() for stretch in stretches], widths, largest)
+    return Shape(slices, [stretch.finish() for stretch in stretches], widths, largest)
 
 
 class _Growing:
@@ -151,21 +168,21 @@ class _Growing:
 
     @property
     def width(self) -> int:
-        """How long it has become."""
+        """Number of bytes so far."""
         return len(self._least)
 
     def add_exact(self, text: bytes) -> None:
-        """These very bytes come next."""
+        """Append bytes that are the same in all texts."""
         self._least += text
         self._spread += bytes(len(text))
 
     def add_value(self, size: int) -> None:
-        """A rigid value comes next."""
+        """Append a rigid value."""
         self._least += bytes([_LEAST_IN_VALUES]) * size
         self._spread += bytes([self._value_spread]) * size
 
-    def grown(self) -> _Stretch:
-        """What has been learned."""
+    def finish(self) -> _Stretch:
+        """Return the stretch."""
         least, spread = (np.frombuffer(ranges * _FOLD, np.uint8) for ranges in (self._least, self._spread))
         return _Stretch(self.width, least, spread)
 
@@ -174,17 +191,17 @@ class _Growing:
 
 
 def find_fitting(shape: Shape, data: Bytes, texts: Spans) -> Fitting:
-    """The texts of this shape, verified from left to right."""
+    """Return the texts of this shape; they are verified from left to right."""
     walk = _Walk(data, texts, shape.largest)
     for stretch, width in zip(shape.stretches, (0, *shape.widths), strict=True):
         if width:
             walk.pass_value(width)
         walk.pass_stretch(stretch)
-    return walk.end()
+    return walk.finish()
 
 
 class _Walk:
-    """A walk over many texts at once, on which those that do not fit are left behind."""
+    """A walk over many texts at once; texts that do not fit are left out on the way."""
 
     def __init__(self, data: Bytes, texts: Spans, largest: int) -> None:
         self._data = data
@@ -194,13 +211,13 @@ class _Walk:
         self._begins: list[Integers] = []
 
     def pass_value(self, width: int) -> None:
-        """Go to where flexible values end, each within so many bytes."""
+        """Go to the ends of flexible values, each within `width` bytes."""
         sizes, spread = np.empty(len(self._at), np.int64), np.uint8(self._largest - _LEAST_IN_VALUES)
         for part in _parts(len(sizes), width + 1):
             windows = peek_windows(self._data, self._at[part], width + 1)
             windows -= np.uint8(_LEAST_IN_VALUES)
             is_end = windows > spread
-            is_end[:, -1] = True  # whatever is longer; the next stretch will not be found there
+            is_end[:, -1] = True  # of a longer value; the next stretch will not be found there
             sizes[part] = is_end.argmax(axis=1)
         sizes = np.minimum(sizes, self._ends - self._at)
         self._at = self._at + sizes
@@ -212,8 +229,8 @@ class _Walk:
         self._at = self._at + stretch.width
         self._keep(self._are_in_range(stretch, self._begins[-1]))
 
-    def end(self) -> Fitting:
-        """What has come to its end, and is UTF-8."""
+    def finish(self) -> Fitting:
+        """Return the texts that the walk reached the end of and that are UTF-8."""
         self._keep(self._at == self._ends)
         if self._largest > 0x7F:
             is_text = np.ones(len(self._texts), np.bool_)
@@ -241,6 +258,181 @@ class _Walk:
 
 
 def _parts(count: int, width: int) -> Iterator[slice]:
-    """So many rows of so many bytes, some folds at a time."""
+    """Yield slices of `count` rows of `width` bytes, some folds at a time."""
     step = _FOLD * max(1, _GATHERED_BYTES // (_FOLD * max(1, width)))
     return (slice(at, at + step) for at in range(0, count, step))
+
+
+# --- grouping --------------------------------------------------------------------------------------------------------
+
+_MOST_VERIFICATIONS = 4
+"""Expected verifications of a text, if further shapes fit as small a part of the rest as the last one did, from which
+on splitting is cheaper. The first shape does not count: an unusual message may have come first."""
+_SAMPLES = 5
+"""Number of texts that show which values are flexible; a flexible value that is missed costs another shape."""
+
+
+class _Group(NamedTuple):
+    """The rows of one shape (a slice if these are all rows), and the begins of its stretches in each row."""
+
+    shape: Shape
+    rows: Integers | slice
+    begins: Integers
+
+    def spans_of(self, name: str) -> Spans:
+        """Return the spans of a name's values."""
+        return Spans(*(self.begins[stretch] + offset for stretch, offset in self.shape.slices[name]))
+
+    def edges_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Return a row of starts and ends, in turn, of the names' values."""
+        begins = self.begins.astype(np.int32)
+        edges = np.empty((begins.shape[1], 2 * len(names)), np.int32)
+        for column, (stretch, offset) in enumerate(chain.from_iterable(self.shape.slices[name] for name in names)):
+            np.add(begins[stretch], offset, out=edges[:, column])
+        return edges
+
+    def cut(self, data: Bytes, name: str) -> pa.Array:
+        """Return the values of a name."""
+        start, end = self.shape.slices[name]
+        if start.stretch != end.stretch:
+            return cut_pairs(data, self.edges_of([name]), pa.string())
+        return cut_windows(data, self.begins[start.stretch] + start.offset, end.offset - start.offset, pa.string())
+
+
+class ShapeFinder:
+    """The shapes of earlier batches, by which the texts of the next one are grouped.
+
+    Every text is verified against its shape, so remembered shapes save time and change no result.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Shape] = []
+
+    def maybe_find(self, data: Bytes, texts: Spans) -> ShapedEntries | None:
+        """Return the entries of texts that have few shapes and are regular UTF-8; None for other texts."""
+        sorting = _Sorting(data, texts)
+        for shape in self._known:
+            if len(sorting.rest):
+                sorting.take(shape)
+        if not len(sorting.rest):
+            return sorting.entries()
+        has_learned_before, self._known = bool(self._known), []
+        if not sorting.learn():
+            return None
+        if not has_learned_before:  # else the list of shapes would grow from batch to batch
+            self._known = [group.shape for group in sorting.groups]
+        return sorting.entries()
+
+
+class _Sorting:
+    """Texts that are being grouped; `rest` are those without a group so far."""
+
+    def __init__(self, data: Bytes, texts: Spans) -> None:
+        self._data = data
+        self._texts = texts
+        self._count = len(texts.starts)
+        self.rest: Integers = np.arange(self._count)
+        self.groups: list[_Group] = []
+
+    @property
+    def _rest_texts(self) -> Spans:
+        return self._texts if len(self.rest) == self._count else self._texts.where(self.rest)
+
+    def take(self, shape: Shape) -> int:
+        """Make a group of the texts that have this shape; return their number."""
+        fitting, begins = find_fitting(shape, self._data, self._rest_texts)
+        if len(fitting) == self._count:
+            self.groups.append(_Group(shape, slice(None), begins))
+            self.rest = self.rest[:0]
+        elif len(fitting):
+            self.groups.append(_Group(shape, self.rest[fitting], begins))
+            self.rest = np.delete(self.rest, fitting)
+        return len(fitting)
+
+    def learn(self) -> bool:
+        """Learn shapes and group the rest by them; return False if a text has none, or splitting is cheaper."""
+        is_first = True
+        while count := len(self.rest):
+            shape = maybe_learn(_samples(self._data, self._rest_texts))
+            taken = self.take(shape) if shape else 0
+            if not taken or (not is_first and len(self.rest) * count > _MOST_VERIFICATIONS * self._count * taken):
+                return False
+            is_first = False
+        return True
+
+    def entries(self) -> ShapedEntries:
+        """Return the entries of all groups."""
+        return ShapedEntries(self._data, self._count, self.groups)
+
+
+def _samples(data: Bytes, texts: Spans) -> list[bytes]:
+    """Return the first text and others of different sizes, the smallest and the largest among them."""
+    sizes = texts.ends - texts.starts
+    rows = np.full(sizes.max() + 1, -1)
+    rows[sizes] = np.arange(len(sizes))
+    different = rows[rows >= 0]
+    chosen = different[np.arange(_SAMPLES) * (len(different) - 1) // (_SAMPLES - 1)]
+    return [bytes(data[start:end]) for start, end in zip(*texts.where(np.append(0, chosen)), strict=True)]
+
+
+class ShapedEntries:
+    """The names and values of property texts that have few shapes."""
+
+    def __init__(self, data: Bytes, row_count: int, groups: list[_Group]) -> None:
+        self._data = data
+        self._row_count = row_count
+        self._groups = groups
+
+    @property
+    def shape_count(self) -> int:
+        """Number of shapes."""
+        return len(self._groups)
+
+    def values_of(self, name: str) -> pa.Array:
+        """Return a property's value for each row; null where a row lacks it."""
+        if len(self._groups) == 1 and name in self._groups[0].shape.slices:
+            return self._groups[0].cut(self._data, name)
+        return cut_spans(self._data, self._spans_of(name), pa.string())
+
+    def _spans_of(self, name: str) -> Spans:
+        spans = Spans(*np.full((2, self._row_count), -1))
+        for group in self._groups:
+            if name in group.shape.slices:
+                spans.starts[group.rows], spans.ends[group.rows] = group.spans_of(name)
+        return spans
+
+    def select(self, wanted: Callable[[str], bool]) -> Selected:
+        """Return the properties whose names are wanted."""
+        chosen = [[name for name in group.shape.slices if wanted(name)] for group in self._groups]
+        if len(chosen) == 1 and chosen[0]:
+            return self._select_alike(self._groups[0], chosen[0])
+        return self._select_any(chosen)
+
+    def _select_alike(self, group: _Group, names: list[str]) -> Selected:
+        """Return these properties of rows of one shape, which all have them."""
+        spelled = [name.encode() for name in names]
+        return Selected(
+            pack_numbers(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
+            repeat_texts(spelled, self._row_count),
+            cut_pairs(self._data, group.edges_of(names), pa.string()),
+        )
+
+    def _select_any(self, chosen: list[list[str]]) -> Selected:
+        """Return of each group the properties chosen for it."""
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(chosen)))}
+        limits = self._limits([len(names) for names in chosen])
+        named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int32)
+        for group, names in zip(self._groups, chosen, strict=True):
+            if names:
+                at = np.add.outer(limits[:-1][group.rows], np.arange(len(names)))
+                named[at] = [numbers[name] for name in names]
+                edges[at] = group.edges_of(names).reshape(*at.shape, 2)
+        names_found = pack_texts(list(numbers)).take(pack_numbers(named))
+        return Selected(pack_numbers(limits), names_found, cut_pairs(self._data, edges, pa.string()))
+
+    def _limits(self, counts: list[int]) -> npt.NDArray[np.int32]:
+        """Return the begins of each row's properties, and the end, if each group's rows have `counts` of them."""
+        limits = np.zeros(self._row_count + 1, np.int32)
+        for group, count in zip(self._groups, counts, strict=True):
+            limits[1:][group.rows] = count
+        return np.cumsum(limits, dtype=np.int32)

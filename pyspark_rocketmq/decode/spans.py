@@ -1,9 +1,9 @@
-"""How does one cut many slices out of a buffer at once?
+"""Cut many slices out of a buffer at once.
 
-A *span* is a pair of positions in a byte buffer. Arrow's binary arrays already are spans over a buffer, with
-the end of each being the start of the next; written as s₀ e₀ s₁ e₁ …, every second slot is a span of ours.
-`take` of those slots copies each slice once and makes a well-formed array. Slices of one width need not even that:
-every window of that width is one item of an overlapping array.
+A *span* is a pair of positions in a byte buffer. Arrow's binary arrays are spans over a buffer, too, in which each
+value ends where the next one starts. Written as s₀ e₀ s₁ e₁ …, every second value is one of our spans: `take` of
+these values copies each slice once and makes a well-formed array. Slices of one width do without it: every window of
+that width is one item of an overlapping array.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Spans(NamedTuple):
     ends: Integers
 
     def where(self, rows: npt.NDArray[np.bool_] | Integers) -> Spans:
-        """Some of the spans."""
+        """Return some of the spans."""
         return Spans(self.starts[rows], self.ends[rows])
 
 
 def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa.Array:
-    """A binary (or string) array holding each span's bytes, null where there is no span.
+    """Return an array of the spans' bytes, of type binary unless another is given; null where there is no span.
 
-    The caller vouches for the spans lying inside the buffer and, for strings, for the text being UTF-8.
+    Spans must lie inside the buffer, and be UTF-8 for an array of strings; neither is checked.
     """
     starts, ends = spans
     type_, count = type_ or pa.binary(), len(starts)
@@ -65,7 +65,7 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
 
 
 def cut_windows(data: Bytes, starts: Integers, width: int, type_: pa.DataType) -> pa.Array:
-    """An array of the `width` bytes from each start."""
+    """Return an array of the `width` bytes from each start."""
     count = len(starts)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     rows = gather_windows(data, starts, width)
@@ -73,16 +73,16 @@ def cut_windows(data: Bytes, starts: Integers, width: int, type_: pa.DataType) -
 
 
 def pack_numbers(values: npt.NDArray[Any], absent: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """An array over the numbers as they lie in memory, null where absent.
+    """Return an array over the numbers as they lie in memory, null where absent.
 
-    `pa.array` says the same, but imports pandas where it is installed, which nearly doubles what a worker imports.
+    `pa.array` does the same, but imports pandas if it is installed, which nearly doubles what a worker imports.
     """
     validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
 
 
 def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Array:
-    """An array of strings from so many rows, each holding texts of these widths one behind the other."""
+    """Return an array of strings from `count` rows, each of texts of these widths one behind the other."""
     ends = np.cumsum(widths, dtype=np.int32)
     offsets = np.zeros(count * len(widths) + 1, np.int32)
     offsets[1:] = np.add.outer(np.arange(count, dtype=np.int32) * np.int32(sum(widths)), ends).reshape(-1)
@@ -90,7 +90,7 @@ def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Arra
 
 
 def repeat_texts(texts: Sequence[bytes], count: int) -> pa.Array:
-    """An array of strings from so many rows, each holding these texts. Batches share what was made for one of them."""
+    """Return an array of strings of `count` rows, each of these texts; batches share one array in memory."""
     return _repeated(tuple(texts), 1 << max(0, count - 1).bit_length()).slice(0, count * len(texts))
 
 
@@ -100,7 +100,7 @@ def _repeated(texts: tuple[bytes, ...], count: int) -> pa.Array:
 
 
 def pack_texts(texts: Sequence[str]) -> pa.Array:
-    """An array of a few strings."""
+    """Return an array of a few strings."""
     encoded = [text.encode() for text in texts]
     return pack_rows(b"".join(encoded), list(map(len, encoded)), 1)
 
@@ -115,7 +115,7 @@ def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
 def cut_pairs(
     data: Bytes, edges: npt.NDArray[np.integer[Any]], type_: pa.DataType, absent: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """An array of the bytes between each start and end, in an array of such pairs of any shape, null where absent."""
+    """Return an array of the bytes between starts and ends, which alternate in `edges`; null where absent."""
     offsets = np.zeros(edges.size + 2, np.int32)
     offsets[1:-1], offsets[-1] = edges.reshape(-1), len(data)
     slots = np.arange(1, edges.size, 2, dtype=np.int32)
@@ -124,7 +124,7 @@ def cut_pairs(
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
-    """The `width` bytes from each start, a row each."""
+    """Return the `width` bytes from each start, a row each."""
     if not width:
         return np.zeros((len(starts), 0), np.uint8)
     # A window as one item is copied in one piece; as a row of bytes it would cost three times as much.
@@ -133,7 +133,7 @@ def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
 
 
 def peek_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
-    """The `width` bytes from each start, a row each; what lies behind the data's end reads as zero."""
+    """Return the `width` bytes from each start, a row each; bytes behind the data's end are zero."""
     try:
         return gather_windows(data, starts, width)
     except (IndexError, ValueError):
@@ -151,12 +151,12 @@ def _peek_behind_end(data: Bytes, starts: Integers, width: int) -> Bytes:
 
 
 def unsigned_at(data: Bytes, width: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """The big-endian numbers of so many bytes that begin at each place."""
+    """Return the big-endian numbers of `width` bytes that begin at each place."""
     return np.ndarray((max(0, len(data) - width + 1),), f">u{width}", data, strides=(1,))
 
 
 def not_utf8(texts: pa.Array) -> Integers:
-    """Which of the texts are no UTF-8."""
+    """Return the indices of the texts that are not UTF-8."""
     try:
         texts.cast(pa.string())
     except pa.ArrowInvalid:

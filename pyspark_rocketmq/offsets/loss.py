@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import NamedTuple
 
 from ..errors import (
@@ -22,17 +21,15 @@ from ..errors import (
     OffsetWentBack,
     QueueVanished,
 )
-from ..model import MessageQueue, QueueRange
+from ..model import Finding, MessageQueue, QueueBounds, QueueRange
 from .position import Positions
 
 __all__ = [
-    "RULES",
-    "Bounds",
-    "Finding",
+    "LOSS_RULES",
     "GapLog",
     "GapTotal",
+    "LossRule",
     "LossWarning",
-    "Rule",
     "Settled",
     "judge",
     "settle_ranges",
@@ -40,27 +37,7 @@ __all__ = [
 ]
 
 
-class Bounds(NamedTuple):
-    """Offsets a broker holds of a queue, `[min_offset, max_offset)`."""
-
-    min_offset: int
-    max_offset: int
-    from_replica: bool = False
-
-
-class Finding(Enum):
-    """How what was planned can differ from what is there."""
-
-    BELOW_MIN = auto()
-    ABOVE_MAX = auto()
-    WENT_BACK = auto()
-    VANISHED = auto()
-    NOT_IN_ROUTE = auto()
-    RESET_BY_ADMIN = auto()
-    GAP = auto()
-
-
-class Rule(NamedTuple):
+class LossRule(NamedTuple):
     """Meaning and consequence of a finding; without an error it never fails a query."""
 
     what: str
@@ -70,36 +47,36 @@ class Rule(NamedTuple):
     """What it may come from, as part of the advice."""
 
 
-RULES: Mapping[Finding, Rule] = {
-    Finding.BELOW_MIN: Rule(
+LOSS_RULES: Mapping[Finding, LossRule] = {
+    Finding.BELOW_MIN: LossRule(
         "offset {planned} is gone, the queue starts at {found} now (retention)",
         "continue at {found}",
         OffsetBeforeEarliest,
     ),
-    Finding.ABOVE_MAX: Rule(
+    Finding.ABOVE_MAX: LossRule(
         "offset {planned} lies beyond the queue's end {found} (topic made anew, or broker restored)",
         "continue at {found}",
         OffsetBeyondEnd,
     ),
-    Finding.WENT_BACK: Rule(
+    Finding.WENT_BACK: LossRule(
         "the queue ends at {found} now, before the planned end {planned}",
         "stop at {found}",
         OffsetWentBack,
     ),
-    Finding.VANISHED: Rule(
+    Finding.VANISHED: LossRule(
         "the queue left the route with offsets {planned} to {found} unread",
         "skip them",
         QueueVanished,
     ),
-    Finding.NOT_IN_ROUTE: Rule(
+    Finding.NOT_IN_ROUTE: LossRule(
         "the queue is missing from the route",
         "it keeps its position {planned} and is read again when it returns",
     ),
-    Finding.RESET_BY_ADMIN: Rule(
+    Finding.RESET_BY_ADMIN: LossRule(
         "an admin reset the group to {found} while {planned} was read",
         "reading stays at {planned}; a new checkpoint moves the query",
     ),
-    Finding.GAP: Rule(
+    Finding.GAP: LossRule(
         "messages within [{planned}, {found}) are gone",
         "go on without them",
         MessagesMissing,
@@ -126,7 +103,7 @@ class LossWarning:
         return abs(self.found - self.planned)
 
     def __str__(self) -> str:
-        rule = RULES[self.finding]
+        rule = LOSS_RULES[self.finding]
         known = "" if self.missing_count is None else f"{self.missing_count} of "
         count = f" ({known}{self.offset_count} offsets)" if self.offset_count else ""
         return f"{self.queue}: {rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found) + count
@@ -152,7 +129,7 @@ def judge(
     missing_count: int | None = None,
 ) -> LossWarning:
     """Return a warning that says what goes on; raise if the table calls it a loss and the user wants that."""
-    rule = RULES[finding]
+    rule = LOSS_RULES[finding]
     if rule.error is None or not fail_on_data_loss:
         return LossWarning(finding, queue, planned, found, missing_count)
     going_on = rule.going_on.format(planned=planned, found=found)
@@ -221,7 +198,7 @@ class Settled(NamedTuple):
 
 def settle_starts(
     positions: Positions,
-    bounds: Mapping[MessageQueue, Bounds],
+    bounds: Mapping[MessageQueue, QueueBounds],
     *,
     fail_on_data_loss: bool,
     opened: Collection[MessageQueue] = (),
@@ -241,7 +218,7 @@ def settle_starts(
     return Settled(settled, warnings)
 
 
-def _compare_start(planned: int, bounds: Bounds | None) -> tuple[Finding, int] | None:
+def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, int] | None:
     """The finding at a start, and where to go on."""
     if bounds is None:
         return Finding.NOT_IN_ROUTE, planned
@@ -253,7 +230,7 @@ def _compare_start(planned: int, bounds: Bounds | None) -> tuple[Finding, int] |
 
 
 def settle_ranges(
-    ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, Bounds], *, fail_on_data_loss: bool
+    ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, QueueBounds], *, fail_on_data_loss: bool
 ) -> tuple[list[QueueRange], list[LossWarning]]:
     """Cut planned ranges to what brokers hold; a queue without bounds vanished, and its range is skipped."""
     settled = []
@@ -266,7 +243,9 @@ def settle_ranges(
     return [each for each in settled if each.offset_count > 0], warnings
 
 
-def _compare_range(planned: QueueRange, bounds: Bounds | None) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
+def _compare_range(
+    planned: QueueRange, bounds: QueueBounds | None
+) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
     """What remains of a range, and each finding with what was planned and what is there."""
     _, start, end, is_open = planned
     if bounds is None:

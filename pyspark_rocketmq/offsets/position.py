@@ -24,8 +24,7 @@ from typing import Any
 
 from ..errors import MalformedFrame, OptionError
 from ..model import MessageQueue, QueueRange
-from .strict_json import is_integer, is_queue_id, parse_json, shorten
-from .times import LAST_OFFSET
+from .strict_json import LAST_OFFSET, is_integer, is_queue_id, parse_json, shorten
 
 __all__ = ["SENTINEL", "Position", "Positions", "advance", "batch_ranges", "parse_position", "position_json"]
 

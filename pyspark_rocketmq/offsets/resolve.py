@@ -12,36 +12,38 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ..errors import NoBrokerAvailable, OptionError
-from ..model import MessageQueue, QueueRange
-from .loss import Bounds, LossWarning, settle_ranges, settle_starts
+from ..model import MessageQueue, QueueBounds, QueueRange
+from .loss import LossWarning, settle_ranges, settle_starts
 from .position import Positions
-from .wish import AtTime, Keyword, Target, Wish
+from .requested import AtTime, Keyword, RequestedOffsets, Target
 
 __all__ = [
     "BatchPlan",
-    "Cluster",
+    "OffsetSource",
     "Resolved",
-    "has_unknown_front",
     "opened_if_late",
     "resolve_batch",
-    "resolve_wish",
+    "resolve_offsets",
 ]
 
 
-class Cluster(Protocol):
-    """What brokers (or, for committed positions, a local file) are asked. What cannot be answered raises."""
+QueueBoundsMap = Mapping[MessageQueue, QueueBounds]
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
-        """Smallest and next offset of each queue."""
+
+class OffsetSource(Protocol):
+    """Brokers (or, for committed positions, a local file) that report offsets; each method raises on failure."""
+
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> QueueBoundsMap:
+        """Return the smallest and the next offset of each queue."""
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Offset of the first message stored at or after each queue's time; the next offset if there is none."""
+        """Return the offset of the first message stored at or after each queue's time, else the next offset."""
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """The group's position in each queue that has one."""
+        """Return the group's position in each queue that has one."""
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
-        """The first offset within the bounds of each queue whose message can be read; the end if there is none."""
+    def fetch_first_readable(self, bounds: QueueBoundsMap) -> Mapping[MessageQueue, int]:
+        """Return the first readable offset within the bounds of each queue; the end if there is none."""
 
 
 class Resolved(NamedTuple):
@@ -53,29 +55,32 @@ class Resolved(NamedTuple):
     """Those of the positions that are the first readable messages of queues that hold some."""
 
 
-def resolve_wish(
-    wish: Wish, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+def resolve_offsets(
+    requested: RequestedOffsets,
+    queues: Collection[MessageQueue],
+    bounds: QueueBoundsMap,
+    source: OffsetSource,
 ) -> Resolved:
     """Walk down the layers until every queue has an offset; explicit and committed ones may lie outside the bounds.
 
     "Earliest" is the first message that can be read: the minimum that a broker tells may lag behind what it deleted.
     """
-    wish.require_known(queues)
+    requested.require_known(queues)
     positions: dict[MessageQueue, _Place] = {}
     outranked = []
-    for layer in wish.layers:
-        targets = {queue: wish.target(layer, queue) for queue in queues if queue not in positions}
+    for layer in requested.layers:
+        targets = {queue: requested.target(layer, queue) for queue in queues if queue not in positions}
         wanted = {queue: target for queue, target in targets.items() if target is not None}
-        positions |= _Asked(wish, layer.option, wanted, bounds, cluster).answers()
+        positions |= _LayerRequest(requested, layer.option, wanted, bounds, source).answers()
         if not wanted:
             outranked.append(layer.option)
-    positions |= _fall_back(wish, [queue for queue in queues if queue not in positions], bounds, cluster)
-    opened = _open(positions, bounds, cluster)
+    positions |= _fall_back(requested, [queue for queue in queues if queue not in positions], bounds, source)
+    opened = _open(positions, bounds, source)
     settled = {queue: at if isinstance(at, int) else bounds[queue].min_offset for queue, at in positions.items()}
     return Resolved({queue: opened.get(queue, settled[queue]) for queue in queues}, tuple(outranked), opened)
 
 
-def opened_if_late(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+def opened_if_late(bounds: QueueBoundsMap) -> dict[MessageQueue, int]:
     """The minima of new queues that lost messages before they were found, so that more may be gone there.
 
     A new queue that still has its first message is judged strictly: nobody asked for less than all of it.
@@ -83,25 +88,17 @@ def opened_if_late(bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, 
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
 
-def has_unknown_front(bounds: Bounds) -> bool:
-    """Whether the queue's first message may lie before these bounds.
-
-    A replica that came late copies the end of its master's log only, so its minimum may be above the master's.
-    """
-    return bounds.from_replica and bounds.min_offset > 0
-
-
 _Place = int | Keyword
 """An offset, or EARLIEST: the first message that can be read."""
 
 
 def _open(
-    positions: Mapping[MessageQueue, _Place], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+    positions: Mapping[MessageQueue, _Place], bounds: QueueBoundsMap, source: OffsetSource
 ) -> dict[MessageQueue, int]:
     """The first readable messages of queues that begin there, as far as they hold any; only masters tell them."""
     at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
     for queue, each in at_first.items():
-        if has_unknown_front(each):
+        if each.has_unknown_front:
             raise NoBrokerAvailable(
                 f"the queue's first message is not known: a replica has it at {each.min_offset}, its master, which may "
                 "hold earlier ones, is away",
@@ -111,35 +108,38 @@ def _open(
                 queue_id=queue.queue_id,
             )
     holding = {queue: each for queue, each in at_first.items() if each.min_offset < each.max_offset}
-    return dict(cluster.fetch_first_readable(holding)) if holding else {}
+    return dict(source.fetch_first_readable(holding)) if holding else {}
 
 
 def _fall_back(
-    wish: Wish, queues: Sequence[MessageQueue], bounds: Mapping[MessageQueue, Bounds], cluster: Cluster
+    requested: RequestedOffsets,
+    queues: Sequence[MessageQueue],
+    bounds: QueueBoundsMap,
+    source: OffsetSource,
 ) -> dict[MessageQueue, _Place]:
     """For queues that are left out, or that the group never committed."""
-    retries = [queue for queue in queues if queue.topic == wish.retry_topic]
-    stood: Mapping[MessageQueue, int] = cluster.fetch_committed(retries) if retries else {}
+    retries = [queue for queue in queues if queue.topic == requested.retry_topic]
+    stood: Mapping[MessageQueue, int] = source.fetch_committed(retries) if retries else {}
     answered = {queue: stood.get(queue, Keyword.EARLIEST) for queue in retries}
     left = [queue for queue in queues if queue not in answered]
-    if wish.fallback is None and left:
+    if requested.fallback is None and left:
         what = f"no offset and no committed position for {left[0]} ({len(left)} such queues)"
-        advice = f"name the queues, or set {wish.option}Default to earliest or latest"
-        raise OptionError(wish.option, None, what, advice=advice)
-    if wish.fallback is Keyword.EARLIEST:
+        advice = f"name the queues, or set {requested.option}Default to earliest or latest"
+        raise OptionError(requested.option, None, what, advice=advice)
+    if requested.fallback is Keyword.EARLIEST:
         return {**answered, **dict.fromkeys(left, Keyword.EARLIEST)}
     return {**answered, **{queue: bounds[queue].max_offset for queue in left}}
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _LayerRequest:
     """What one layer wants to know, kind of target by kind."""
 
-    wish: Wish
+    requested: RequestedOffsets
     option: str
     wanted: Mapping[MessageQueue, Target]
-    bounds: Mapping[MessageQueue, Bounds]
-    cluster: Cluster
+    bounds: QueueBoundsMap
+    source: OffsetSource
 
     def answers(self) -> dict[MessageQueue, _Place]:
         exact = {queue: target for queue, target in self.wanted.items() if isinstance(target, int)}
@@ -152,11 +152,11 @@ class _Asked:
 
     def _committed(self) -> dict[MessageQueue, int]:
         queues = self._asking(Keyword.GROUP)
-        return dict(self.cluster.fetch_committed(queues)) if queues else {}
+        return dict(self.source.fetch_committed(queues)) if queues else {}
 
     def _at_time(self) -> dict[MessageQueue, _Place]:
         times = {queue: target.time_ms for queue, target in self.wanted.items() if isinstance(target, AtTime)}
-        found = self.cluster.fetch_offsets_at(times) if times else {}
+        found = self.source.fetch_offsets_at(times) if times else {}
         return {queue: self._place_in_time(queue, found[queue], time_ms) for queue, time_ms in times.items()}
 
     def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Place:
@@ -166,31 +166,31 @@ class _Asked:
             return Keyword.EARLIEST
         if found < following:
             return found
-        if self.wish.if_too_young is Keyword.LATEST:
+        if self.requested.if_too_young is Keyword.LATEST:
             return following
         what = f"no message of {queue} is stored at or after {time_ms} ms"
-        advice = f"set {self.wish.option}ByTimestampStrategy=latest, or give an earlier time"
+        advice = f"set {self.requested.option}ByTimestampStrategy=latest, or give an earlier time"
         raise OptionError(self.option, None, what, advice=advice)
 
 
 @dataclass(frozen=True, slots=True)
-class _AskedBefore:
+class _WithCommitted:
     """A cluster of which the group's positions are known."""
 
-    cluster: Cluster
+    source: OffsetSource
     committed: Mapping[MessageQueue, int]
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
-        return self.cluster.fetch_bounds(queues)
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> QueueBoundsMap:
+        return self.source.fetch_bounds(queues)
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        return self.cluster.fetch_offsets_at(times_ms)
+        return self.source.fetch_offsets_at(times_ms)
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
-        return self.cluster.fetch_first_readable(bounds)
+    def fetch_first_readable(self, bounds: QueueBoundsMap) -> Mapping[MessageQueue, int]:
+        return self.source.fetch_first_readable(bounds)
 
 
 class BatchPlan(NamedTuple):
@@ -204,18 +204,23 @@ class BatchPlan(NamedTuple):
 
 
 def resolve_batch(
-    start: Wish, end: Wish, queues: Collection[MessageQueue], cluster: Cluster, *, fail_on_data_loss: bool
+    start: RequestedOffsets,
+    end: RequestedOffsets,
+    queues: Collection[MessageQueue],
+    source: OffsetSource,
+    *,
+    fail_on_data_loss: bool,
 ) -> BatchPlan:
     """The ranges between two wishes, both seen against the same bounds.
 
     These are asked for last: a live group may have read what came since, and stand beyond older ones.
     """
     asking = [queue for queue in queues if _asks_group(start, queue) or _asks_group(end, queue)]
-    committed = cluster.fetch_committed(asking) if asking else {}
-    bounds = cluster.fetch_bounds(queues)
-    asked = _AskedBefore(cluster, committed)
-    wished = resolve_wish(start, queues, bounds, asked)
-    ends = resolve_wish(end, queues, bounds, asked)
+    committed = source.fetch_committed(asking) if asking else {}
+    bounds = source.fetch_bounds(queues)
+    snapshot = _WithCommitted(source, committed)
+    wished = resolve_offsets(start, queues, bounds, snapshot)
+    ends = resolve_offsets(end, queues, bounds, snapshot)
     starts, moved = settle_starts(wished.positions, bounds, fail_on_data_loss=fail_on_data_loss)
     ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished) for queue in queues]
     kept, cut = settle_ranges(ranges, bounds, fail_on_data_loss=fail_on_data_loss)
@@ -225,8 +230,8 @@ def resolve_batch(
     return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked, replica_ends)
 
 
-def _asks_group(wish: Wish, queue: MessageQueue) -> bool:
-    return any(layer.target(queue) is Keyword.GROUP for layer in wish.layers)
+def _asks_group(requested: RequestedOffsets, queue: MessageQueue) -> bool:
+    return any(layer.target(queue) is Keyword.GROUP for layer in requested.layers)
 
 
 def _range_between(queue: MessageQueue, start: int, end: int, wished: Resolved) -> QueueRange:

@@ -10,10 +10,12 @@ from typing import Any, NoReturn
 
 from ..errors import OptionError
 
-__all__ = ["LAST_QUEUE_ID", "is_integer", "is_queue_id", "parse_json", "shorten"]
+__all__ = ["LAST_OFFSET", "LAST_QUEUE_ID", "is_integer", "is_queue_id", "parse_json", "shorten"]
 
 _SHOWN_LENGTH = 200
 LAST_QUEUE_ID = 2**31 - 1
+LAST_OFFSET = 2**63 - 1
+"""The largest Java long, which bounds offsets and times alike."""
 
 
 def parse_json(text: str, option: str) -> Any:

@@ -1,18 +1,19 @@
-"""Which option names exist, what do they default to, and which settings object do they fill?
+"""Know every option: its name, its default, and the settings object that it fills.
 
+parse       the way from Spark's strings to settings
+keys        which option a key means, and which one a misspelt key probably meant
+refused     names of other products, and what to use instead
 table       every option: names, uses, kind of value, default, meaning
-values      how each kind of value is read
-names       which option a key means, what a misspelt key probably meant
-refused     names of other products, and what to say instead
-given       what the user gave, as values
-conflicts   what does not go together
+values      how each kind of value is read; queue_json: values that name queues
+given       the values that the user gave
+conflicts   which options do not go together; rules: the kinds of such rules
 build       from values to the settings of the rooms below
-page        the page for users, made from all this
+page        the page for users, generated from all this
 """
 
 from __future__ import annotations
 
-from .parse import parse_helper_options, parse_reader_options
+from .parse import parse_helper_options, parse_reader_options, require_topics
 from .reader_options import HelperOptions, ReaderOptions
 
-__all__ = ["HelperOptions", "ReaderOptions", "parse_helper_options", "parse_reader_options"]
+__all__ = ["HelperOptions", "ReaderOptions", "parse_helper_options", "parse_reader_options", "require_topics"]

@@ -13,17 +13,16 @@ from ..cluster.names import READER_GROUP, Namespace
 from ..cluster.routes import AddressMap
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
-from ..decode.layout import default_columns
-from ..decode.rows import Content
+from ..decode.columns import Content, default_columns
 from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
-from ..offsets.wish import EndSettings, Keyword, StartSettings
+from ..offsets.requested import EndSettings, Keyword, StartSettings
 from ..planning.admission import Limits
 from ..planning.ranges import PlanSettings
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import PullSettings, Subscription
-from .given import Given
+from .given import GivenOptions
 from .reader_options import (
     ClientName,
     CommitSettings,
@@ -34,7 +33,7 @@ from .reader_options import (
     Selection,
     ShareSettings,
 )
-from .table import batches, connection, groups, offsets, pulling, rows, security, selection
+from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop
 
 __all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits", "locks", "shares"]
 
@@ -44,17 +43,17 @@ _UNPACKED_FRAMES = 4
 """A body may unpack to so many times the largest frame."""
 
 
-def build_reader(given: Given) -> ReaderOptions:
+def build_reader(given: GivenOptions) -> ReaderOptions:
     """All settings of a reader."""
     return ReaderOptions(
         cluster=_build_cluster(given),
         selection=_build_selection(given),
         start=_build_start(given),
         end=_build_end(given),
-        fail_on_data_loss=given.get(offsets.FAIL_ON_DATA_LOSS),
+        fail_on_data_loss=given.get(start_and_stop.FAIL_ON_DATA_LOSS),
         limits=_build_limits(given),
         plan=_build_plan(given),
-        queue_lists=() if shares(given) else given.maybe(batches.QUEUE_LISTS) or (),
+        queue_lists=() if shares(given) else given.maybe(batching.QUEUE_LISTS) or (),
         pull=_build_pull(given),
         rows_per_batch=given.get(pulling.ARROW_BATCH_SIZE),
         columns=chosen_columns(given),
@@ -63,48 +62,48 @@ def build_reader(given: Given) -> ReaderOptions:
         local=_build_local(given),
         locks=_build_locks(given),
         share=_build_share(given) if shares(given) else None,
-        client=ClientName(given.maybe(connection.INSTANCE_NAME), given.maybe(connection.UNIT_NAME) or ""),
-        planning_patience_s=None if given.gave(offsets.RETRIES) else given.get(pulling.POLL_TIMEOUT),
+        client=ClientName(given.maybe(addressing.INSTANCE_NAME), given.maybe(addressing.UNIT_NAME) or ""),
+        wait_for_brokers_s=None if given.gave(start_and_stop.RETRIES) else given.get(pulling.POLL_TIMEOUT),
     )
 
 
-def build_helper(given: Given) -> HelperOptions:
+def build_helper(given: GivenOptions) -> HelperOptions:
     """All settings of a helper function."""
     return HelperOptions(
         cluster=_build_cluster(given),
-        group=given.maybe(groups.CONSUMER_GROUP),
-        max_reconsume_times=given.get(groups.MAX_RECONSUME_TIMES),
-        delay_level=given.get(groups.DELAY_LEVEL),
+        group=given.maybe(grouping.CONSUMER_GROUP),
+        max_reconsume_times=given.get(grouping.MAX_RECONSUME_TIMES),
+        delay_level=given.get(grouping.DELAY_LEVEL),
     )
 
 
 # --- the cluster ------------------------------------------------------------------------------------------------------
 
 
-def _build_cluster(given: Given) -> ClusterSettings:
-    pause_s, retries = given.get(offsets.RETRY_PAUSE), given.maybe(offsets.RETRIES)
+def _build_cluster(given: GivenOptions) -> ClusterSettings:
+    pause_s, retries = given.get(start_and_stop.RETRY_PAUSE), given.maybe(start_and_stop.RETRIES)
     return ClusterSettings(
-        name_servers=given.maybe(connection.NAME_SERVER) or (),
+        name_servers=given.maybe(addressing.NAME_SERVER) or (),
         net=_build_net(given),
         credentials=_build_credentials(given),
         namespace=Namespace(prefix=given.maybe(security.NAMESPACE) or ""),
-        address_map=given.maybe(connection.BROKER_ADDRESS_MAP) or AddressMap(),
-        route_max_age_s=given.get(connection.ROUTE_INTERVAL),
+        address_map=given.maybe(addressing.BROKER_ADDRESS_MAP) or AddressMap(),
+        route_max_age_s=given.get(addressing.ROUTE_INTERVAL),
         retries=_RETRIES if retries is None else retries,
         pause=Backoff(first_s=pause_s, longest_s=pause_s),
     )
 
 
-def _build_net(given: Given) -> NetSettings:
+def _build_net(given: GivenOptions) -> NetSettings:
     return NetSettings(
-        connect_timeout_s=given.get(connection.CONNECT_TIMEOUT),
-        request_timeout_s=given.get(connection.API_TIMEOUT),
-        max_frame_bytes=given.get(connection.MAX_FRAME_SIZE),
+        connect_timeout_s=given.get(addressing.CONNECT_TIMEOUT),
+        request_timeout_s=given.get(addressing.API_TIMEOUT),
+        max_frame_bytes=given.get(addressing.MAX_FRAME_SIZE),
         tls=_build_tls(given) if given.get(security.USE_TLS) else None,
     )
 
 
-def _build_tls(given: Given) -> TlsSettings:
+def _build_tls(given: GivenOptions) -> TlsSettings:
     return TlsSettings(
         trust_cert_path=given.maybe(security.TRUST_CERT_PATH),
         trust_cert=given.maybe(security.TRUST_CERT),
@@ -115,7 +114,7 @@ def _build_tls(given: Given) -> TlsSettings:
     )
 
 
-def _build_credentials(given: Given) -> Credentials | CredentialsFile | None:
+def _build_credentials(given: GivenOptions) -> Credentials | CredentialsFile | None:
     if path := given.maybe(security.CREDENTIALS_FILE):
         file = CredentialsFile(path)
         file.current()  # What is wrong with it shows on the driver, before anything runs.
@@ -129,8 +128,8 @@ def _build_credentials(given: Given) -> Credentials | CredentialsFile | None:
 # --- what to read -----------------------------------------------------------------------------------------------------
 
 
-def _build_selection(given: Given) -> Selection:
-    group = given.maybe(groups.CONSUMER_GROUP)
+def _build_selection(given: GivenOptions) -> Selection:
+    group = given.maybe(grouping.CONSUMER_GROUP)
     return Selection(
         topics=given.maybe(selection.SUBSCRIBE) or (),
         pattern=given.maybe(selection.SUBSCRIBE_PATTERN),
@@ -139,36 +138,36 @@ def _build_selection(given: Given) -> Selection:
     )
 
 
-def _reads_retries(given: Given) -> bool:
+def _reads_retries(given: GivenOptions) -> bool:
     """What the group sent back reaches its members, so that a member cannot leave it unread."""
     return shares(given) or given.maybe(selection.READ_RETRY_TOPIC) is True
 
 
-def _build_start(given: Given) -> StartSettings:
+def _build_start(given: GivenOptions) -> StartSettings:
     first = Keyword.EARLIEST if given.use == "B" else Keyword.LATEST
-    default = given.maybe(offsets.STARTING_OFFSETS_DEFAULT)
+    default = given.maybe(start_and_stop.STARTING_OFFSETS_DEFAULT)
     if shares(given):
         first = Keyword.GROUP
-        default = default if given.gave(offsets.STARTING_OFFSETS_DEFAULT) else Keyword.EARLIEST
+        default = default if given.gave(start_and_stop.STARTING_OFFSETS_DEFAULT) else Keyword.EARLIEST
     return StartSettings(
-        offsets=given.maybe(offsets.STARTING_OFFSETS) or first,
+        offsets=given.maybe(start_and_stop.STARTING_OFFSETS) or first,
         default=default,
-        time_ms=given.maybe(offsets.STARTING_TIMESTAMP),
-        times=given.maybe(offsets.STARTING_TIMES),
-        if_too_young=given.get(offsets.STARTING_STRATEGY),
+        time_ms=given.maybe(start_and_stop.STARTING_TIMESTAMP),
+        times=given.maybe(start_and_stop.STARTING_TIMES),
+        if_too_young=given.get(start_and_stop.STARTING_STRATEGY),
         retry_topic=None if given.use == "B" else _build_selection(given).retry_topic,
     )
 
 
-def _build_end(given: Given) -> EndSettings:
+def _build_end(given: GivenOptions) -> EndSettings:
     return EndSettings(
-        offsets=given.get(offsets.ENDING_OFFSETS),
-        time_ms=given.maybe(offsets.ENDING_TIMESTAMP),
-        times=given.maybe(offsets.ENDING_TIMES),
+        offsets=given.get(start_and_stop.ENDING_OFFSETS),
+        time_ms=given.maybe(start_and_stop.ENDING_TIMESTAMP),
+        times=given.maybe(start_and_stop.ENDING_TIMES),
     )
 
 
-def _build_subscription(given: Given) -> Subscription:
+def _build_subscription(given: GivenOptions) -> Subscription:
     if condition := given.maybe(selection.SQL_FILTER):
         return Subscription(condition, "SQL92")
     return Subscription("||".join(given.get(selection.TAGS)) or "*")
@@ -177,45 +176,45 @@ def _build_subscription(given: Given) -> Subscription:
 # --- how much, and by whom --------------------------------------------------------------------------------------------
 
 
-def _build_limits(given: Given) -> Limits:
+def _build_limits(given: GivenOptions) -> Limits:
     return Limits(
-        max_per_trigger=given.maybe(batches.MAX_OFFSETS),
-        max_per_queue=given.maybe(batches.MAX_OFFSETS_PER_QUEUE),
-        min_per_trigger=given.maybe(batches.MIN_OFFSETS),
-        max_delay_s=given.get(batches.MAX_DELAY),
+        max_per_trigger=given.maybe(batching.MAX_OFFSETS),
+        max_per_queue=given.maybe(batching.MAX_OFFSETS_PER_QUEUE),
+        min_per_trigger=given.maybe(batching.MIN_OFFSETS),
+        max_delay_s=given.get(batching.MAX_DELAY),
     )
 
 
-def _build_allocation(given: Given) -> AllocationSettings:
+def _build_allocation(given: GivenOptions) -> AllocationSettings:
     return AllocationSettings(
-        strategy=given.get(batches.STRATEGY),
-        virtual_node_count=given.get(batches.VIRTUAL_NODES),
-        machine_rooms=given.maybe(batches.MACHINE_ROOMS) or (),
-        broker_rooms=given.maybe(batches.BROKER_ROOMS) or {},
+        strategy=given.get(batching.STRATEGY),
+        virtual_node_count=given.get(batching.VIRTUAL_NODES),
+        machine_rooms=given.maybe(batching.MACHINE_ROOMS) or (),
+        broker_rooms=given.maybe(batching.BROKER_ROOMS) or {},
     )
 
 
-def _build_plan(given: Given) -> PlanSettings:
+def _build_plan(given: GivenOptions) -> PlanSettings:
     """The strategy deals queues to slots, or to the group's members; then slots get theirs in blocks."""
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),
-        min_partitions=given.maybe(batches.MIN_PARTITIONS) or 1,
-        max_partitions=given.maybe(batches.MAX_PARTITIONS),
-        max_records_per_partition=given.maybe(batches.MAX_RECORDS),
+        min_partitions=given.maybe(batching.MIN_PARTITIONS) or 1,
+        max_partitions=given.maybe(batching.MAX_PARTITIONS),
+        max_records_per_partition=given.maybe(batching.MAX_RECORDS),
     )
 
 
-def _build_pull(given: Given) -> PullSettings:
+def _build_pull(given: GivenOptions) -> PullSettings:
     failure_pause_s = given.get(pulling.FAILURE_PAUSE)
     return PullSettings(
-        group=given.maybe(groups.CONSUMER_GROUP) or READER_GROUP,
+        group=given.maybe(grouping.CONSUMER_GROUP) or READER_GROUP,
         subscription=_build_subscription(given),
         batch_size=given.get(pulling.BATCH_SIZE),
         depth=given.maybe(pulling.DEPTH),
         limits=_build_flow_limits(given),
         topic_messages=given.get(pulling.MESSAGES_PER_TOPIC),
         topic_mib=given.get(pulling.SIZE_PER_TOPIC),
-        orderly=given.get(batches.ORDERING),
+        orderly=given.get(batching.ORDERING),
         interval_s=given.get(pulling.INTERVAL),
         flow_control_pause_s=given.get(pulling.FLOW_CONTROL_PAUSE),
         failure_pause=Backoff(first_s=failure_pause_s, longest_s=max(_LONGEST_PAUSE_S, failure_pause_s)),
@@ -226,7 +225,7 @@ def _build_pull(given: Given) -> PullSettings:
     )
 
 
-def _build_flow_limits(given: Given) -> FlowLimits:
+def _build_flow_limits(given: GivenOptions) -> FlowLimits:
     return FlowLimits(
         message_count=given.get(pulling.MESSAGES_PER_QUEUE),
         body_mib=given.get(pulling.SIZE_PER_QUEUE),
@@ -237,74 +236,74 @@ def _build_flow_limits(given: Given) -> FlowLimits:
 # --- rows and commits -------------------------------------------------------------------------------------------------
 
 
-def chosen_columns(given: Given) -> tuple[str, ...]:
+def chosen_columns(given: GivenOptions) -> tuple[str, ...]:
     """The columns that the user listed, else those of the layout."""
-    listed = given.maybe(rows.COLUMNS)
-    return listed or default_columns(given.get(rows.ROW_LAYOUT), given.get(rows.INCLUDE_HEADERS))
+    listed = given.maybe(row_format.CHOSEN_COLUMNS)
+    return listed or default_columns(given.get(row_format.ROW_LAYOUT), given.get(row_format.INCLUDE_HEADERS))
 
 
-def _build_content(given: Given) -> Content:
+def _build_content(given: GivenOptions) -> Content:
     return Content(
-        mode=given.get(rows.MODE),
-        max_body_bytes=_UNPACKED_FRAMES * given.get(connection.MAX_FRAME_SIZE),
-        properties_as_json=given.get(rows.PROPERTIES_FORMAT),
-        system_properties=given.get(rows.SYSTEM_PROPERTIES),
+        mode=given.get(row_format.MODE),
+        max_body_bytes=_UNPACKED_FRAMES * given.get(addressing.MAX_FRAME_SIZE),
+        properties_as_json=given.get(row_format.PROPERTIES_FORMAT),
+        system_properties=given.get(row_format.SYSTEM_PROPERTIES),
         tags=frozenset(given.get(selection.TAGS)),
         naming=Namespace(prefix) if (prefix := given.maybe(security.NAMESPACE)) else None,
     )
 
 
-def commits(given: Given) -> bool:
+def commits(given: GivenOptions) -> bool:
     """Whether positions are published: as the user says, else whenever there is a group of the user's own."""
-    wanted = given.maybe(groups.COMMIT_OFFSETS)
+    wanted = given.maybe(grouping.COMMIT_OFFSETS)
     if wanted is not None:
         return wanted
-    has_place = given.gave(groups.LOCAL_STORE) or not broadcasts(given)
-    return has_place and given.maybe(groups.CONSUMER_GROUP) not in (None, READER_GROUP)
+    has_place = given.gave(grouping.LOCAL_STORE) or not broadcasts(given)
+    return has_place and given.maybe(grouping.CONSUMER_GROUP) not in (None, READER_GROUP)
 
 
-def broadcasts(given: Given) -> bool:
+def broadcasts(given: GivenOptions) -> bool:
     """Whether every member of the group reads everything, so that positions are nobody else's business."""
-    return given.get(groups.MESSAGE_MODEL) is MessageModel.BROADCASTING
+    return given.get(grouping.MESSAGE_MODEL) is MessageModel.BROADCASTING
 
 
-def _build_commit(given: Given) -> CommitSettings:
+def _build_commit(given: GivenOptions) -> CommitSettings:
     if given.use == "B" or not commits(given):
         return CommitSettings()
-    group = None if broadcasts(given) else given.maybe(groups.CONSUMER_GROUP)
-    return CommitSettings(group, given.get(groups.COMMIT_INTERVAL))
+    group = None if broadcasts(given) else given.maybe(grouping.CONSUMER_GROUP)
+    return CommitSettings(group, given.get(grouping.COMMIT_INTERVAL))
 
 
-def _build_local(given: Given) -> LocalSettings | None:
-    directory, group = given.maybe(groups.LOCAL_STORE), given.maybe(groups.CONSUMER_GROUP)
+def _build_local(given: GivenOptions) -> LocalSettings | None:
+    directory, group = given.maybe(grouping.LOCAL_STORE), given.maybe(grouping.CONSUMER_GROUP)
     if directory is None or group is None:
         return None
     return LocalSettings(directory, group, publishes=given.use != "B" and commits(given))
 
 
-def locks(given: Given) -> bool:
+def locks(given: GivenOptions) -> bool:
     """Whether queues are read under their brokers' locks: as the user says, else where a member reads in order."""
-    wanted = given.maybe(groups.LOCK_QUEUES)
-    return shares(given) and given.get(batches.ORDERING) if wanted is None else wanted
+    wanted = given.maybe(grouping.LOCK_QUEUES)
+    return shares(given) and given.get(batching.ORDERING) if wanted is None else wanted
 
 
-def _build_locks(given: Given) -> LockSettings | None:
+def _build_locks(given: GivenOptions) -> LockSettings | None:
     if given.use == "B" or not locks(given):
         return None
-    return LockSettings(given.get(groups.LOCK_INTERVAL), given.get(groups.LOCK_LIFETIME))
+    return LockSettings(given.get(grouping.LOCK_INTERVAL), given.get(grouping.LOCK_LIFETIME))
 
 
-def shares(given: Given) -> bool:
+def shares(given: GivenOptions) -> bool:
     """Whether the query is one member of its group."""
-    return given.get(groups.GROUP_MEMBERSHIP)
+    return given.get(grouping.GROUP_MEMBERSHIP)
 
 
-def _build_share(given: Given) -> ShareSettings:
-    lists = given.maybe(batches.QUEUE_LISTS)
+def _build_share(given: GivenOptions) -> ShareSettings:
+    lists = given.maybe(batching.QUEUE_LISTS)
     return ShareSettings(
         allocation=_build_allocation(given),
         own_list=lists[0] if lists else None,
-        rooms=given.maybe(batches.CONSUMER_ROOMS) or {},
-        heartbeat_s=given.get(connection.HEARTBEAT_INTERVAL),
-        rebalance_s=given.get(groups.REBALANCE_INTERVAL),
+        rooms=given.maybe(batching.CONSUMER_ROOMS) or {},
+        heartbeat_s=given.get(addressing.HEARTBEAT_INTERVAL),
+        rebalance_s=given.get(grouping.REBALANCE_INTERVAL),
     )

@@ -1,95 +1,82 @@
-"""Which options do not go together, and which do not go alone?"""
+"""List the rules of options that do not go together, or do not go alone, and check them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ..offsets.wish import Keyword
-from .build import chosen_columns
-from .given import Given
-from .group_conflicts import GROUP_RULES
-from .option import Option
+from ..cluster.names import READER_GROUP
+from ..offsets.requested import Keyword
+from .build import broadcasts, chosen_columns, commits, locks, shares
+from .given import GivenOptions
 from .rules import (
     Rule,
-    Test,
     at_most,
-    for_nobody,
-    for_tools,
+    both,
+    for_tools_group,
+    gave,
     is_orderly,
+    lacks,
+    names_client,
     needs,
+    not_latest,
+    not_orderly,
+    not_shared,
     not_with,
     only_if,
+    required_by,
     says,
     starts_at_group,
     uses_strategy,
-    wishes,
+    without_group,
 )
-from .table import batches, connection, groups, offsets, pulling, rows, security, selection
+from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop
 
-__all__ = ["RULES", "Rule", "check_rules"]
+__all__ = ["RULES", "check_rules"]
 
 
-def check_rules(given: Given) -> None:
-    """Raise the first rule that is broken."""
+def check_rules(given: GivenOptions) -> None:
+    """Raise the error of the first rule that is broken."""
     for rule in RULES:
         if rule.is_broken(given):
             raise given.refuse(rule.option, rule.what, advice=rule.advice, code=rule.code)
 
 
-# --- sorts of rules ---------------------------------------------------------------------------------------------------
+# --- tests ------------------------------------------------------------------------------------------------------------
 
 
-def _required_by(option: Option[Any], strategy: str, advice: str) -> Rule:
-    """What a strategy cannot do without."""
-    uses = uses_strategy(strategy)
-    what = f"required by allocateMessageQueueStrategy={strategy}"
-    return Rule(option, lambda given: uses(given) and not given.gave(option), what, advice, "OPTION_MISSING")
+def _gives_up_before_its_pulls(given: GivenOptions) -> bool:
+    is_given = given.gave(pulling.POLL_TIMEOUT) or given.gave(pulling.PULL_TIMEOUT)
+    return is_given and given.get(pulling.POLL_TIMEOUT) <= given.get(pulling.PULL_TIMEOUT)
 
 
-def _not_latest(option: Option[Any], is_latest: Callable[[Any], bool]) -> Rule:
-    """In a batch read starting at the end would read nothing."""
-
-    def is_broken(given: Given) -> bool:
-        return given.use == "B" and is_latest(given.maybe(option))
-
-    advice = "give earliest, offsets or a time"
-    return Rule(option, is_broken, "latest, in a batch read, reads nothing", advice, "OPTION_VALUE")
+def _renews_too_late(given: GivenOptions) -> bool:
+    is_given = given.gave(grouping.LOCK_INTERVAL) or given.gave(grouping.LOCK_LIFETIME)
+    return is_given and given.get(grouping.LOCK_INTERVAL) >= given.get(grouping.LOCK_LIFETIME)
 
 
-# --- conditions -------------------------------------------------------------------------------------------------------
+def _formats_no_properties(given: GivenOptions) -> bool:
+    return given.gave(row_format.PROPERTIES_FORMAT) and "properties" not in chosen_columns(given)
 
 
-def _starts_at_time(given: Given) -> bool:
-    return given.gave(offsets.STARTING_TIMESTAMP) or given.gave(offsets.STARTING_TIMES)
+def _adds_headers_to_rocketmq(given: GivenOptions) -> bool:
+    return given.gave(row_format.INCLUDE_HEADERS) and given.get(row_format.ROW_LAYOUT).value == "rocketmq"
 
 
-def _gives_up_before_its_pulls(given: Given) -> bool:
-    said = given.gave(pulling.POLL_TIMEOUT) or given.gave(pulling.PULL_TIMEOUT)
-    return said and given.get(pulling.POLL_TIMEOUT) <= given.get(pulling.PULL_TIMEOUT)
+def _starts_elsewhere(given: GivenOptions) -> bool:
+    return given.maybe(start_and_stop.STARTING_OFFSETS) not in (None, Keyword.GROUP)
 
 
-def _formats_no_properties(given: Given) -> bool:
-    return given.gave(rows.PROPERTIES_FORMAT) and "properties" not in chosen_columns(given)
-
-
-def _adds_headers_to_rocketmq(given: Given) -> bool:
-    return given.gave(rows.INCLUDE_HEADERS) and given.get(rows.ROW_LAYOUT).value == "rocketmq"
-
-
-def _has_none(option: Option[Any]) -> Test:
-    return lambda given: not given.gave(option)
-
-
-def _not_orderly(option: Option[Any], why: str) -> Rule:
-    what = f"not together with ordering=queue: {why}"
-    return Rule(option, lambda given: given.gave(option) and is_orderly(given), what, "drop one of the two")
-
+_commits = says(grouping.COMMIT_OFFSETS, True)
+_locks = says(grouping.LOCK_QUEUES, True)
+_reads_retries = says(selection.READ_RETRY_TOPIC, True)
+_has_no_file = both(broadcasts, lacks(grouping.LOCAL_STORE))
+_divides_by_rooms = both(shares, uses_strategy("MACHINE_ROOM_NEARBY"))
 
 # --- the rules --------------------------------------------------------------------------------------------------------
 
 _ONE_OF_THREE = "give exactly one of subscribe, subscribePattern and assign"
+_DROP_ONE = "drop one of the two"
 _NEVER_SPLIT = "queues are never split then"
+_AT_GROUP = "a member begins where the group stands"
+_STRATEGY = "allocateMessageQueueStrategy"
 _TLS = (
     security.TRUST_CERT_PATH,
     security.TRUST_CERT,
@@ -99,10 +86,10 @@ _TLS = (
     security.VERIFY_SERVER,
 )
 
-RULES: tuple[Rule, ...] = (
+_READING: tuple[Rule, ...] = (
     Rule(
-        connection.NAME_SERVER,
-        _has_none(connection.NAME_SERVER),
+        addressing.NAME_SERVER,
+        lacks(addressing.NAME_SERVER),
         "not given",
         "give nameServer (host:9876), or set NAMESRV_ADDR in the driver's environment",
         "OPTION_MISSING",
@@ -113,57 +100,183 @@ RULES: tuple[Rule, ...] = (
     not_with(selection.SQL_FILTER, selection.TAGS, "drop one of the two: a subscription is either"),
     Rule(
         selection.READ_RETRY_TOPIC,
-        for_nobody(says(selection.READ_RETRY_TOPIC, True)),
+        without_group(_reads_retries),
         "not without consumerGroup, whose retries are meant",
         "give the consumerGroup that rows are sent back for",
         "OPTION_MISSING",
     ),
     Rule(
-        groups.CONSUMER_GROUP,
-        for_tools(says(selection.READ_RETRY_TOPIC, True)),
+        grouping.CONSUMER_GROUP,
+        for_tools_group(_reads_retries),
         "not together with readRetryTopic: nothing is sent back for the tools group",
         "give a group of its own, or drop readRetryTopic",
     ),
     Rule(
-        offsets.STARTING_OFFSETS,
-        for_nobody(starts_at_group),
+        start_and_stop.STARTING_OFFSETS,
+        without_group(starts_at_group),
         "has no effect without consumerGroup, whose positions are meant",
         "give consumerGroup, or start elsewhere",
     ),
-    _not_latest(offsets.STARTING_OFFSETS, lambda wished: wishes(wished, Keyword.LATEST)),
-    _not_latest(offsets.STARTING_OFFSETS_DEFAULT, lambda wished: wished is Keyword.LATEST),
-    _not_latest(offsets.STARTING_STRATEGY, lambda wished: wished is Keyword.LATEST),
+    not_latest(start_and_stop.STARTING_OFFSETS),
+    not_latest(start_and_stop.STARTING_OFFSETS_DEFAULT),
+    not_latest(start_and_stop.STARTING_STRATEGY),
     not_with(
-        offsets.STARTING_OFFSETS_DEFAULT,
-        offsets.STARTING_TIMESTAMP,
+        start_and_stop.STARTING_OFFSETS_DEFAULT,
+        start_and_stop.STARTING_TIMESTAMP,
         "drop startingOffsetsDefault: it would never be reached",
     ),
-    only_if(offsets.STARTING_STRATEGY, _starts_at_time, "startingTimestamp or startingOffsetsByTimestamp"),
-    at_most(batches.MIN_OFFSETS, batches.MAX_OFFSETS),
-    needs(batches.MAX_DELAY, batches.MIN_OFFSETS),
-    _required_by(batches.QUEUE_LISTS, "CONFIG", "list the queues of each task"),
-    _required_by(batches.MACHINE_ROOMS, "MACHINE_ROOM", "list the rooms to read"),
-    only_if(batches.VIRTUAL_NODES, uses_strategy("CONSISTENT_HASH"), "allocateMessageQueueStrategy=CONSISTENT_HASH"),
-    only_if(batches.QUEUE_LISTS, uses_strategy("CONFIG"), "allocateMessageQueueStrategy=CONFIG"),
     only_if(
-        batches.MACHINE_ROOMS,
+        start_and_stop.STARTING_STRATEGY,
+        gave(start_and_stop.STARTING_TIMESTAMP, start_and_stop.STARTING_TIMES),
+        "startingTimestamp or startingOffsetsByTimestamp",
+    ),
+    at_most(batching.MIN_OFFSETS, batching.MAX_OFFSETS),
+    needs(batching.MAX_DELAY, batching.MIN_OFFSETS),
+    required_by(batching.QUEUE_LISTS, "CONFIG", "list the queues of each task"),
+    required_by(batching.MACHINE_ROOMS, "MACHINE_ROOM", "list the rooms to read"),
+    only_if(batching.VIRTUAL_NODES, uses_strategy("CONSISTENT_HASH"), f"{_STRATEGY}=CONSISTENT_HASH"),
+    only_if(batching.QUEUE_LISTS, uses_strategy("CONFIG"), f"{_STRATEGY}=CONFIG"),
+    only_if(
+        batching.MACHINE_ROOMS,
         uses_strategy("MACHINE_ROOM", "MACHINE_ROOM_NEARBY"),
-        "allocateMessageQueueStrategy=MACHINE_ROOM or MACHINE_ROOM_NEARBY",
+        f"{_STRATEGY}=MACHINE_ROOM or MACHINE_ROOM_NEARBY",
     ),
-    only_if(
-        batches.BROKER_ROOMS, uses_strategy("MACHINE_ROOM_NEARBY"), "allocateMessageQueueStrategy=MACHINE_ROOM_NEARBY"
-    ),
+    only_if(batching.BROKER_ROOMS, uses_strategy("MACHINE_ROOM_NEARBY"), f"{_STRATEGY}=MACHINE_ROOM_NEARBY"),
     Rule(
-        batches.MAX_PARTITIONS,
-        lambda given: given.gave(batches.MAX_PARTITIONS) and uses_strategy("CONFIG")(given),
-        "not together with allocateMessageQueueStrategy=CONFIG: its entries are the slots",
+        batching.MAX_PARTITIONS,
+        both(gave(batching.MAX_PARTITIONS), uses_strategy("CONFIG")),
+        f"not together with {_STRATEGY}=CONFIG: its entries are the slots",
         "drop maxPartitions",
     ),
-    at_most(batches.MIN_PARTITIONS, batches.MAX_PARTITIONS),
-    _not_orderly(batches.MIN_PARTITIONS, _NEVER_SPLIT),
-    _not_orderly(batches.MAX_RECORDS, _NEVER_SPLIT),
-    _not_orderly(pulling.MAX_SPAN, "orderly reads do not check the span"),
-    *GROUP_RULES,
+    at_most(batching.MIN_PARTITIONS, batching.MAX_PARTITIONS),
+    not_orderly(batching.MIN_PARTITIONS, _NEVER_SPLIT),
+    not_orderly(batching.MAX_RECORDS, _NEVER_SPLIT),
+    not_orderly(pulling.MAX_SPAN, "orderly reads do not check the span"),
+)
+_GROUPS: tuple[Rule, ...] = (
+    Rule(
+        grouping.COMMIT_OFFSETS,
+        without_group(_commits),
+        "has no effect without consumerGroup",
+        "give consumerGroup, or drop commitOffsets",
+    ),
+    Rule(
+        grouping.CONSUMER_GROUP,
+        for_tools_group(_commits),
+        "not together with commitOffsets=batch: the tools group has no positions",
+        "give a group of its own, or drop commitOffsets",
+    ),
+    only_if(grouping.COMMIT_INTERVAL, commits, "commitOffsets=batch and a consumerGroup"),
+    only_if(grouping.LOCAL_STORE, broadcasts, "messageModel=BROADCASTING"),
+    needs(grouping.LOCAL_STORE, grouping.CONSUMER_GROUP),
+    Rule(
+        start_and_stop.STARTING_OFFSETS,
+        both(starts_at_group, _has_no_file),
+        "with messageModel=BROADCASTING the group's positions are in a file, and localOffsetStoreDir is not given",
+        "give localOffsetStoreDir, or start elsewhere",
+    ),
+    Rule(
+        grouping.COMMIT_OFFSETS,
+        both(_commits, _has_no_file),
+        "with messageModel=BROADCASTING nothing is committed without localOffsetStoreDir",
+        "give localOffsetStoreDir, or drop commitOffsets",
+    ),
+    Rule(
+        grouping.MESSAGE_MODEL,
+        both(broadcasts, _reads_retries),
+        "not together with readRetryTopic: nothing is sent back where every member reads everything",
+        _DROP_ONE,
+    ),
+    Rule(
+        grouping.MESSAGE_MODEL,
+        both(broadcasts, _locks),
+        "not together with lockQueues: every member reads every queue",
+        _DROP_ONE,
+    ),
+    Rule(
+        grouping.LOCK_QUEUES,
+        lambda given: _locks(given) and not is_orderly(given),
+        "has no effect without ordering=queue",
+        "set ordering=queue, or drop lockQueues",
+    ),
+    Rule(
+        grouping.LOCK_QUEUES,
+        without_group(_locks),
+        "has no effect without consumerGroup, which locks are taken for",
+        "give consumerGroup, or drop lockQueues",
+    ),
+    Rule(
+        grouping.CONSUMER_GROUP,
+        for_tools_group(_locks),
+        "not together with lockQueues: every reader without a group is of the tools group",
+        "give a group of its own, or drop lockQueues",
+    ),
+    only_if(grouping.LOCK_INTERVAL, locks, "lockQueues=true"),
+    only_if(grouping.LOCK_LIFETIME, locks, "lockQueues=true"),
+    Rule(
+        grouping.LOCK_INTERVAL,
+        _renews_too_late,
+        "not below lockMaxLiveTime",
+        "lower lockInterval or raise lockMaxLiveTime",
+    ),
+    only_if(grouping.REBALANCE_INTERVAL, shares, "groupMembership=shared"),
+    Rule(
+        addressing.HEARTBEAT_INTERVAL,
+        lambda given: given.gave(addressing.HEARTBEAT_INTERVAL) and not shares(given),
+        "has no effect without groupMembership=shared: nothing is registered, no heartbeat is sent",
+        "set groupMembership=shared, or drop heartbeatBrokerInterval",
+    ),
+)
+_MEMBERS: tuple[Rule, ...] = (
+    Rule(
+        grouping.CONSUMER_GROUP,
+        lambda given: shares(given) and given.maybe(grouping.CONSUMER_GROUP) in (None, READER_GROUP),
+        "not given, or the tools group, which has no members, with groupMembership=shared",
+        "give the group to be a member of",
+    ),
+    not_shared(grouping.MESSAGE_MODEL, broadcasts, "every member reads every queue"),
+    not_shared(selection.ASSIGN, gave(selection.ASSIGN), "the group decides on queues"),
+    not_shared(selection.SUBSCRIBE_PATTERN, gave(selection.SUBSCRIBE_PATTERN), "all members subscribe the same topics"),
+    not_shared(
+        grouping.COMMIT_OFFSETS,
+        says(grouping.COMMIT_OFFSETS, False),
+        "the next owner of a queue goes on from what was committed",
+    ),
+    not_shared(
+        selection.READ_RETRY_TOPIC,
+        says(selection.READ_RETRY_TOPIC, False),
+        "members get what the group sent back, and nobody else would read it",
+    ),
+    not_shared(start_and_stop.STARTING_OFFSETS, _starts_elsewhere, _AT_GROUP),
+    not_shared(start_and_stop.STARTING_TIMESTAMP, gave(start_and_stop.STARTING_TIMESTAMP), _AT_GROUP),
+    not_shared(start_and_stop.STARTING_TIMES, gave(start_and_stop.STARTING_TIMES), _AT_GROUP),
+    Rule(
+        batching.QUEUE_LISTS,
+        lambda given: shares(given) and len(given.maybe(batching.QUEUE_LISTS) or ()) > 1,
+        "more than one entry with groupMembership=shared, where it is this member's own list",
+        "give one entry",
+    ),
+    only_if(batching.CONSUMER_ROOMS, _divides_by_rooms, f"groupMembership=shared and {_STRATEGY}=MACHINE_ROOM_NEARBY"),
+    Rule(
+        batching.CONSUMER_ROOMS,
+        both(_divides_by_rooms, lacks(batching.CONSUMER_ROOMS)),
+        f"required by {_STRATEGY}=MACHINE_ROOM_NEARBY with groupMembership=shared",
+        "say in which room each member is",
+        "OPTION_MISSING",
+    ),
+    Rule(
+        batching.MACHINE_ROOMS,
+        both(_divides_by_rooms, gave(batching.MACHINE_ROOMS)),
+        "not together with groupMembership=shared and MACHINE_ROOM_NEARBY: rooms are those of the members",
+        "drop machineRooms, and give consumerRooms",
+    ),
+    names_client(addressing.INSTANCE_NAME),
+    names_client(addressing.UNIT_NAME),
+)
+RULES: tuple[Rule, ...] = (
+    *_READING,
+    *_GROUPS,
+    *_MEMBERS,
     Rule(
         pulling.POLL_TIMEOUT,
         _gives_up_before_its_pulls,
@@ -171,14 +284,14 @@ RULES: tuple[Rule, ...] = (
         "raise pollTimeoutMs or lower pullTimeoutMs",
     ),
     Rule(
-        rows.INCLUDE_HEADERS,
+        row_format.INCLUDE_HEADERS,
         _adds_headers_to_rocketmq,
         "not for rowLayout=rocketmq: properties is already there",
         "drop includeHeaders, or set rowLayout=kafka",
         "OPTION_SCOPE",
     ),
     Rule(
-        rows.PROPERTIES_FORMAT,
+        row_format.PROPERTIES_FORMAT,
         _formats_no_properties,
         "has no effect without properties among the columns",
         "drop propertiesFormat, or add properties to columns",
@@ -191,7 +304,7 @@ RULES: tuple[Rule, ...] = (
         for option in (security.ACCESS_KEY, security.SECRET_KEY, security.SECURITY_TOKEN)
     ),
     *(only_if(option, lambda given: given.get(security.USE_TLS), "useTLS=true") for option in _TLS),
-    not_with(security.TRUST_CERT_PATH, security.TRUST_CERT, "drop one of the two"),
+    not_with(security.TRUST_CERT_PATH, security.TRUST_CERT, _DROP_ONE),
     needs(security.CLIENT_CERT_PATH, security.CLIENT_KEY_PATH),
     needs(security.CLIENT_KEY_PATH, security.CLIENT_CERT_PATH),
     needs(security.CLIENT_KEY_PASSWORD, security.CLIENT_KEY_PATH),

@@ -1,4 +1,4 @@
-"""What is known about one option?"""
+"""Describe one option: its names, its uses, its kind of value, its default and its meaning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from .values import Kind
 
-__all__ = ["USES", "Option", "Section", "section"]
+__all__ = ["USES", "Option", "Section", "planned", "section"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -23,17 +23,16 @@ class Option(Generic[T_co]):
     name: str
     use: str
     """Letters of `USES`."""
-    tier: str
     kind: Kind[T_co]
     default: str = ""
-    """Read as if the user had given it; empty if there is none."""
+    """Text that is read as if the user had given it; empty if there is none."""
     otherwise: str = "none"
     """In words, what holds if nothing is given and there is no default value."""
     aliases: tuple[str, ...] = ()
     native: bool = False
-    """A property of RocketMQ's own client: also accepted as `rocketmq.<name>`."""
-    planned: bool = False
-    """Known, but not built yet: refused."""
+    """Whether this is a property of RocketMQ's own client: also accepted as `rocketmq.<name>`."""
+    is_planned: bool = False
+    """Whether the option is known, but not built: then it is refused."""
     secret: bool = False
     meaning: str = ""
 
@@ -49,6 +48,11 @@ class Option(Generic[T_co]):
         return f"`{self.default}`" if self.default else self.otherwise
 
 
+def planned(name: str, use: str, meaning: str, *, native: bool = False) -> Option[str]:
+    """Return an option that is known, but not built."""
+    return Option(name, use, Kind("a value", lambda given: given.text), native=native, is_planned=True, meaning=meaning)
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """Options of one purpose."""
@@ -58,5 +62,5 @@ class Section:
 
 
 def section(title: str, module: Mapping[str, object]) -> Section:
-    """All options that a module defines, in the order in which it does."""
+    """Return all options that a module defines, in the order in which it does."""
     return Section(title, tuple(value for value in module.values() if isinstance(value, Option)))

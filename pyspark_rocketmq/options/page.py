@@ -1,4 +1,4 @@
-"""What does a user read about the options?
+"""Render the page about options for users.
 
 The page is made from the same tables that check what users write, so it cannot say anything else.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from .conflicts import RULES
 from .option import USES, Option, Section
 from .refused import REFUSED, TRANSLATED
-from .table import OPTIONS, SECTIONS
+from .table import SECTIONS, planned
 
 __all__ = ["render_page"]
 
@@ -40,9 +40,9 @@ Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `O
 
 
 def render_page() -> str:
-    """The whole page, in Markdown."""
-    parts = [_HEAD, _render_uses(), *(_render_section(each) for each in SECTIONS), _render_rules()]
-    return "\n".join(part for part in [*parts, _render_planned(), _render_refused()] if part)
+    """Return the whole page, in Markdown."""
+    sections = [_render_section(each) for each in SECTIONS if each is not planned.SECTION]
+    return "\n".join([_HEAD, _render_uses(), *sections, _render_rules(), _render_planned(), _render_refused()])
 
 
 def _render_uses() -> str:
@@ -51,10 +51,9 @@ def _render_uses() -> str:
 
 
 def _render_section(section: Section) -> str:
-    """A section's table of what is built; nothing if nothing is."""
-    built = [option for option in section.options if not option.planned]
+    """Return a section's table."""
     head = ("Option", "Aliases", "Use", "Accepted", "Default", "Meaning")
-    return f"## {section.title}\n\n{_table(head, map(_describe, built))}" if built else ""
+    return f"## {section.title}\n\n{_table(head, map(_describe, section.options))}"
 
 
 def _describe(option: Option[Any]) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ def _render_rules() -> str:
 
 
 def _render_planned() -> str:
-    rows = ((_name(option), option.use, option.meaning) for option in OPTIONS if option.planned)
+    rows = ((_name(option), option.use, option.meaning) for option in planned.SECTION.options)
     head = "## Known, but not built\n\nThese are refused until they have an effect.\n\n"
     return head + _table(("Option", "Use", "Meaning"), rows)
 

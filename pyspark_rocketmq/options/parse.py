@@ -1,23 +1,36 @@
-"""How do Spark's strings become settings, and when is what checked?
+"""Turn Spark's strings into settings.
 
-When Spark makes the data source the use is not known: names, values and what contradicts itself in any use are checked
-then. What belongs to another use, and what a read cannot do without, is settled when the use is known.
+Keys become options and texts become values in `GivenOptions`; then `conflicts` checks what goes together, and `build`
+makes settings. When Spark makes the data source the use is not known: names, values and options that contradict each
+other in any use are checked then. Options of another use, and those that a read cannot do without, are checked when
+the use is known.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
+from ..errors import OptionError
 from .build import build_helper, build_reader
 from .conflicts import check_rules
-from .given import read_options
+from .given import GivenOptions
+from .keys import KeyMatch, complain, describe_foreign, find_option
 from .reader_options import HelperOptions, ReaderOptions
+from .refused import find_refusal
+from .table.addressing import NAME_SERVER
+from .table.security import STRICT_OPTIONS
 
-__all__ = ["parse_helper_options", "parse_reader_options"]
+__all__ = ["parse_helper_options", "parse_reader_options", "require_topics"]
 
 _USES = {True: "S", False: "B", None: ""}
+_IGNORED = {"checkpointlocation"}
+"""Spark adds it to sinks."""
+_ENVIRONMENT = {NAME_SERVER: "NAMESRV_ADDR"}
+_log = logging.getLogger(__name__)
 
 
 def parse_reader_options(
@@ -27,22 +40,66 @@ def parse_reader_options(
     env: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> ReaderOptions:
-    """The settings of a streaming read, of a batch read, or of a use that is not known yet."""
-    given = read_options(raw, use=_USES[stream], env=env, now_ms=int(clock() * 1000))
+    """Return the settings of a streaming read, of a batch read, or of a use that is not known yet."""
+    given = _read_options(raw, _USES[stream], env, now_ms=int(clock() * 1000))
     if stream is not None:
         given.check_scope()
     check_rules(given)
     options = build_reader(given)
     if stream is not None:
-        options.selection.require_some()
+        require_topics(options)
     return options
 
 
 def parse_helper_options(
     raw: Mapping[str, str], *, env: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.time
 ) -> HelperOptions:
-    """The settings of a helper function, from a reader's options."""
-    given = read_options(raw, use="H", env=env, now_ms=int(clock() * 1000))
+    """Return the settings of a helper function, from a reader's options."""
+    given = _read_options(raw, "H", env, now_ms=int(clock() * 1000))
     given.drop_other_uses()
     check_rules(given)
     return build_helper(given)
+
+
+def require_topics(options: ReaderOptions) -> None:
+    """Raise if the options say of no topic or queue that it is read."""
+    selection = options.selection
+    if not selection.topics and selection.pattern is None and selection.assignment is None:
+        advice = "give exactly one of subscribe, subscribePattern and assign"
+        raise OptionError("subscribe", None, "not given", advice=advice, code="OPTION_MISSING")
+
+
+def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_ms: int) -> GivenOptions:
+    """Return all options that the user gave, and those that only the environment gave."""
+    given = GivenOptions(use, now_ms)
+    strangers: dict[str, str] = {}
+    for key, text in raw.items():
+        match = find_option(key)
+        if match is None:
+            strangers[key] = text
+        elif use or not match.depends_on_use:
+            given.take(match, text)
+        else:
+            # The name means one thing to reads and another to writes: what is wrong is checked when the use is known.
+            with suppress(OptionError):
+                given.take(match, text)
+    _check_strangers(strangers, given)
+    for option, name in _ENVIRONMENT.items():
+        if not given.gave(option) and env.get(name, "").strip():
+            given.take(KeyMatch(name, option), env[name])
+    return given
+
+
+def _check_strangers(strangers: Mapping[str, str], given: GivenOptions) -> None:
+    """Raise for keys that are refused or look misspelt; log the others once the use is known."""
+    strictness = given.get(STRICT_OPTIONS)
+    for key, text in strangers.items():
+        if key.lower() in _IGNORED:
+            continue
+        if refusal := find_refusal(key, text):
+            raise refusal
+        error = complain(key, text)
+        if strictness == "all" or (error and strictness == "error"):
+            raise error or describe_foreign(key)
+        if given.use:
+            _log.warning("option %s is not known here and has no effect", key)

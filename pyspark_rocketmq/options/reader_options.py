@@ -13,11 +13,10 @@ from pathlib import Path
 
 from ..allocation import AllocationSettings
 from ..cluster.settings import ClusterSettings
-from ..decode.layout import Layout, default_columns
-from ..decode.rows import Content
+from ..decode.columns import Content, Layout, default_columns
 from ..errors import OptionError
 from ..model import MessageQueue
-from ..offsets.wish import EndSettings, StartSettings
+from ..offsets.requested import EndSettings, StartSettings
 from ..planning.admission import Limits
 from ..planning.assignment import Assignment
 from ..planning.ranges import PlanSettings
@@ -46,12 +45,6 @@ class Selection:
     pattern: str | None = None
     assignment: Assignment | None = None
     retry_topic: str | None = None
-
-    def require_some(self) -> None:
-        """Refuse to read nothing in particular."""
-        if not self.topics and self.pattern is None and self.assignment is None:
-            advice = "give exactly one of subscribe, subscribePattern and assign"
-            raise OptionError("subscribe", None, "not given", advice=advice, code="OPTION_MISSING")
 
     def takes_topic(self, topic: str) -> bool:
         """Whether some queues of a topic may be read."""
@@ -139,13 +132,13 @@ class ReaderOptions:
     locks: LockSettings | None = None
     share: ShareSettings | None = None
     client: ClientName = field(default_factory=ClientName)
-    planning_patience_s: float | None = 120.0
+    wait_for_brokers_s: float | None = 120.0
     """For how long planning asks brokers that do not answer; None: as often as the user said."""
 
     @property
     def planning_cluster(self) -> ClusterSettings:
         """The cluster for planning, which waits for brokers as long as tasks do."""
-        return replace(self.cluster, patience_s=self.planning_patience_s)
+        return replace(self.cluster, wait_for_brokers_s=self.wait_for_brokers_s)
 
     @property
     def allocation(self) -> AllocationSettings:

@@ -1,7 +1,7 @@
-"""What does a rule about options look like?
+"""Build the rules about options: each is an option, a test, an error and an advice.
 
-A rule looks at what the user gave and never at defaults, so that no default can contradict a user. Each names the
-option to look at, the other one, and which to drop.
+A rule tests what the user gave and never defaults, so that no default can contradict a user. Each names the option that
+is refused, the other one, and which to drop.
 """
 
 from __future__ import annotations
@@ -11,35 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.names import READER_GROUP
-from ..offsets.wish import Keyword, QueueTree
-from .given import Given
+from ..offsets.requested import Keyword, QueueTree
+from .build import broadcasts, locks, shares
+from .given import GivenOptions
 from .option import Option
-from .table import batches, groups, offsets
+from .table import batching, grouping, start_and_stop
 
-__all__ = [
-    "Rule",
-    "Test",
-    "at_most",
-    "for_nobody",
-    "for_tools",
-    "gave",
-    "is_orderly",
-    "needs",
-    "not_with",
-    "only_if",
-    "says",
-    "starts_at_group",
-    "uses_strategy",
-    "wishes",
-]
-
-Test = Callable[[Given], bool]
-"""A question to what was given."""
+Test = Callable[[GivenOptions], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that may not be."""
+    """Something that options must not say."""
 
     option: Option[Any]
     is_broken: Test
@@ -48,22 +31,25 @@ class Rule:
     code: str = "OPTION_CONFLICT"
 
 
+# --- kinds of rules ---------------------------------------------------------------------------------------------------
+
+
 def not_with(option: Option[Any], other: Option[Any], advice: str) -> Rule:
-    """Two options of which only one may be given."""
+    """Return the rule that only one of two options is given."""
     what = f"not together with {other.name}"
     return Rule(option, lambda given: given.gave(option) and given.gave(other), what, advice)
 
 
 def needs(option: Option[Any], other: Option[Any]) -> Rule:
-    """An option that says nothing without another."""
+    """Return the rule that an option has no effect without another."""
     what, advice = f"has no effect without {other.name}", f"give {other.name}, or drop {option.name}"
     return Rule(option, lambda given: given.gave(option) and not given.gave(other), what, advice)
 
 
 def at_most(option: Option[int], limit: Option[int]) -> Rule:
-    """A number that another bounds."""
+    """Return the rule that a number does not exceed another."""
 
-    def is_above(given: Given) -> bool:
+    def is_above(given: GivenOptions) -> bool:
         number, largest = given.maybe(option), given.maybe(limit)
         return number is not None and largest is not None and number > largest
 
@@ -71,54 +57,106 @@ def at_most(option: Option[int], limit: Option[int]) -> Rule:
 
 
 def only_if(option: Option[Any], condition: Test, where: str) -> Rule:
-    """An option that matters in one case."""
+    """Return the rule that an option has no effect without a condition."""
     what, advice = f"has no effect without {where}", f"set {where}, or drop {option.name}"
     return Rule(option, lambda given: given.gave(option) and not condition(given), what, advice)
 
 
-def gave(option: Option[Any]) -> Test:
-    """Whether an option is given at all."""
-    return lambda given: given.gave(option)
+def required_by(option: Option[Any], strategy: str, advice: str) -> Rule:
+    """Return the rule that a strategy needs an option."""
+    uses, what = uses_strategy(strategy), f"required by allocateMessageQueueStrategy={strategy}"
+    return Rule(option, lambda given: uses(given) and not given.gave(option), what, advice, "OPTION_MISSING")
+
+
+def not_latest(option: Option[Any]) -> Rule:
+    """Return the rule that a batch read does not start at the end, since it would read nothing."""
+    what, advice = "latest, in a batch read, reads nothing", "give earliest, offsets or a time"
+    return Rule(
+        option, lambda given: given.use == "B" and asks_for(given.maybe(option), Keyword.LATEST), what, advice,
+        "OPTION_VALUE",
+    )  # fmt: skip
+
+
+def not_orderly(option: Option[Any], why: str) -> Rule:
+    """Return the rule that an option is not given where queues are read in order."""
+    what = f"not together with ordering=queue: {why}"
+    return Rule(option, lambda given: given.gave(option) and is_orderly(given), what, "drop one of the two")
+
+
+def not_shared(option: Option[Any], test: Test, why: str) -> Rule:
+    """Return the rule that a member of a group does not pass a test."""
+    what = f"not together with groupMembership=shared: {why}"
+    return Rule(option, lambda given: shares(given) and test(given), what, "drop one of the two")
+
+
+def names_client(option: Option[str]) -> Rule:
+    """Return the rule that an option has no effect on a read without client id.
+
+    A write always has one, so the rule waits until the use is known.
+    """
+    what = "has no effect: nothing of this read bears a client id"
+    advice = f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
+
+    def is_broken(given: GivenOptions) -> bool:
+        has_client_id = broadcasts(given) or locks(given) or shares(given)
+        return given.use in ("S", "B") and given.gave(option) and not has_client_id
+
+    return Rule(option, is_broken, what, advice)
+
+
+# --- tests ------------------------------------------------------------------------------------------------------------
+
+
+def gave(*options: Option[Any]) -> Test:
+    """Return a test whether one of these options is given."""
+    return lambda given: any(given.gave(option) for option in options)
+
+
+def lacks(*options: Option[Any]) -> Test:
+    """Return a test whether none of these options is given."""
+    return lambda given: not any(given.gave(option) for option in options)
 
 
 def says(option: Option[Any], value: object) -> Test:
-    """Whether the user gives an option this very value."""
+    """Return a test whether the user gives an option this very value."""
     return lambda given: given.maybe(option) is value
 
 
-def for_nobody(is_wanted: Test) -> Test:
-    """Whether something is wanted that is done for a group, and no group is given."""
-    return lambda given: is_wanted(given) and not given.gave(groups.CONSUMER_GROUP)
+def both(first: Test, second: Test) -> Test:
+    """Return a test whether two tests pass."""
+    return lambda given: first(given) and second(given)
 
 
-def for_tools(is_wanted: Test) -> Test:
-    """Whether it is wanted for the tools group, which is nobody's own."""
-    return lambda given: is_wanted(given) and given.maybe(groups.CONSUMER_GROUP) == READER_GROUP
+def without_group(test: Test) -> Test:
+    """Return a test whether something is wanted that is done for a group, and no group is given."""
+    return both(test, lacks(grouping.CONSUMER_GROUP))
 
 
-# --- questions that many rules ask ------------------------------------------------------------------------------------
+def for_tools_group(test: Test) -> Test:
+    """Return a test whether something is wanted for the tools group, which every reader without a group shares."""
+    return lambda given: test(given) and given.maybe(grouping.CONSUMER_GROUP) == READER_GROUP
 
 
-def wishes(wished: Any, keyword: Keyword) -> bool:
-    """Whether a wish is a keyword, or holds it for some queue."""
-    return wished is keyword or (isinstance(wished, QueueTree) and wished.uses(keyword))
+def asks_for(offsets: Any, keyword: Keyword) -> bool:
+    """Return whether offsets are a keyword, or hold it for some queue."""
+    return offsets is keyword or (isinstance(offsets, QueueTree) and offsets.uses(keyword))
 
 
-def starts_at_group(given: Given) -> bool:
-    """Whether some queue is to begin where the group stands, because the user says so."""
-    return wishes(given.maybe(offsets.STARTING_OFFSETS), Keyword.GROUP)
+def starts_at_group(given: GivenOptions) -> bool:
+    """Return whether the user says that some queue begins at the group's position."""
+    return asks_for(given.maybe(start_and_stop.STARTING_OFFSETS), Keyword.GROUP)
 
 
-def is_orderly(given: Given) -> bool:
-    """Whether queues are read in order."""
-    return given.get(batches.ORDERING)
+def is_orderly(given: GivenOptions) -> bool:
+    """Return whether queues are read in order."""
+    return given.get(batching.ORDERING)
 
 
 def uses_strategy(*names: str) -> Test:
-    """Whether one of these strategies is in use, as such or inside a room."""
+    """Return a test whether one of these strategies is in use, by itself or inside a room."""
 
-    def is_used(given: Given) -> bool:
-        strategy = given.get(batches.STRATEGY)
+    def is_used(given: GivenOptions) -> bool:
+        strategy = given.get(batching.STRATEGY)
         return strategy.outer in names or strategy.inner in names
 
     return is_used

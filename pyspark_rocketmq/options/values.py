@@ -1,7 +1,8 @@
-"""How is the text of an option read?
+"""Read the text of an option as one kind of value.
 
-A `Kind` is one sort of value: what it accepts, in words, and the function that reads it. There is one reader for each
-sort, whatever the option is called. A text that is not accepted is an `OptionError` that quotes what is.
+A `Kind` holds what it accepts, in words, and the function that reads it, whatever the option is called. A text that is
+not accepted raises an `OptionError` that quotes what is. Text becomes values nowhere else, but for JSON that names
+queues (`queue_json`).
 """
 
 from __future__ import annotations
@@ -10,39 +11,14 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import OptionError
-from ..offsets.strict_json import parse_json, shorten
-from ..offsets.times import parse_duration_ms, parse_time_ms
-
-__all__ = [
-    "BOOLEAN",
-    "DIRECTORY",
-    "PATH",
-    "PATTERN",
-    "TEXT",
-    "TIME",
-    "Entry",
-    "Kind",
-    "checked_list",
-    "choice",
-    "duration",
-    "group_name",
-    "integer",
-    "mebibytes",
-    "optional",
-    "read_json",
-    "read_list",
-    "size",
-    "split_list",
-    "text_map",
-    "to_come",
-    "topic_names",
-    "words",
-]
+from ..model import Address, parse_addresses
+from ..offsets.strict_json import LAST_OFFSET, parse_json, shorten
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -52,125 +28,125 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _SIZE = re.compile(r"\+?([0-9]{1,19})\s*([kmg]?)", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _MEBIBYTE = 2**20
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,19})\s*(ms|s|m|h|d|)", re.IGNORECASE)
+_EPOCH_MS = re.compile(r"\+?[0-9]{1,19}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _GROUP_LENGTH, _TOPIC_LENGTH, _GROUP_TOPIC_LENGTH = 120, 127, 255
 
 
-class Entry(NamedTuple):
-    """One option as the user gave it, under the name that was used."""
+class OptionText(NamedTuple):
+    """The text of one option as the user gave it, under the name that the user gave."""
 
     option: str
     text: str
     now_ms: int = 0
-    """What times like `-2h` count from."""
+    """The moment from which times like `-2h` count back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """One sort of value."""
+    """One kind of value."""
 
     accepts: str
-    read: Callable[[Entry], T_co]
+    """In words, the texts that it accepts."""
+    read: Callable[[OptionText], T_co]
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-TEXT: Kind[str] = Kind("text", lambda entry: entry.text)
-PATH: Kind[str] = Kind("path of a file", lambda entry: entry.text)
+TEXT: Kind[str] = Kind("text", lambda given: given.text)
+PATH: Kind[str] = Kind("path of a file", lambda given: given.text)
 
 
 def choice(values: Mapping[str, T]) -> Kind[T]:
-    """One of some words in any case."""
+    """Return a kind for one of some words, in any case."""
     by_word = {word.lower(): value for word, value in values.items()}
     accepts = ", ".join(f"`{word}`" for word in values)
 
-    def read(entry: Entry) -> T:
-        word = entry.text.lower()
+    def read(given: OptionText) -> T:
+        word = given.text.lower()
         if word in by_word:
             return by_word[word]
-        raise _refuse(entry, "unknown", accepts)
+        raise _refuse(given, "unknown", accepts)
 
     return Kind(accepts, read)
 
 
 def words(values: type[E]) -> Kind[E]:
-    """One of the values of an enumeration."""
+    """Return a kind for one of the values of an enumeration."""
     return choice({member.value: member for member in values})
 
 
 BOOLEAN = choice({"true": True, "false": False})
 
 
-def to_come(accepts: str) -> Kind[str]:
-    """What an option will accept that is not built yet."""
-    return Kind(accepts, lambda entry: entry.text)
-
-
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def integer(first: int, last: int | None = None, hint: str = "") -> Kind[int]:
-    """A whole number in a range; `hint` says why others are of no use."""
+    """Return a kind for whole numbers in a range; `hint` says why others are of no use."""
     accepts = f"integer {_range(first, last)}"
 
-    def read(entry: Entry) -> int:
-        if not _INTEGER.fullmatch(entry.text):
-            raise _refuse(entry, "no integer", accepts)
-        return _within(entry, int(entry.text), first, last, accepts + hint)
+    def read(given: OptionText) -> int:
+        if not _INTEGER.fullmatch(given.text):
+            raise _refuse(given, "no integer", accepts)
+        return _within(given, int(given.text), first, last, accepts + hint)
 
     return Kind(accepts, read)
 
 
 def duration(first_ms: int, last_ms: int | None = None, hint: str = "") -> Kind[float]:
-    """A time span in seconds; plain numbers are milliseconds; `hint` says why others are of no use."""
+    """Return a kind for durations, read as seconds; plain numbers are milliseconds; `hint` as in `integer`."""
     accepts = f"duration {_range(first_ms, last_ms)} ms"
 
-    def read(entry: Entry) -> float:
-        if entry.text.startswith("-"):
-            raise _refuse(entry, "below 0", accepts + hint)
-        milliseconds = parse_duration_ms(entry.text, entry.option)
-        return _within(entry, milliseconds, first_ms, last_ms, accepts + hint) / 1000
+    def read(given: OptionText) -> float:
+        if given.text.startswith("-"):
+            raise _refuse(given, "below 0", accepts + hint)
+        return _within(given, read_duration_ms(given), first_ms, last_ms, accepts + hint) / 1000
 
     return Kind(accepts, read)
 
 
 def size(first: str, last: str = "") -> Kind[int]:
-    """A number of bytes."""
+    """Return a kind for numbers of bytes."""
     accepts = f"size {_range(first, last)}"
     smallest, largest = _read_bytes(first), _read_bytes(last)
 
-    def read(entry: Entry) -> int:
-        found = _read_bytes(entry.text)
+    def read(given: OptionText) -> int:
+        found = _read_bytes(given.text)
         if found is None:
-            raise _refuse(entry, "no size", f"{accepts}: bytes, or a number with k, m or g")
-        return _within(entry, found, smallest or 0, largest, accepts)
+            raise _refuse(given, "no size", f"{accepts}: bytes, or a number with k, m or g")
+        return _within(given, found, smallest or 0, largest, accepts)
 
     return Kind(accepts, read)
 
 
 def mebibytes(first: int, last: int) -> Kind[int]:
-    """A number of MiB, or of bytes with a unit, which is rounded down."""
+    """Return a kind for numbers of MiB, or of bytes with a unit, which are rounded down to MiB."""
     accepts = f"MiB {_range(first, last)}, or a size"
 
-    def read(entry: Entry) -> int:
-        found = _read_bytes(entry.text)
+    def read(given: OptionText) -> int:
+        found = _read_bytes(given.text)
         if found is None:
-            raise _refuse(entry, "no size", accepts)
-        return _within(entry, found if entry.text[-1].isdigit() else found // _MEBIBYTE, first, last, accepts)
+            raise _refuse(given, "no size", accepts)
+        return _within(given, found if given.text[-1].isdigit() else found // _MEBIBYTE, first, last, accepts)
 
     return Kind(accepts, read)
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Something that -1 turns off."""
+    """Return a kind that also accepts -1, which turns the option off."""
     accepts = f"-1 or {kind.accepts}"
 
-    def read(entry: Entry) -> T | None:
-        if entry.text == "-1":
+    def read(given: OptionText) -> T | None:
+        if given.text == "-1":
             return None
         try:
-            return kind.read(entry)
+            return kind.read(given)
         except OptionError as error:
             error.advice = f"give {accepts}"
             raise
@@ -183,9 +159,9 @@ def _read_bytes(text: str) -> int | None:
     return int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else None
 
 
-def _within(entry: Entry, number: int, first: int, last: int | None, accepts: str) -> int:
+def _within(given: OptionText, number: int, first: int, last: int | None, accepts: str) -> int:
     if number < first or (last is not None and number > last):
-        raise _refuse(entry, "out of range", accepts)
+        raise _refuse(given, "out of range", accepts)
     return number
 
 
@@ -196,57 +172,56 @@ def _range(first: int | str, last: int | str | None) -> str:
 # --- lists and names --------------------------------------------------------------------------------------------------
 
 
-def split_list(entry: Entry, separator: str = ",") -> tuple[str, ...]:
-    """The parts between separators (a regular expression); none may be blank or given twice."""
-    parts = tuple(part.strip() for part in re.split(separator, entry.text))
+def split_list(given: OptionText, separator: str = ",") -> tuple[str, ...]:
+    """Return the parts between separators (a regular expression); refuse blank parts and parts given twice."""
+    parts = tuple(part.strip() for part in re.split(separator, given.text))
     if not all(parts):
-        raise _refuse(entry, "a blank part", "a comma-separated list")
+        raise _refuse(given, "a blank part", "a comma-separated list")
     twice = next((part for part in parts if parts.count(part) > 1), None)
     if twice is not None:
-        raise _refuse(entry, f"'{shorten(twice)}' appears twice", "each part once")
+        raise _refuse(given, f"'{shorten(twice)}' appears twice", "each part once")
     return parts
 
 
 def read_list(accepts: str) -> Kind[tuple[str, ...]]:
-    """A list of anything."""
+    """Return a kind for lists of anything."""
     return Kind(accepts, split_list)
 
 
-def checked_list(accepts: str, read_parts: Callable[[str, str], T]) -> Kind[T]:
-    """A list in which commas and semicolons separate, read as a whole by a room's own reader (text, option)."""
+def addresses() -> Kind[tuple[Address, ...]]:
+    """Return a kind for lists of addresses, with commas or semicolons between them."""
 
-    def read(entry: Entry) -> T:
-        parts = split_list(entry, "[,;]")
-        return read_parts(";".join(parts), entry.option)
+    def read(given: OptionText) -> tuple[Address, ...]:
+        return parse_addresses(";".join(split_list(given, "[,;]")), given.option)
 
-    return Kind(accepts, read)
+    return Kind("list of `host:port`, `;` or `,` between them", read)
 
 
 def topic_names() -> Kind[tuple[str, ...]]:
-    """A list of topics."""
+    """Return a kind for lists of topics."""
     accepts = f"list of topics, up to {_TOPIC_LENGTH} characters of %|a-zA-Z0-9_- ({_GROUP_TOPIC_LENGTH} for groups')"
 
-    def read(entry: Entry) -> tuple[str, ...]:
-        topics = split_list(entry)
+    def read(given: OptionText) -> tuple[str, ...]:
+        topics = split_list(given)
         for topic in topics:
             longest = _GROUP_TOPIC_LENGTH if topic.startswith(("%RETRY%", "%DLQ%")) else _TOPIC_LENGTH
             if not _NAME.fullmatch(topic) or len(topic) > longest:
-                raise _refuse(entry, f"'{shorten(topic)}' is no topic", accepts)
+                raise _refuse(given, f"'{shorten(topic)}' is no topic", accepts)
         return topics
 
     return Kind(accepts, read)
 
 
 def group_name(refused: Mapping[str, str]) -> Kind[str]:
-    """The name of a group; `refused` tells why some are none to use."""
+    """Return a kind for names of groups; `refused` says why some names cannot be used."""
     accepts = f"1..{_GROUP_LENGTH} characters of %|a-zA-Z0-9_-"
 
-    def read(entry: Entry) -> str:
-        if not _NAME.fullmatch(entry.text) or len(entry.text) > _GROUP_LENGTH:
-            raise _refuse(entry, "no group", accepts)
-        if entry.text in refused:
-            raise _refuse(entry, refused[entry.text], "a group of its own")
-        return entry.text
+    def read(given: OptionText) -> str:
+        if not _NAME.fullmatch(given.text) or len(given.text) > _GROUP_LENGTH:
+            raise _refuse(given, "no group", accepts)
+        if given.text in refused:
+            raise _refuse(given, refused[given.text], "a group of its own")
+        return given.text
 
     return Kind(accepts, read)
 
@@ -254,56 +229,70 @@ def group_name(refused: Mapping[str, str]) -> Kind[str]:
 # --- times, patterns, JSON --------------------------------------------------------------------------------------------
 
 
-def _read_pattern(entry: Entry) -> str:
+def _read_pattern(given: OptionText) -> str:
     try:
         with warnings.catch_warnings():
             # Python warns of patterns that a later version may read otherwise; they are what the user wrote.
             warnings.simplefilter("ignore")
-            re.compile(entry.text)
+            re.compile(given.text)
     except (re.error, OverflowError, RecursionError) as cause:
-        raise _refuse(entry, f"no regular expression ({cause})", PATTERN.accepts) from cause
-    return entry.text
+        raise _refuse(given, f"no regular expression ({cause})", PATTERN.accepts) from cause
+    return given.text
 
 
-def _read_directory(entry: Entry) -> Path:
+def _read_directory(given: OptionText) -> Path:
     try:
-        return Path(entry.text).expanduser()
+        return Path(given.text).expanduser()
     except RuntimeError as cause:  # A home that nobody knows.
-        raise _refuse(entry, str(cause), DIRECTORY.accepts) from cause
+        raise _refuse(given, str(cause), DIRECTORY.accepts) from cause
 
 
 DIRECTORY = Kind("directory on the driver, `~` allowed", _read_directory)
 PATTERN = Kind("regular expression, matched in full", _read_pattern)
-TIME = Kind(
-    "time: milliseconds since 1970, ISO-8601 with a zone, or a time ago such as `-2h`",
-    lambda entry: parse_time_ms(entry.text, entry.option, now_ms=entry.now_ms),
-)
 
 
-def read_json(accepts: str, read: Callable[[str, str], T]) -> Kind[T]:
-    """JSON that a room's own reader (text, option) understands; duplicate keys are refused before it is asked."""
+def read_duration_ms(given: OptionText) -> int:
+    """Return a duration such as `500`, `30s` or `2h` in milliseconds."""
+    match = _DURATION.fullmatch(given.text.strip().removeprefix("+"))
+    if match is None:
+        advice = "give milliseconds, or a number with ms, s, m, h or d"
+        raise OptionError(given.option, given.text, "no duration", advice=advice)
+    return int(match[1]) * _UNITS_MS[match[2].lower()]
 
-    def checked(entry: Entry) -> T:
-        parse_json(entry.text, entry.option)
-        return read(entry.text, entry.option)
 
-    return Kind(accepts, checked)
+def read_time_ms(given: OptionText) -> int:
+    """Return a time as milliseconds since 1970; a time before that means 1970."""
+    text = given.text.strip()
+    if text.startswith("-") and _DURATION.fullmatch(text[1:]):
+        return max(0, given.now_ms - read_duration_ms(given._replace(text=text[1:])))
+    if _EPOCH_MS.fullmatch(text) and int(text) <= LAST_OFFSET:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        advice = "give milliseconds since 1970, ISO-8601 with a zone (2026-01-31T00:00:00Z), or a time ago (-2h)"
+        raise OptionError(given.option, text, "no time", advice=advice) from error
+    if moment.tzinfo is None:
+        plain = moment.isoformat()
+        raise OptionError(given.option, text, "a time without a zone", advice=f"write {plain}Z or {plain}+08:00")
+    # Rounded up: brokers store whole milliseconds, and the first message at or after this time is wanted.
+    return max(0, -((_EPOCH - moment) // _MILLISECOND))
 
 
-def text_map(value: Any, entry: Entry) -> dict[str, str]:
-    """A JSON object from text to text, none of it blank."""
+TIME = Kind("time: milliseconds since 1970, ISO-8601 with a zone, or a time ago such as `-2h`", read_time_ms)
+
+
+def text_map(given: OptionText) -> dict[str, str]:
+    """Return a JSON object from text to text, none of it blank."""
+    value = parse_json(given.text, given.option)
     pairs = value.items() if isinstance(value, dict) else ()
     if not pairs or not all(isinstance(text, str) and text.strip() and name.strip() for name, text in pairs):
-        raise _refuse(entry, "no JSON object of names", '{"name": "value"}')
+        raise _refuse(given, "no JSON object of names", '{"name": "value"}')
     return dict(pairs)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _shown(entry: Entry) -> tuple[str, str]:
-    return entry.option, shorten(entry.text)
-
-
-def _refuse(entry: Entry, what: str, accepted: str) -> OptionError:
-    return OptionError(*_shown(entry), what, advice=f"give {accepted.replace('`', '')}")
+def _refuse(given: OptionText, what: str, accepted: str) -> OptionError:
+    return OptionError(given.option, shorten(given.text), what, advice=f"give {accepted.replace('`', '')}")

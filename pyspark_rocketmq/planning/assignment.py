@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import OptionError
 from ..model import MessageQueue
-from ..offsets.strict_json import LAST_QUEUE_ID, is_integer, parse_json, shorten
 
-__all__ = ["Assignment", "list_queues", "parse_assignment", "parse_queue_lists"]
-
-_SHAPE = '{"topic": {"broker": [0, 1]}}, with "*" for all brokers or queue ids'
+__all__ = ["Assignment", "list_queues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +45,6 @@ class Assignment:
             raise OptionError(self.option, min(missing), "not in the route", advice="check topic, broker and queue id")
 
 
-def parse_assignment(text: str, option: str = "assign") -> Assignment:
-    """Read one object."""
-    return _read_assignment(parse_json(text, option), option)
-
-
-def parse_queue_lists(text: str, option: str = "messageQueueList") -> tuple[Assignment, ...]:
-    """Read an array of objects."""
-    value = parse_json(text, option)
-    if not isinstance(value, list) or not value:
-        raise OptionError(option, shorten(text), "no array", advice=f"give [{_SHAPE}, ...]")
-    return tuple(_read_assignment(each, option) for each in value)
-
-
 def list_queues(slots: Sequence[Assignment], queues: Sequence[MessageQueue]) -> tuple[tuple[MessageQueue, ...], ...]:
     """The queues of each slot; every queue of the route has to be listed, and once."""
     for slot in slots:
@@ -77,31 +60,3 @@ def list_queues(slots: Sequence[Assignment], queues: Sequence[MessageQueue]) -> 
                 slots[0].option, str(queue), what, advice="list each queue once; to read a part use assign"
             )
     return lists
-
-
-def _read_assignment(value: Any, option: str) -> Assignment:
-    queues: set[MessageQueue] = set()
-    whole: set[tuple[str, str | None]] = set()
-    for topic, brokers in _read_object(value, option):
-        if brokers == "*":
-            whole.add((topic, None))
-            continue
-        for broker_name, ids in _read_object(brokers, option):
-            if ids == "*":
-                whole.add((topic, broker_name))
-            else:
-                queues.update(MessageQueue(topic, broker_name, each) for each in _read_ids(ids, option))
-    return Assignment(option, frozenset(queues), frozenset(whole))
-
-
-def _read_object(value: Any, option: str) -> Iterable[tuple[str, Any]]:
-    if not isinstance(value, dict) or not value:
-        raise OptionError(option, shorten(str(value)), "no object", advice=f"give {_SHAPE}")
-    return value.items()
-
-
-def _read_ids(value: Any, option: str) -> list[int]:
-    well_formed = isinstance(value, list) and value and all(is_integer(each, 0, LAST_QUEUE_ID) for each in value)
-    if not well_formed or len(set(value)) < len(value):
-        raise OptionError(option, shorten(str(value)), "no list of distinct queue ids", advice=f"give {_SHAPE}")
-    return list(value)

@@ -1,7 +1,8 @@
-"""Which ranges does each task read?
+"""Cut a batch into tasks.
 
-A slot's ranges are laid end to end. A slot of L offsets in k parts is cut at ⌊L·i/k⌋, wherever that falls, also inside
-a queue's range: parts differ by one offset at most and tile the slot exactly.
+RocketMQ's strategies deal queues with data to slots as they deal them to the members of a group; slots that get nothing
+are dropped. Then slots are cut into tasks. A slot's ranges are laid end to end, and k parts of L offsets are cut at
+⌊L·i/k⌋, also inside a queue's range: parts differ by at most one offset and tile the slot exactly.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from itertools import pairwise
 
-from ..allocation import AllocationSettings
-from ..errors import PlanTooLarge
-from ..model import QueueRange
-from .slots import deal_slots
+from ..allocation import AllocationSettings, MachineRoom, build_strategy
+from ..errors import OptionError, PlanTooLarge
+from ..model import MessageQueue, QueueRange, java_order, sort_queues
 
-__all__ = ["PlanSettings", "Task", "count_parts", "cut", "plan_tasks"]
+__all__ = [
+    "PlanSettings",
+    "Task",
+    "count_parts",
+    "covered_queues",
+    "cut",
+    "deal_slots",
+    "name_slots",
+    "plan_tasks",
+    "unlisted_queues",
+]
 
 MOST_TASKS = 100_000
 """Tasks of one batch: more than Spark schedules in reasonable time, and a bound on what a wrong offset can cost."""
+
+Slot = list[QueueRange]
+"""Ranges of queues that were dealt together, in the order in which they are read."""
 
 Task = tuple[QueueRange, ...]
 """What one Spark task reads, in this order."""
@@ -101,3 +114,76 @@ def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
 
 def _count_offsets(ranges: Iterable[QueueRange]) -> int:
     return sum(each.end - each.start for each in ranges)
+
+
+# --- slots ------------------------------------------------------------------------------------------------------------
+
+
+def deal_slots(
+    ranges: Iterable[QueueRange], allocation: AllocationSettings, max_partitions: int | None = None
+) -> list[Slot]:
+    """One slot per queue with data, at most `max_partitions`; CONFIG brings its own slots."""
+    by_queue = {each.queue: each for each in ranges if each.offset_count > 0}
+    if not by_queue:
+        return []
+    dealt = _deal(sort_queues(by_queue), allocation, max_partitions)
+    return [[by_queue[queue] for queue in slot] for slot in dealt if slot]
+
+
+def _deal(
+    queues: Sequence[MessageQueue], allocation: AllocationSettings, max_partitions: int | None
+) -> list[list[MessageQueue]]:
+    if allocation.strategy.outer == "CONFIG":
+        return _deal_listed(queues, allocation.queue_lists)
+    slots = name_slots(min(len(queues), max_partitions or len(queues)))
+    rooms = _rooms_of_slots(queues, slots, allocation) if allocation.strategy.outer == "MACHINE_ROOM_NEARBY" else {}
+    return build_strategy(allocation, rooms.get).allocate_all(queues, slots)
+
+
+def name_slots(count: int) -> list[str]:
+    """Names whose text order is number order; they are what CONSISTENT_HASH puts on its ring."""
+    digits = max(5, len(str(count - 1)))
+    return [f"slot-{number:0{digits}}" for number in range(count)]
+
+
+def _rooms_of_slots(
+    queues: Sequence[MessageQueue], slots: Sequence[str], allocation: AllocationSettings
+) -> dict[str, str]:
+    """Slots stand for rooms in turn: those the user lists, else all the brokers are in."""
+    of_brokers = {allocation.room_of_broker(queue.broker_name) for queue in queues}
+    rooms = allocation.machine_rooms or sorted((room for room in of_brokers if room), key=java_order)
+    return {slot: rooms[number % len(rooms)] for number, slot in enumerate(slots)} if rooms else {}
+
+
+def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSettings) -> list[MessageQueue]:
+    """The queues that are read at all; MACHINE_ROOM leaves out those of other rooms, which get no position either."""
+    if allocation.strategy.outer != "MACHINE_ROOM":
+        return list(queues)
+    return MachineRoom(frozenset(allocation.machine_rooms)).eligible(queues)
+
+
+def unlisted_queues(
+    queues: Iterable[MessageQueue], queue_lists: Iterable[Iterable[MessageQueue]]
+) -> list[MessageQueue]:
+    """Queues that no entry of CONFIG names: they came after the query was written."""
+    listed = {queue for each in queue_lists for queue in each}
+    return [queue for queue in queues if queue not in listed]
+
+
+def _deal_listed(
+    queues: Sequence[MessageQueue], queue_lists: Sequence[Sequence[MessageQueue]]
+) -> list[list[MessageQueue]]:
+    """Entry i is slot i; each unlisted queue joins the slot with the fewest queues, listed or joined."""
+    if not queue_lists:
+        raise OptionError(
+            "messageQueueList", None, "required by CONFIG", advice="list each slot", code="OPTION_MISSING"
+        )
+    present = set(queues)
+    slots = [[queue for queue in listed if queue in present] for listed in queue_lists]
+    sizes = [(len(listed), number) for number, listed in enumerate(queue_lists)]
+    heapify(sizes)
+    for queue in unlisted_queues(queues, queue_lists):
+        size, number = sizes[0]
+        slots[number].append(queue)
+        heapreplace(sizes, (size + 1, number))
+    return slots

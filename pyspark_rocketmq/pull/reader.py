@@ -168,8 +168,8 @@ class QueueReader:
 
     def _is_routed(self, endpoint: Place) -> bool:
         """Return whether the route still names the process, even by another number."""
-        places = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).places
-        return any(each.address == endpoint.address for each in places)
+        endpoints = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).endpoints
+        return any(each.address == endpoint.address for each in endpoints)
 
     # --- outcomes ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..broker_errors import error_for
-from ..cluster.requests import signed, unsigned_fields
+from ..cluster.servers import signed, unsigned_fields
 from ..cluster.settings import ClusterSettings
 from ..errors import MalformedFrame
 from ..model import MessageQueue
@@ -21,8 +21,7 @@ from ..net.pipeline import Pipeline, RequestKind
 from ..net.pool import ConnectionPool
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
-from ..wire.header import Command, HeaderType, PullAnswer, encode_command
-from ..wire.prepared import PreparedRequest
+from ..wire.header import Command, HeaderType, PreparedRequest, PullResponse, encode_command
 from .port import PullGroup, PullOutcome, PullRequest, PullStatus
 from .settings import PullSettings, Subscription
 
@@ -145,7 +144,7 @@ def read_outcome(response: Command) -> PullOutcome:
 
     The error names no places: the caller knows them.
     """
-    if isinstance(response, PullAnswer):
+    if isinstance(response, PullResponse):
         # Half the cost of calling `PullOutcome`.
         return tuple.__new__(PullOutcome, (_FOUND, *response.numbers, response.body, False))
     status = _STATUSES.get(response.code)

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..cluster.broker import Brokers
-from ..cluster.requests import Question
 from ..cluster.routes import MASTER_ID, Place
+from ..cluster.servers import ServerRequest
 from ..errors import DataLossError
 from ..model import MessageQueue, QueueRange
 from ..net.deadline import Deadline
@@ -353,8 +353,8 @@ def confirm_front(
     while not (witness.is_settled or stall.expired):
         probe = witness.take_probe(endpoint, now=0.0)
         header = pull_header(queue, settings.group, Subscription(), probe.start, 1)
-        question = Question(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
-        outcome = read_outcome(brokers.requests.ask(question, welcome=PULL_CODES).command)
+        request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
+        outcome = read_outcome(brokers.servers.ask(request, welcome=PULL_CODES).command)
         sleep(witness.judge(probe, outcome))
     witness.give_up()
 
@@ -362,5 +362,5 @@ def confirm_front(
 def fetch_minimum(queue: MessageQueue, endpoint: Place, brokers: Brokers) -> int:
     """Return the minimum offset of a queue by one process; pulls of a compacted topic name that of its survivors."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-    question = Question(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
-    return brokers.requests.ask(question).header(OffsetResponseHeader).offset
+    request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
+    return brokers.servers.ask(request).header(OffsetResponseHeader).offset

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from ..cluster.cluster import worker_cluster
 from ..cluster.names import READER_GROUP
 from ..errors import OptionError, SendBackError
 from ..options import HelperOptions, parse_helper_options
-from ..source.partition import worker_cluster
 from .listening import Listener, Result
 from .returning import DEAD_LETTER_LEVEL, Outcome, Returned, Returner, ReturnSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 __all__ = ["consume", "send_back"]
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
-from ..cluster.broker import Errand
+from ..cluster.broker import RoutedRequest
 from ..cluster.cluster import Cluster
 from ..cluster.links import BURST
-from ..cluster.messages import send_back_errand
-from ..cluster.requests import Answer
+from ..cluster.messages import send_back_request
+from ..cluster.servers import Reply
 from ..errors import BrokerError, ConnectionLost, OptionError, RemoteProtocolError, RequestTimeout, RocketMQError
 
 __all__ = ["DEAD_LETTER_LEVEL", "Outcome", "ReturnSettings", "Returned", "Returner"]
@@ -78,7 +78,8 @@ class Returner:
         asked = {number: row for number, row in rows.items() if silent[number] is None}
         outcomes = self._ask(asked)
         copies = Counter(_perhaps_taken(outcomes))
-        while (failed := _worth_asking_again(outcomes, copies)) and self._may_pause():
+        while (failed := _worth_asking_again(outcomes, copies)) and self._has_pauses_left:
+            self._pause()
             again = self._ask({number: rows[number] for number in failed})
             copies.update(_perhaps_taken(again))
             outcomes |= again
@@ -87,11 +88,11 @@ class Returner:
 
     def _ask(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
         """Ask for each row once; every step has the deadline of its kind."""
-        results = self._cluster.brokers.try_all({number: self._errand(row) for number, row in rows.items()})
-        return {number: None if isinstance(result, Answer) else result for number, result in results.items()}
+        results = self._cluster.brokers.try_all({number: self._request(row) for number, row in rows.items()})
+        return {number: None if isinstance(result, Reply) else result for number, result in results.items()}
 
-    def _errand(self, row: Returned) -> Errand:
-        return send_back_errand(
+    def _request(self, row: Returned) -> RoutedRequest:
+        return send_back_request(
             self._settings.group,
             row.topic,
             row.broker_name,
@@ -101,13 +102,14 @@ class Returner:
             max_reconsume_times=self._settings.max_reconsume_times,
         )
 
-    def _may_pause(self) -> bool:
-        """Pause, if this task has not done so too often."""
-        if self._pauses >= self._cluster.settings.retries:
-            return False
+    @property
+    def _has_pauses_left(self) -> bool:
+        """Whether this task may pause once more."""
+        return self._pauses < self._cluster.settings.retries
+
+    def _pause(self) -> None:
         self._sleep(self._cluster.settings.pause.delay_s(self._pauses))
         self._pauses += 1
-        return True
 
 
 def _place(row: Returned) -> tuple[str, str]:

@@ -1,7 +1,4 @@
-"""What does a batch read cover?
-
-Both ends are resolved once, in the driver, against the same bounds of the queues.
-"""
+"""Plan and read a batch: both ends are resolved once, in the driver, against the same bounds of the queues."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from .catalog import QueueCatalog
 from .filters import require_filter
 from .losses import LossJournal
 from .partition import RangePartition, read_partition
-from .parts import make_view
+from .view import make_view
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 __all__ = ["BatchReader"]
 
@@ -36,7 +33,7 @@ class BatchReader(DataSourceReader):
         self._nullable = frozenset(nullable)
 
     def partitions(self) -> list[RangePartition]:
-        """The tasks of the read."""
+        """Return the tasks of the read."""
         from ..cluster.cluster import open_cluster
 
         options = self.options
@@ -48,7 +45,7 @@ class BatchReader(DataSourceReader):
         require_filter(cluster, options, queues)
         view = make_view(cluster, options)
         plan = resolve_batch(
-            options.start.wish, options.end.wish, queues, view, fail_on_data_loss=options.fail_on_data_loss
+            options.start.requested, options.end.requested, queues, view, fail_on_data_loss=options.fail_on_data_loss
         )
         LossJournal(options.fail_on_data_loss).note(plan.warnings)
         if plan.replica_ends:
@@ -59,5 +56,5 @@ class BatchReader(DataSourceReader):
         return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)

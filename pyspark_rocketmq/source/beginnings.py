@@ -17,20 +17,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from ..cluster.cluster import Cluster
 from ..errors import RocketMQError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
-from ..offsets.loss import Bounds
 from ..offsets.position import Position, Positions
-from ..offsets.resolve import Resolved, opened_if_late, resolve_wish
-from ..offsets.wish import Keyword, Wish
+from ..offsets.requested import Keyword, RequestedOffsets
+from ..offsets.resolve import Resolved, opened_if_late, resolve_offsets
 from .view import BrokerView
 
 __all__ = ["Beginnings", "Gained"]
 
-FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, Bounds]]
+FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
 """Asks brokers now."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Beginnings:
     """Where one member of a group begins."""
 
-    def __init__(self, cluster: Cluster, view: BrokerView, wish: Wish, group: str, client_id: str) -> None:
+    def __init__(self, cluster: Cluster, view: BrokerView, wish: RequestedOffsets, group: str, client_id: str) -> None:
         self._cluster = cluster
         self._view = view
         self._wish = wish
@@ -59,23 +59,19 @@ class Beginnings:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
             self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
 
-    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]) -> Resolved:
+    def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
         """Where these queues begin, whose group has no position."""
         ends = self._ends_at_joining or {}
         old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
         old -= set(self._appeared_in_a_living_group(old & ends.keys()))
         seen = {queue: bounds[queue]._replace(max_offset=ends.get(queue, bounds[queue].max_offset)) for queue in old}
-        resolved = resolve_wish(self._wish, seen, seen, self._view)
+        resolved = resolve_offsets(self._wish, seen, seen, self._view)
         new = {queue: bounds[queue] for queue in queues if queue not in old}
         return Resolved(
             {**resolved.positions, **{queue: each.min_offset for queue, each in new.items()}},
             resolved.outranked,
             {**resolved.opened, **opened_if_late(new)},
         )
-
-    def gained(self, bounds: Mapping[MessageQueue, Bounds], fetch_fresh: FetchBounds) -> Gained:
-        """What one planning knows of queues that are gained now."""
-        return Gained(self, bounds, fetch_fresh)
 
     def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
         """The queues whose first message is younger than another member of the group; asked about `latest` only."""
@@ -109,30 +105,26 @@ class Beginnings:
         return int(started) if started.isascii() and started.isdigit() and len(started) <= _MOST_DIGITS else None
 
 
+@dataclass(slots=True)
 class Gained:
-    """What a planning knows of queues that are gained; remembers which of them begin at their first message."""
+    """What one planning knows of queues that are gained; the `QueueFacts` of `group_positions`."""
 
-    def __init__(
-        self,
-        beginnings: Beginnings,
-        bounds: Mapping[MessageQueue, Bounds],
-        fetch_fresh: FetchBounds,
-    ) -> None:
-        self._beginnings = beginnings
-        self._bounds = bounds
-        self._fetch_fresh = fetch_fresh
-        self.opened: Positions = {}
+    beginnings: Beginnings
+    bounds: Mapping[MessageQueue, QueueBounds]
+    fetch_fresh: FetchBounds
+    opened: Positions = field(default_factory=dict)
+    """The queues that begin at their first readable message, once that is known."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
         """Where queues begin in which neither the group nor the query stands anywhere."""
-        resolved = self._beginnings.resolve(queues, self._bounds)
+        resolved = self.beginnings.resolve(queues, self.bounds)
         self.opened = resolved.opened
         return resolved.positions
 
     def ends_before(self, positions: Positions) -> Positions:
         """Where queues end that do so before these positions, by what a master said after they became known."""
-        if all(offset <= self._bounds[queue].max_offset for queue, offset in positions.items()):
+        if all(offset <= self.bounds[queue].max_offset for queue, offset in positions.items()):
             return {}
-        fresh = self._fetch_fresh(self._bounds)
+        fresh = self.fetch_fresh(self.bounds)
         known = {queue: fresh[queue] for queue in positions if queue in fresh and not fresh[queue].from_replica}
         return {queue: each.max_offset for queue, each in known.items() if each.max_offset < positions[queue]}

@@ -7,8 +7,7 @@ the list of topics behind a pattern here. So new queues, brokers and topics are 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -18,8 +17,8 @@ from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.assignment import list_queues
-from ..planning.ranges import PlanSettings
-from ..planning.slots import covered_queues, unlisted_queues
+from ..planning.ranges import PlanSettings, covered_queues, unlisted_queues
+from .rhythm import NORMAL, PlannerRhythm
 
 __all__ = ["QueueCatalog"]
 
@@ -29,10 +28,10 @@ _log = logging.getLogger(__name__)
 class QueueCatalog:
     """The queues that a reader's options cover."""
 
-    def __init__(self, cluster: Cluster, options: ReaderOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
         self._options = options
-        self._clock = clock
+        self._clock = rhythm.clock
         self._max_age_s = cluster.settings.route_max_age_s
         self._listing: Collection[str] = ()
         self._listing_due = float("-inf")

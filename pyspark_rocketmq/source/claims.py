@@ -28,12 +28,10 @@ from ..cluster.settings import ClusterSettings
 from ..errors import GroupReadTwice
 from ..model import MessageQueue
 from ..net.deadline import Deadline
+from .rhythm import PlannerRhythm
 
-__all__ = ["Claims"]
+__all__ = ["GroupClaims"]
 
-PATIENCE_S = 30.0
-"""How long a read waits for claims: longer than the process of a query that was stopped may last (`ending`)."""
-LOOK_AGAIN_S = 0.2
 _QUEUE_BITS = 16
 _PLACE_BITS = 62 - _QUEUE_BITS
 _LOCK_FORMAT = "hhqqi0q"
@@ -49,49 +47,51 @@ class _Stretch(NamedTuple):
     first: MessageQueue
 
 
-class Claims:
-    """The queues of a group whose positions this process publishes."""
+class GroupClaims:
+    """The queues of a group whose positions this process commits."""
 
-    def __init__(self, settings: ClusterSettings, group: str) -> None:
+    def __init__(self, settings: ClusterSettings, group: str, rhythm: PlannerRhythm) -> None:
         self._group = group
-        self._taken: set[MessageQueue] = set()
+        self._rhythm = rhythm
+        self.held: set[MessageQueue] = set()
+        """The claimed queues."""
         self._directory: int | None
         self._file: int | None
         self._directory, self._file = _open_files(_file_name(settings, group))
 
     def __repr__(self) -> str:
-        return f"<Claims of {self._group} in {len(self._taken)} queues>"
+        return f"<GroupClaims of {self._group} in {len(self.held)} queues>"
 
     def take(self, queues: Collection[MessageQueue]) -> None:
-        """Claim queues; waits for a process that ends, and raises `GroupReadTwice` if it does not."""
-        if self._file is None or self._taken.issuperset(queues):
+        """Claim queues. Wait for a process that is ending; raise `GroupReadTwice` if it does not end."""
+        if self._file is None:
             return
-        deadline = Deadline.after(PATIENCE_S)
-        for stretch in _stretches(queue for queue in queues if queue not in self._taken):
+        deadline = Deadline.after(self._rhythm.claim_timeout_s)
+        for stretch in _stretches(queue for queue in queues if queue not in self.held):
             self._wait(self._file, stretch, deadline)
-        self._taken.update(queues)
+        self.held.update(queues)
 
     def close(self) -> None:
-        """Give all claims up."""
+        """Give up all claims."""
         for descriptor in filter(None, (self._file, self._directory)):
             os.close(descriptor)
         self._file = self._directory = None
 
     def _wait(self, file: int, stretch: _Stretch, deadline: Deadline) -> None:
-        is_told = False
+        has_warned = False
         while not _lock(file, stretch):
             if deadline.expired:
                 raise self._refused(file, stretch)
-            if not is_told:
-                text = "%s of this host publishes positions of group %s in %s; waiting up to %g s for it to end"
-                _log.warning(text, _holder(file, stretch), self._group, stretch.first, PATIENCE_S)
-                is_told = True
-            time.sleep(min(LOOK_AGAIN_S, deadline.remaining()))
+            if not has_warned:
+                text = "%s of this host commits positions of group %s in %s; waiting up to %g s for it to end"
+                _log.warning(text, _holder(file, stretch), self._group, stretch.first, self._rhythm.claim_timeout_s)
+                has_warned = True
+            time.sleep(min(self._rhythm.claim_retry_s, deadline.remaining()))
 
     def _refused(self, file: int, stretch: _Stretch) -> GroupReadTwice:
         holder = _holder(file, stretch)
         return GroupReadTwice(
-            f"{holder} of this host publishes positions of the same queues; both would move the group back and forth",
+            f"{holder} of this host commits positions of the same queues; both would move the group back and forth",
             advice="end that query, give each query a consumerGroup of its own, or set commitOffsets=none for one",
             group=self._group,
             topic=stretch.first.topic,

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from ..client.membership import make_client_id
 from ..client.stores import LocalStore, offset_file
@@ -20,6 +19,7 @@ from ..errors import OptionError, RocketMQError
 from ..model import MessageQueue
 from ..offsets.position import Positions
 from ..options.reader_options import ClientName, LocalSettings
+from .rhythm import PlannerRhythm
 from .view import BrokerView
 
 __all__ = ["LocalPositions", "LocalView"]
@@ -39,7 +39,7 @@ class LocalPositions:
         self._settings = settings
         self._store = LocalStore(self.path)
         self._is_loaded = False
-        self._told: set[MessageQueue] = set()
+        self._warned: set[MessageQueue] = set()
 
     def __repr__(self) -> str:
         return f"<LocalPositions {self.path}>"
@@ -68,23 +68,23 @@ class LocalPositions:
         known = self._store.progress.snapshot()
         return {queue: known[queue] for queue in queues if queue in known}
 
-    def publish(self, positions: Positions, fallen: Collection[MessageQueue] = ()) -> list[RocketMQError]:
-        """Write down what is ahead, or moved back by a loss; entries of other queues stay.
+    def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
+        """Write positions that are ahead, or moved back by a loss; entries of other queues stay.
 
-        What cannot be written is written next time.
+        Return no failures: what cannot be written now is written next time.
         """
-        self._warn_of_larger(positions, fallen)
+        self._warn_of_larger(positions, rewound)
         for queue, offset in positions.items():
-            self._store.progress.update(queue, offset, only_forward=queue not in fallen)
+            self._store.progress.update(queue, offset, only_forward=queue not in rewound)
         self._store.persist_all(list(positions))
         return []
 
-    def _warn_of_larger(self, positions: Positions, fallen: Collection[MessageQueue]) -> None:
+    def _warn_of_larger(self, positions: Positions, rewound: Collection[MessageQueue]) -> None:
         """Warn of a position that stays once for each queue, and of each that a loss moves back."""
         for queue, held in self.fetch(positions).items():
-            if held > positions[queue] and (queue in fallen or queue not in self._told):
-                what = "is moved back to it, after the loss that was reported" if queue in fallen else "stays"
-                self._told.add(queue)
+            if held > positions[queue] and (queue in rewound or queue not in self._warned):
+                what = "is moved back to it, after the loss that was reported" if queue in rewound else "stays"
+                self._warned.add(queue)
                 text = "%s: the position %d in %s is ahead of this query's %d and %s"
                 _log.warning(text, queue, held, self.path, positions[queue], what)
 
@@ -101,10 +101,8 @@ class LocalPositions:
 class LocalView(BrokerView):
     """Asks brokers for everything but the group's positions."""
 
-    def __init__(
-        self, cluster: Cluster, positions: LocalPositions, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(cluster, positions.group, clock)
+    def __init__(self, cluster: Cluster, positions: LocalPositions, rhythm: PlannerRhythm) -> None:
+        super().__init__(cluster, positions.group, rhythm)
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:

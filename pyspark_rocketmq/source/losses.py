@@ -10,8 +10,8 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from ..model import MessageQueue, QueueRange
-from ..offsets.loss import Finding, GapLog, LossWarning, judge
+from ..model import Finding, MessageQueue, QueueRange
+from ..offsets.loss import GapLog, LossWarning, judge
 
 __all__ = ["LossJournal"]
 

@@ -37,17 +37,14 @@ from ..cluster.links import SharedLinks
 from ..errors import GroupError, LocalProtocolError, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.pool import SharedPool
-from ..offsets.wish import Keyword
+from ..offsets.requested import Keyword
 from ..options.reader_options import ReaderOptions, ShareSettings
 from ..planning.assignment import Assignment
 from ..wire.header import Command
+from .rhythm import PlannerRhythm
 
 __all__ = ["QueryMember"]
 
-JOIN_PATIENCE_S = 30.0
-"""How long a query waits to hear who else is in the group."""
-SETTLE_S = 0.5
-"""A gained queue is read so long after it was gained: by then its last owner has written down where it stood."""
 _CLOSING_S = 1.0
 _LEAST_ROUTE_S = 1.0
 _log = logging.getLogger(__name__)
@@ -56,8 +53,9 @@ _log = logging.getLogger(__name__)
 class QueryMember:
     """A query's membership. Its face is for the planning thread, and for brokers."""
 
-    def __init__(self, options: ReaderOptions, share: ShareSettings, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, options: ReaderOptions, share: ShareSettings, rhythm: PlannerRhythm) -> None:
+        self._clock: Clock = SystemClock()
+        self._rhythm = rhythm
         self._settings = _member_settings(options, share)
         self.client_id = member_id(self._settings)
         self._pool = SharedPool(options.cluster.net, self._serve)
@@ -99,15 +97,15 @@ class QueryMember:
         self._pulse.start()
 
     def wait(self) -> None:
-        """Until it is known which queues are ours to read; raises `GroupError` when nobody says so."""
-        if not self._is_decided.wait(JOIN_PATIENCE_S):
-            topics = ", ".join(sorted(self._undecided))
+        """Wait until every topic's assignment is known; raise `GroupError` after `join_timeout_s`."""
+        if not self._is_decided.wait(self._rhythm.join_timeout_s):
+            topics, waited_s = ", ".join(sorted(self._undecided)), self._rhythm.join_timeout_s
             raise GroupError(
-                f"it is not known after {JOIN_PATIENCE_S:g} s which queues of {topics} are this member's",
+                f"it is not known after {waited_s:g} s which queues of {topics} are this member's",
                 advice="look at the warnings before this: brokers must be reachable, and allow the group",
                 group=self._settings.group,
             ) from self._trouble
-        time.sleep(SETTLE_S)
+        time.sleep(self._rhythm.settle_s)
 
     def close(self) -> None:
         """Leave the group."""
@@ -120,8 +118,8 @@ class QueryMember:
     # --- what the planner asks ---------------------------------------------------------------------------------------
 
     def owned(self) -> dict[MessageQueue, Assigned]:
-        """The queues that have been ours for long enough, each with the tenure that makes it ours."""
-        before_s = self._clock.now_s() - SETTLE_S
+        """Return the queues that were gained at least `settle_s` ago, each with its assignment."""
+        before_s = self._clock.now_s() - self._rhythm.settle_s
         since_s = self._since_s
         return {each.queue: each for each in self._table.all() if since_s.get(each.queue, before_s + 1) <= before_s}
 

@@ -1,14 +1,14 @@
-"""What does one Spark task do?
+"""Run one Spark task: read its ranges over this worker process's pooled connections, and yield record batches.
 
-It reads its ranges over this worker process's pooled connections and yields record batches. Reading the same
-partition again gives the same rows: ranges are explicit, and nothing is remembered between tasks but connections,
-routes, and which topics are compacted.
+Reading the same partition again yields the same rows: ranges are explicit, and nothing is remembered between tasks but
+connections, routes, and which topics are compacted.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -17,25 +17,20 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from ..broker_errors import CredentialsRefused, NoPermission
-from ..cluster.cluster import Cluster, open_cluster
+from ..cluster.cluster import worker_cluster
 from ..cluster.names import READER_GROUP
-from ..cluster.settings import ClusterSettings
 from ..model import Block, QueueRange
 from ..net.pool import pool_for
 from ..options.reader_options import ReaderOptions
 from ..pull.loop import read_ranges
 from ..pull.recheck import Recheck
 from .losses import LossJournal
+from .reports import TaskReport
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import Decoded, RecordBatch
 
 __all__ = ["RangePartition", "read_partition"]
-
-_SUMMARY = (
-    "%d rows of %d ranges; %d records were read one by one, as packed bodies, IPv6 hosts, inner batches and broken "
-    "properties are"
-)
 
 _log = logging.getLogger(__name__)
 
@@ -48,16 +43,10 @@ class RangePartition(InputPartition):
 
 
 @cache
-def worker_cluster(settings: ClusterSettings) -> Cluster:
-    """This process's view of a cluster; its routes outlive a task."""
-    return open_cluster(settings)
-
-
-@cache
 def keep_imports() -> None:
-    """Let this process keep what it has: after every task the worker collects garbage, and would look at all of it.
+    """Keep what this process has imported out of the garbage collection that the worker runs after every task.
 
-    Once is enough, but not before a first batch is decoded: that imports the most.
+    Once is enough, but only after a first batch was decoded: decoding imports the most.
     """
     gc.freeze()
 
@@ -65,48 +54,54 @@ def keep_imports() -> None:
 def read_partition(
     partition: RangePartition, options: ReaderOptions, nullable: Collection[str] = ()
 ) -> Iterator[RecordBatch]:
-    """The rows of one task; `nullable` are columns that the user's own schema declares so."""
-    from ..decode.columns import BatchSize, ColumnDecoder
+    """Yield the rows of one task; `nullable` are columns that the user's own schema declares so."""
+    from ..decode.decoder import BatchSize, ColumnDecoder
 
-    losses = LossJournal(options.fail_on_data_loss)
-    decoder = ColumnDecoder(options.columns, options.content, nullable, _recheck(options, losses))
-    rows = handed_over = dropped = 0
-    blocks = _advised(_read_blocks(partition, options, losses), options)
+    losses, report = LossJournal(options.fail_on_data_loss), TaskReport(len(partition.ranges))
+    brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)
+    recheck = Recheck(brokers, pool, losses, options.pull)
+    decoder = ColumnDecoder(options.columns, options.content, nullable, recheck)
+    blocks = _count(read_ranges(partition.ranges, brokers, pool, losses, options.pull), report, options)
     try:
-        for decoded in decoder.decode_all(blocks, BatchSize(options.rows_per_batch)):
+        for decoded in _time(decoder.decode_all(blocks, BatchSize(options.rows_per_batch)), report):
             keep_imports()
-            rows += decoded.batch.num_rows
-            handed_over += decoded.handed_over
-            dropped += decoded.dropped
+            report.rows += decoded.batch.num_rows
+            report.handed_over += decoded.handed_over
+            report.dropped += decoded.dropped
             yield from _cut(decoded.batch, options.rows_per_batch)
     finally:
         losses.finish()
-    _log.log(logging.INFO if handed_over else logging.DEBUG, _SUMMARY, rows, len(partition.ranges), handed_over)
-    if dropped:
-        _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", dropped)
+    report.losses = {finding.name: count for finding, count in losses.counts.items()}
+    _log.log(logging.INFO if report.handed_over else logging.DEBUG, "%s", report)
+    if report.dropped:
+        _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", report.dropped)
 
 
-def _recheck(options: ReaderOptions, losses: LossJournal) -> Recheck:
-    brokers, pool = worker_cluster(options.cluster).brokers, pool_for(options.cluster.net)
-    return Recheck(brokers, pool, losses, options.pull)
-
-
-def _read_blocks(partition: RangePartition, options: ReaderOptions, losses: LossJournal) -> Iterator[Block]:
-    cluster = worker_cluster(options.cluster)
-    return read_ranges(partition.ranges, cluster.brokers, pool_for(options.cluster.net), losses, options.pull)
-
-
-def _advised(blocks: Iterator[Block], options: ReaderOptions) -> Iterator[Block]:
-    """The same; readers who are refused under the default group are told that they may name another."""
+def _count(blocks: Iterator[Block], report: TaskReport, options: ReaderOptions) -> Iterator[Block]:
+    """Yield the blocks and count them. Advise readers who are refused under the default group to name another."""
     try:
-        yield from blocks
+        for block in blocks:
+            report.pulls += 1
+            report.byte_count += block.data.nbytes
+            yield block
     except (CredentialsRefused, NoPermission) as error:
         if options.pull.group == READER_GROUP:
             error.advice += "; no group was given: set consumerGroup to one that this user may read with"
         raise
 
 
+def _time(batches: Iterator[Decoded], report: TaskReport) -> Iterator[Decoded]:
+    """Yield the batches and measure how long the task waited for each."""
+    while True:
+        began_s, busy_s = time.perf_counter(), time.thread_time()
+        decoded = next(batches, None)
+        report.waited_s += (time.perf_counter() - began_s) - (time.thread_time() - busy_s)
+        if decoded is None:
+            return
+        yield decoded
+
+
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:
-    """Pieces of at most so many rows; blocks are not cut before they are decoded."""
+    """Yield pieces of at most so many rows; blocks are not cut before they are decoded."""
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..decode.layout import COLUMNS, ColumnType
+from ..decode.columns import COLUMNS, ColumnType
 from ..errors import OptionError
 
 __all__ = ["columns_of", "relaxed_columns", "spark_schema"]

@@ -1,10 +1,10 @@
-"""Which calls does Spark make on a streaming read?
+"""Answer the calls that Spark makes on a streaming read.
 
 In the driver's long-lived process: the offset methods, `partitions`, `commit`. In another driver process: nothing but
-the constructor. On executors: `read`, on an unpickled copy. So a planner is made at the first offset call and
-never travels.
+the constructor. On executors: `read`, on an unpickled copy. So the planner is made at the first offset call and never
+travels.
 
-Spark announces the end of a query to this process by SIGTERM and does not wait; see `ending`.
+Spark announces the end of a query to the long-lived process by SIGTERM and does not wait; see `shutdown`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ..errors import OptionError
 from ..offsets.position import SENTINEL, Position, parse_position, position_json
 from ..options.reader_options import ReaderOptions
-from .ending import Ending
 from .partition import RangePartition, read_partition
 from .planner import Planner
+from .rhythm import NORMAL, PlannerRhythm
+from .shutdown import ShutdownHandler
 
 if TYPE_CHECKING:
-    from ..decode.columns import RecordBatch
+    from ..decode.decoder import RecordBatch
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -35,22 +36,21 @@ else:
 
 __all__ = ["HAS_ADMISSION", "PlainStreamReader", "StreamReader", "make_stream_reader", "require_plain"]
 
-_FLUSH_S = 10.0
-"""Spark does not wait for it: a slow broker has time for the last batch."""
 _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
     """What every supported PySpark calls."""
 
-    def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
+    def __init__(self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL) -> None:
         self.options = options
         self._nullable = frozenset(nullable)
+        self._rhythm = rhythm
         self._planner: Planner | None = None
-        self._ending = Ending()
+        self._shutdown = ShutdownHandler(self._rhythm)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.options, self._nullable)
+        return type(self), (self.options, self._nullable, self._rhythm)
 
     @property
     def planner(self) -> Planner:
@@ -58,36 +58,36 @@ class StreamReader(DataSourceStreamReader):
         if self._planner is None:
             from ..cluster.cluster import open_cluster
 
-            self._planner = Planner(open_cluster(self.options.planning_cluster), self.options)
-            self._ending.await_signal()
-            gc.freeze()  # What is imported by now stays, and need not be looked at while a query waits.
+            self._planner = Planner(open_cluster(self.options.planning_cluster), self.options, self._rhythm)
+            self._shutdown.install()
+            gc.freeze()  # Modules imported by now stay for ever; garbage collection need not visit them.
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        """A constant: Spark does not store it, so it must not depend on time."""
+        """Return a constant: Spark does not store it, so it must not depend on time."""
         return dict(SENTINEL)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The tasks between two offsets; a function of these alone."""
+        """Return the tasks between two offsets; a function of these alone."""
         last = parse_position(end)
-        with self._ending.call():
+        with self._shutdown.call():
             return [] if last is None else self.planner.partitions(parse_position(start), last)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is finished; comes late, and never for the last one."""
+        """Acknowledge a finished batch. Spark calls it late, and never for the last batch."""
         if position := parse_position(end):
-            with self._ending.call():
+            with self._shutdown.call():
                 self.planner.acknowledge(position)
 
     def stop(self) -> None:
-        """The query ended."""
-        with self._ending.stopping():
+        """End the query."""
+        with self._shutdown.stopping():
             if self._planner:
-                self._planner.finish(_FLUSH_S)
+                self._planner.finish(self._rhythm.flush_s)
                 self._planner = None
 
 
@@ -99,25 +99,23 @@ if HAS_ADMISSION:
         An idle query asks about a hundred times a second where it stands; answers to that are remembered.
         """
 
-        def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
-            super().__init__(options, nullable)
-            self._idle_at: dict[str, Any] | None = None
-            self._report: dict[str, Any] | None = None
+        _idle_at: dict[str, Any] | None = None
+        _report: dict[str, Any] | None = None
 
         def getDefaultReadLimit(self) -> Any:
-            """A finite number whenever some cap is set, so that "all" can only mean a trigger without caps."""
+            """Return a finite number if any cap is set, so that "all" can only mean a trigger without caps."""
             limits = self.options.limits
             capped = limits.max_per_trigger or limits.max_per_queue or limits.min_per_trigger
             return ReadMaxRows(capped) if capped else ReadAllAvailable()
 
         def prepareForTriggerAvailableNow(self) -> None:
             """Freeze the ends to read to."""
-            with self._ending.call():
+            with self._shutdown.call():
                 self.planner.freeze_target()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-            """The end of the next batch; the start itself if there is none."""
-            with self._ending.call():
+            """Return the end of the next batch; the start itself if there is nothing new."""
+            with self._shutdown.call():
                 if start == self._idle_at and self.planner.is_settled:
                     return start
                 position = parse_position(start)
@@ -127,47 +125,49 @@ if HAS_ADMISSION:
             return self._idle_at or position_json(end)
 
         def reportLatestOffset(self) -> dict[str, Any] | None:
-            """How far the queues went, for the lag in the query's progress."""
-            self._report = self._report or position_json(self.planner.last_known_ends())
+            """Return the ends of the queues and the planner's status, for the query's progress."""
+            if self._report is None:
+                planner = self.planner
+                self._report = {**position_json(planner.last_known_ends()), "status": planner.status().as_json()}
             return self._report
 
 
 class PlainStreamReader(StreamReader):
-    """Without admission control: PySpark 4.1 does not say where the query stands, so its last batch must tell."""
+    """Without admission control: PySpark 4.1 does not pass the query's position, so its last batch must tell."""
 
-    def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
-        super().__init__(options, nullable)
-        self._last_end: Position | None = None
+    _last_end: Position | None = None
 
     @property
     def planner(self) -> Planner:
-        """The query's planner; says once what caps cannot do here."""
+        """The query's planner; logs once what caps cannot do here."""
         limits = self.options.limits
         if self._planner is None and (limits.max_per_trigger or limits.max_per_queue):
             _log.warning("before PySpark 4.2 availableNow ends after one batch, which maxOffsetsPer... caps")
         return super().planner
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The tasks between two offsets, and from now on where the query stands."""
+        """Return the tasks between two offsets, and remember the second as the query's position."""
         self._last_end = parse_position(end)
         return super().partitions(start, end)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # PySpark 4.1 has no arguments here
-        """The end of the next batch after the last one that was planned."""
-        with self._ending.call():
+        """Return the end of the next batch after the last one that was planned."""
+        with self._shutdown.call():
             return position_json(self.planner.latest(self._last_end, is_done=False))
 
 
-def make_stream_reader(options: ReaderOptions, nullable: Collection[str] = ()) -> StreamReader:
-    """The reader for this PySpark."""
+def make_stream_reader(
+    options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL
+) -> StreamReader:
+    """Return the reader for this PySpark."""
     if HAS_ADMISSION:
-        return AdmittingStreamReader(options, nullable)
+        return AdmittingStreamReader(options, nullable, rhythm)
     require_plain(options)
-    return PlainStreamReader(options, nullable)
+    return PlainStreamReader(options, nullable, rhythm)
 
 
 def require_plain(options: ReaderOptions) -> None:
-    """Refuse what needs to know where a query stands whenever it plans."""
+    """Refuse options for which Spark must pass the query's position to every planning."""
     for option, value, wanted in (("groupMembership", "shared", options.share), ("lockQueues", "true", options.locks)):
         if wanted:
             advice = f"update PySpark, or drop {option}"

@@ -1,116 +1,119 @@
-"""What do brokers say about offsets, in the words of the room `offsets`?
+"""Answer what brokers say about offsets, from memory for a moment.
 
-Bounds are remembered for a moment: a query plans about a hundred times a second, and while nothing is new a broker is
-asked at most ten times in it. So what counts is how many requests the question costs it: one for each topic, or where
-it refuses statistics of topics one for each queue. The more it costs, the longer the answer is remembered.
+A query plans about a hundred times a second. While nothing is new, a broker gets at most ten requests a second: one for
+each topic, or one for each queue where it refuses statistics of topics. So an answer that cost more requests is
+remembered longer.
 
-Where something was new, more may follow soon. So the price is low right after news and grows to its full height: where
-one request is enough, a message waits for the next question no longer than a sixteenth of the time since the last one.
+Soon after news more news may follow. So the price of a request is low right after news and grows to its full height:
+where one request is enough, a message waits for the next request no longer than a sixteenth of the time since the last.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from ..cluster.cluster import Cluster
 from ..cluster.names import READER_GROUP
 from ..errors import RocketMQError
-from ..model import MessageQueue
-from ..offsets.loss import Bounds
+from ..model import MessageQueue, QueueBounds
+from ..options.reader_options import ReaderOptions
+from .rhythm import NORMAL, PlannerRhythm
 
-__all__ = ["SECONDS_PER_REQUEST", "SMALLEST_LAST_S", "BrokerView"]
-
-SECONDS_PER_REQUEST = 0.1
-"""What one request to a broker costs of the time in which nothing more is asked."""
+__all__ = ["BrokerView", "make_view"]
 
 _PART_AFTER_NEWS = 1 / 16
-"""What one request costs of the time since the last news, while that is less than its full price."""
-
-SMALLEST_LAST_S = 30.0
-"""How long smallest offsets are taken for granted where each costs a request; pulls tell of those that moved on."""
-
+"""Part of the time since the last news that one request costs, while that is less than its full price."""
 
 _log = logging.getLogger(__name__)
 
 
 class BrokerView:
-    """Answers the questions of `offsets.resolve`."""
+    """What brokers said last about queues and the group; the `OffsetSource` of a planner."""
 
-    def __init__(self, cluster: Cluster, group: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: Cluster, group: str | None, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
         self._group = group
-        self._clock = clock
-        self._known: Mapping[MessageQueue, Bounds] = {}
+        self._clock = rhythm.clock
+        self._rhythm = rhythm
+        self._known: Mapping[MessageQueue, QueueBounds] = {}
         self._due = float("-inf")
         self._last_news = float("-inf")
-        self._smallest_due = float("-inf")
+        self._minima_due = float("-inf")
 
     @property
-    def last_known(self) -> Mapping[MessageQueue, Bounds]:
+    def last_known(self) -> Mapping[MessageQueue, QueueBounds]:
         """The bounds that were fetched last."""
         return self._known
 
     @property
     def is_due(self) -> bool:
-        """Whether the moment is over for which bounds are remembered."""
+        """Whether the bounds in memory have expired."""
         return self._clock() >= self._due
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
-        """Smallest and next offset of each queue, as of at most a moment ago."""
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
+        """Return minimum and next offset of each queue, as of at most a moment ago."""
         if self.is_due or not self._known.keys() >= set(queues):
             self._renew(queues)
         return {queue: self._known[queue] for queue in queues}
 
     def forget(self) -> None:
-        """Have the next question go out at once, for smallest offsets, too: somebody knows more than was remembered."""
-        self._due = self._smallest_due = float("-inf")
+        """Have the next call send requests, for minimum offsets, too: the caller knows more than is remembered."""
+        self._due = self._minima_due = float("-inf")
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Offset of the first message stored at or after each queue's time; the next offset if there is none."""
+        """Return the first offset stored at or after each queue's time; the next offset if there is none."""
         return self._cluster.offsets.fetch_first_since(times_ms)
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """The group's position in each queue that has one."""
+        """Return the group's position in each queue that has one."""
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
-        """The first readable offset of each queue; the smallest one where that cannot be found out."""
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
+        """Return the first readable offset of each queue; the minimum where brokers do not tell."""
         places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
         try:
             return self._cluster.offsets.fetch_first_readable(self._group or READER_GROUP, places)
         except RocketMQError as error:
-            text = "reading begins at the smallest offsets of %d queues, which may be gone already: %s"
+            text = "reading %d queues from their minimum offsets, which may be gone already: %s"
             _log.warning(text, len(places), error)
             return {queue: low for queue, (low, _) in places.items()}
 
     def _renew(self, queues: Collection[MessageQueue]) -> None:
-        """Ask; a queue that ends before its smallest offset was made anew, so smallest offsets are asked for, too."""
-        smallest = self._smallest()
-        found = self._ask(queues, smallest)
+        """Fetch bounds. A queue that ends before its known minimum was made anew, so minima are fetched, too."""
+        minima = self._known_minima()
+        found = self._request(queues, minima)
         if any(bounds.max_offset < bounds.min_offset for bounds in found.values()):
-            smallest = {}
-            found = self._ask(queues, smallest)
-        if not smallest:
-            self._smallest_due = self._clock() + SMALLEST_LAST_S
+            minima = {}
+            found = self._request(queues, minima)
+        if not minima:
+            self._minima_due = self._clock() + self._rhythm.minimum_offsets_s
         if self._known and found != self._known:
             self._last_news = self._clock()
-        requests = self._cluster.offsets.count_requests(queues, smallest)
-        self._known, self._due = found, self._clock() + self._price(requests)
+        requests = self._cluster.offsets.count_requests(queues, minima)
+        self._known, self._due = found, self._clock() + self._cache_lifetime(requests)
 
-    def _price(self, requests: int) -> float:
-        """For how many seconds an answer is remembered that cost so many requests."""
-        each = min(SECONDS_PER_REQUEST, _PART_AFTER_NEWS * (self._clock() - self._last_news))
-        return max(_PART_AFTER_NEWS * SECONDS_PER_REQUEST, requests * each)
+    def _cache_lifetime(self, requests: int) -> float:
+        """Return the cache lifetime, in seconds, of an answer that cost `requests`."""
+        full = self._rhythm.bounds_s
+        each = min(full, _PART_AFTER_NEWS * (self._clock() - self._last_news))
+        return max(_PART_AFTER_NEWS * full, requests * each)
 
-    def _ask(
-        self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int]
-    ) -> dict[MessageQueue, Bounds]:
-        found = self._cluster.offsets.fetch_bounds(queues, smallest=smallest)
-        return {queue: Bounds(*bounds) for queue, bounds in found.items()}
+    def _request(
+        self, queues: Collection[MessageQueue], minima: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, QueueBounds]:
+        return self._cluster.offsets.fetch_bounds(queues, smallest=minima)
 
-    def _smallest(self) -> dict[MessageQueue, int]:
-        if self._clock() >= self._smallest_due:
+    def _known_minima(self) -> dict[MessageQueue, int]:
+        if self._clock() >= self._minima_due:
             return {}
         return {queue: bounds.min_offset for queue, bounds in self._known.items()}
+
+
+def make_view(cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> BrokerView:
+    """Return the view of a reader whose group's positions are at the brokers, or in a file."""
+    if options.local is None:
+        return BrokerView(cluster, options.pull.group, rhythm)
+    from .local_positions import LocalPositions, LocalView
+
+    return LocalView(cluster, LocalPositions(options.local, options.client), rhythm)

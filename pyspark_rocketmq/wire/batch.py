@@ -1,9 +1,9 @@
-"""How do several messages lie in the body of one SEND_BATCH_MESSAGE?
+"""Read and write several messages in the body of one SEND_BATCH_MESSAGE.
 
     totalSize 4 | magic 4 | bodyCRC 4 | flag 4 | bodyLength 4 | body | propertiesLength 2 | properties
 
 Entries follow each other without a gap. Magic and CRC are written as 0 and never read: the broker computes
-its own. Topic, sysFlag and times are the request's. An inner batch is stored in the same form.
+its own. Topic, sysFlag and times are those of the request. An inner batch is stored in the same form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..errors import DecodeError, LocalProtocolError
-from .sized import read_sized, write_sized
+from .frame import read_sized, write_sized
 
 __all__ = ["BatchEntry", "decode_batch", "encode_batch"]
 
@@ -30,7 +30,7 @@ class BatchEntry(NamedTuple):
 
 
 def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
-    """The request body for several messages."""
+    """Return the request body for several messages."""
     try:
         return b"".join(map(_encode_entry, entries))
     except struct.error as cause:
@@ -44,7 +44,7 @@ def _encode_entry(entry: BatchEntry) -> bytes:
 
 
 def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
-    """The messages of a batch; they must fill it exactly."""
+    """Return the messages of a batch; raise `DecodeError` unless they fill it exactly."""
     view = memoryview(data)
     entries: list[BatchEntry] = []
     at = 0

@@ -7,41 +7,32 @@ are None are not written. Names on the wire are the attribute names in camelCase
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field, fields
 from functools import cache
 from reprlib import repr as shorten
 from types import UnionType
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from ..model import MessageQueue
 from . import fastjson
-from .java import java_hash
-from .members import Members, members
-from .naming import wire_name
+from .members import Members, members, wire_name
+from .properties import java_hash
 
 B = TypeVar("B", bound="Body")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def body(cls: type[B]) -> type[B]:
-    """Make a class a body: frozen, slotted, built by keywords."""
-    return members(cls)
 
 
 class Body(Members):
     """Base of all bodies and of the objects inside them."""
 
     __slots__ = ()
-    wire_names: ClassVar[Mapping[str, str]] = {}
-    """Wire names that are not the attribute's name in camelCase."""
 
 
 # --- route and cluster -----------------------------------------------------------------------------------------------
 
 
-@body
+@members
 class BrokerData(Body):
     """Where the brokers of one name listen; number 0 is the master."""
 
@@ -52,7 +43,7 @@ class BrokerData(Body):
     enable_acting_master: bool | None = None
 
 
-@body
+@members
 class QueueData(Body):
     """How many queues of a topic one broker has, and what they allow."""
 
@@ -63,7 +54,7 @@ class QueueData(Body):
     topic_sys_flag: int = 0
 
 
-@body
+@members
 class TopicQueueMappingInfo(Body):
     """Which queues of a static topic one broker holds."""
 
@@ -76,7 +67,7 @@ class TopicQueueMappingInfo(Body):
     curr_id_map: dict[int, int] = field(default_factory=dict)
 
 
-@body
+@members
 class TopicRouteData(Body):
     """Where the queues of a topic are."""
 
@@ -87,7 +78,7 @@ class TopicRouteData(Body):
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
 
-@body
+@members
 class ClusterInfo(Body):
     """Which brokers there are, and to which cluster they belong."""
 
@@ -95,7 +86,7 @@ class ClusterInfo(Body):
     cluster_addr_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@body
+@members
 class TopicList(Body):
     """Names of topics."""
 
@@ -103,14 +94,14 @@ class TopicList(Body):
     topic_list: tuple[str, ...] = ()
 
 
-@body
+@members
 class KVTable(Body):
     """Texts by name."""
 
     table: dict[str, str] = field(default_factory=dict)
 
 
-@body
+@members
 class DataVersion(Body):
     """State of a table that is copied between servers."""
 
@@ -122,7 +113,7 @@ class DataVersion(Body):
 # --- clients and groups ----------------------------------------------------------------------------------------------
 
 
-@body
+@members
 class SubscriptionData(Body):
     """What a group wants of one topic."""
 
@@ -135,7 +126,7 @@ class SubscriptionData(Body):
     expression_type: str = "TAG"
 
 
-@body
+@members
 class ConsumerData(Body):
     """One group a client consumes for."""
 
@@ -147,14 +138,14 @@ class ConsumerData(Body):
     unit_mode: bool = False
 
 
-@body
+@members
 class ProducerData(Body):
     """One group a client produces for."""
 
     group_name: str
 
 
-@body
+@members
 class HeartbeatData(Body):
     """Which groups a client belongs to."""
 
@@ -167,14 +158,14 @@ class HeartbeatData(Body):
     without_sub: bool = False
 
 
-@body
+@members
 class GetConsumerListByGroupResponseBody(Body):
     """Client ids of a group's members."""
 
     consumer_id_list: tuple[str, ...] = ()
 
 
-@body
+@members
 class LockBatchRequestBody(Body):
     """Queues to lock for a client, or to unlock."""
 
@@ -184,7 +175,7 @@ class LockBatchRequestBody(Body):
     mq_set: tuple[MessageQueue, ...] = ()
 
 
-@body
+@members
 class LockBatchResponseBody(Body):
     """Queues whose lock the client now holds."""
 
@@ -193,7 +184,7 @@ class LockBatchResponseBody(Body):
     lock_ok_mq_set: tuple[MessageQueue, ...] = ()
 
 
-@body
+@members
 class CheckClientRequestBody(Body):
     """A subscription to be checked."""
 
@@ -203,7 +194,7 @@ class CheckClientRequestBody(Body):
     subscription_data: SubscriptionData
 
 
-@body
+@members
 class Connection(Body):
     """One connected client."""
 
@@ -213,7 +204,7 @@ class Connection(Body):
     version: int = 0
 
 
-@body
+@members
 class ConsumerConnection(Body):
     """The members of a group and what they want."""
 
@@ -224,21 +215,21 @@ class ConsumerConnection(Body):
     consume_from_where: str | None = None
 
 
-@body
+@members
 class ProducerConnection(Body):
     """The clients that produce for a group."""
 
     connection_set: tuple[Connection, ...] = ()
 
 
-@body
+@members
 class ResetOffsetBody(Body):
     """Offsets a group is moved to."""
 
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
 
-@body
+@members
 class ProcessQueueInfo(Body):
     """State of one queue inside a consumer."""
 
@@ -260,7 +251,7 @@ class ProcessQueueInfo(Body):
     last_consume_timestamp: int = 0
 
 
-@body
+@members
 class PopProcessQueueInfo(Body):
     """State of one popped queue inside a consumer."""
 
@@ -269,7 +260,7 @@ class PopProcessQueueInfo(Body):
     last_pop_timestamp: int = 0
 
 
-@body
+@members
 class ConsumeStatus(Body):
     """Rates and times of one topic inside a consumer."""
 
@@ -289,7 +280,7 @@ class ConsumeStatus(Body):
     consume_failed_msgs: int = 0
 
 
-@body
+@members
 class ConsumerRunningInfo(Body):
     """State of a whole consumer."""
 
@@ -302,7 +293,7 @@ class ConsumerRunningInfo(Body):
     jstack: str | None = None
 
 
-@body
+@members
 class ConsumeMessageDirectlyResult(Body):
     """What came of a message consumed on demand."""
 
@@ -313,14 +304,14 @@ class ConsumeMessageDirectlyResult(Body):
     spent_time_mills: int = 0
 
 
-@body
+@members
 class GroupList(Body):
     """Names of groups."""
 
     group_list: tuple[str, ...] = ()
 
 
-@body
+@members
 class QueryAssignmentRequestBody(Body):
     """Who asks for which queues."""
 
@@ -331,7 +322,7 @@ class QueryAssignmentRequestBody(Body):
     message_model: str
 
 
-@body
+@members
 class MessageQueueAssignment(Body):
     """One queue and how it is to be read."""
 
@@ -340,14 +331,14 @@ class MessageQueueAssignment(Body):
     attachments: dict[str, str] | None = None
 
 
-@body
+@members
 class QueryAssignmentResponseBody(Body):
     """The queues the broker assigned."""
 
     message_queue_assignments: tuple[MessageQueueAssignment, ...] = ()
 
 
-@body
+@members
 class SetMessageRequestModeRequestBody(Body):
     """How a group shall read a topic."""
 
@@ -360,7 +351,7 @@ class SetMessageRequestModeRequestBody(Body):
 # --- topics, groups, statistics --------------------------------------------------------------------------------------
 
 
-@body
+@members
 class TopicConfig(Body):
     """How a topic is configured at one broker."""
 
@@ -374,14 +365,14 @@ class TopicConfig(Body):
     attributes: dict[str, str] | None = None
 
 
-@body
+@members
 class CreateTopicListRequestBody(Body):
     """Topics to make or change."""
 
     topic_config_list: tuple[TopicConfig, ...] = ()
 
 
-@body
+@members
 class TopicConfigSerializeWrapper(Body):
     """All topics of a broker."""
 
@@ -389,15 +380,7 @@ class TopicConfigSerializeWrapper(Body):
     data_version: DataVersion | None = None
 
 
-@body
-class RegisterBrokerBody(Body):
-    """The topics of a broker that registers."""
-
-    topic_config_serialize_wrapper: TopicConfigSerializeWrapper
-    filter_server_list: tuple[str, ...] = ()
-
-
-@body
+@members
 class GroupRetryPolicy(Body):
     """How long a group's retries wait."""
 
@@ -406,7 +389,7 @@ class GroupRetryPolicy(Body):
     customized_retry_policy: dict[str, Any] | None = None
 
 
-@body
+@members
 class SubscriptionGroupConfig(Body):
     """How a group is configured at one broker. What is None is left to the broker (or unknown to it, before 5.0)."""
 
@@ -426,7 +409,7 @@ class SubscriptionGroupConfig(Body):
     attributes: dict[str, str] | None = None
 
 
-@body
+@members
 class SubscriptionGroupWrapper(Body):
     """All groups of a broker."""
 
@@ -435,7 +418,7 @@ class SubscriptionGroupWrapper(Body):
     data_version: DataVersion | None = None
 
 
-@body
+@members
 class TopicOffset(Body):
     """Bounds of one queue. Both must be told: an absent end would pass for an empty queue."""
 
@@ -444,7 +427,7 @@ class TopicOffset(Body):
     last_update_timestamp: int = 0
 
 
-@body
+@members
 class TopicStatsTable(Body):
     """Bounds of all queues of a topic at one broker."""
 
@@ -452,7 +435,7 @@ class TopicStatsTable(Body):
     topic_put_tps: float | None = None
 
 
-@body
+@members
 class OffsetWrapper(Body):
     """How far a group is in one queue."""
 
@@ -462,7 +445,7 @@ class OffsetWrapper(Body):
     last_timestamp: int = 0
 
 
-@body
+@members
 class ConsumeStats(Body):
     """How far a group is in each queue of one broker."""
 
@@ -470,7 +453,7 @@ class ConsumeStats(Body):
     consume_tps: float = 0.0
 
 
-@body
+@members
 class QueueTimeSpan(Body):
     """Store times around a group's place in one queue."""
 
@@ -484,19 +467,11 @@ class QueueTimeSpan(Body):
     consume_time_stamp_str: str | None = None
 
 
-@body
+@members
 class QueryConsumeTimeSpanBody(Body):
     """Store times around a group's place in each queue."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
-
-
-@body
-class ConsumerOffsetSerializeWrapper(Body):
-    """All committed offsets of a broker, by `topic@group` and queue number."""
-
-    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
-    data_version: DataVersion | None = None
 
 
 # --- subscriptions ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which numbers does the protocol use for requests, answers and languages?
+"""Name the numbers of requests, responses and languages, and the bits of a message's sysFlag.
 
 The names are RocketMQ's own.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """Kinds of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -93,7 +93,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """Results of requests."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -136,7 +136,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """What a peer is written in."""
+    """Programming languages of peers."""
 
     JAVA = 0
     CPP = 1
@@ -152,3 +152,28 @@ class LanguageCode(IntEnum):
     OMS = 11
     RUST = 12
     NODE_JS = 13
+
+
+class SysFlag(IntEnum):
+    """Single bits of a message's sysFlag; bits 8 to 10, the format of a packed body, are read in `compression`."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    NEED_UNWRAP = 0x40
+    INNER_BATCH = 0x80
+
+
+class TransactionState(IntEnum):
+    """Bits 2 and 3 of a message's sysFlag: the message's state in a transaction."""
+
+    NONE = 0x0
+    PREPARED = 0x4
+    COMMIT = 0x8
+    ROLLBACK = 0xC
+
+
+def transaction_state(sys_flag: int) -> TransactionState:
+    """Return the transaction state in a message's sysFlag."""
+    return TransactionState(sys_flag & TransactionState.ROLLBACK)

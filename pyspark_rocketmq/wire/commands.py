@@ -14,20 +14,10 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_
 
 from ..errors import MalformedFrame
 from .codes import RequestCode
-from .members import Members, members
-from .naming import wire_name
+from .members import Members, members, wire_name
 
 H = TypeVar("H", bound="Header")
 R = TypeVar("R", bound="RequestHeader")
-
-REQUEST_HEADERS: dict[RequestCode, type[RequestHeader]] = {}
-"""The header class of each request code."""
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def header(cls: type[H]) -> type[H]:
-    """Make a class a header: frozen, slotted, built by keywords."""
-    return members(cls)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -35,9 +25,8 @@ def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> 
     """Make a class the header of the requests with this code."""
 
     def make(cls: type[R]) -> type[R]:
-        made = header(cls)
+        made = members(cls)
         made.code, made.response = code, response
-        REQUEST_HEADERS[code] = made
         return made
 
     return make
@@ -47,8 +36,6 @@ class Header(Members):
     """Base of all headers."""
 
     __slots__ = ()
-    wire_names: ClassVar[Mapping[str, str]] = {}
-    """Wire names that are not the attribute's name in camelCase."""
 
 
 class ResponseHeader(Header):
@@ -57,7 +44,7 @@ class ResponseHeader(Header):
     __slots__ = ()
 
 
-@header
+@members
 class RequestHeader(Header):
     """Base of the headers of requests, with the fields any of them may carry."""
 
@@ -73,7 +60,7 @@ class RequestHeader(Header):
     oway: bool | None = None
 
 
-@header
+@members
 class TopicRequestHeader(RequestHeader):
     """Base of the requests about one topic, which may be static."""
 
@@ -102,11 +89,6 @@ class GetAllTopicListRequestHeader(RequestHeader):
     """Which topics are there?"""
 
 
-@request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-class GetSystemTopicListFromNsRequestHeader(RequestHeader):
-    """Which system topics does the name server know?"""
-
-
 @request(RequestCode.GET_TOPICS_BY_CLUSTER)
 class GetTopicsByClusterRequestHeader(RequestHeader):
     """Which topics does one cluster have?"""
@@ -123,7 +105,7 @@ class PutKVConfigRequestHeader(RequestHeader):
     value: str
 
 
-@header
+@members
 class GetKVConfigResponseHeader(ResponseHeader):
     """A value stored at the name server."""
 
@@ -161,77 +143,10 @@ class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader):
     cluster_name: str | None = None
 
 
-@header
-class RegisterBrokerResponseHeader(ResponseHeader):
-    """Whom a registered broker copies from."""
-
-    ha_server_addr: str | None = None
-    master_addr: str | None = None
-
-
-@request(RequestCode.REGISTER_BROKER, RegisterBrokerResponseHeader)
-class RegisterBrokerRequestHeader(RequestHeader):
-    """A broker announces itself and its topics."""
-
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    ha_server_addr: str
-    broker_id: int
-    heartbeat_timeout_millis: int | None = None
-    enable_acting_master: bool | None = None
-    compressed: bool = False
-    body_crc32: int = 0
-
-
-@request(RequestCode.UNREGISTER_BROKER)
-class UnRegisterBrokerRequestHeader(RequestHeader):
-    """A broker takes its leave."""
-
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    broker_id: int
-
-
-@header
-class QueryDataVersionResponseHeader(ResponseHeader):
-    """Whether a broker's topics changed since it registered."""
-
-    changed: bool
-
-
-@request(RequestCode.QUERY_DATA_VERSION, QueryDataVersionResponseHeader)
-class QueryDataVersionRequestHeader(RequestHeader):
-    """A broker asks whether it must register anew."""
-
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    broker_id: int
-
-
-@header
-class GetNamesrvConfigResponseHeader(ResponseHeader):
-    """The configuration is in the body."""
-
-    version: str | None = None
-
-
-@request(RequestCode.GET_NAMESRV_CONFIG, GetNamesrvConfigResponseHeader)
-class GetNamesrvConfigRequestHeader(RequestHeader):
-    """Ask for the name server's configuration."""
-
-
-@request(RequestCode.UPDATE_NAMESRV_CONFIG)
-class UpdateNamesrvConfigRequestHeader(RequestHeader):
-    """Change the name server's configuration; the settings are in the body."""
-
-
 # --- clients and groups ----------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class HeartbeatResponseHeader(ResponseHeader):
     """What the broker makes of a heartbeat (5.1.3 and later)."""
 
@@ -286,7 +201,7 @@ class NotifyConsumerIdsChangedRequestHeader(RequestHeader):
     consumer_group: str
 
 
-@header
+@members
 class ResetOffsetHeader(TopicRequestHeader):
     """Base of the two requests that move a group's offsets."""
 
@@ -335,15 +250,10 @@ class QueryAssignmentRequestHeader(RequestHeader):
     """Which queues does the broker assign to the client in the body?"""
 
 
-@request(RequestCode.SET_MESSAGE_REQUEST_MODE)
-class SetMessageRequestModeRequestHeader(RequestHeader):
-    """Set how a group receives; the setting is in the body."""
-
-
 # --- offsets ---------------------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class QueueRequestHeader(TopicRequestHeader):
     """Base of the requests about one queue."""
 
@@ -351,7 +261,7 @@ class QueueRequestHeader(TopicRequestHeader):
     queue_id: int
 
 
-@header
+@members
 class OffsetResponseHeader(ResponseHeader):
     """One offset: the answer to 14, 29, 30 and 31."""
 
@@ -378,7 +288,7 @@ class SearchOffsetRequestHeader(QueueRequestHeader):
     boundary_type: str | None = None
 
 
-@header
+@members
 class GetEarliestMsgStoretimeResponseHeader(ResponseHeader):
     """Store time of the first message, -1 if unknown."""
 
@@ -409,7 +319,7 @@ class UpdateConsumerOffsetRequestHeader(QueueRequestHeader):
 # --- pulling ---------------------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class PullMessageResponseHeader(ResponseHeader):
     """What a pull came to; whole on the codes 0, 19, 20 and 21 only."""
 
@@ -423,7 +333,7 @@ class PullMessageResponseHeader(ResponseHeader):
     forbidden_type: int | None = None
 
 
-@header
+@members
 class PullHeader(QueueRequestHeader):
     """Base of the two requests that pull."""
 
@@ -448,15 +358,10 @@ class PullMessageRequestHeader(PullHeader):
     """Give me messages of a queue."""
 
 
-@request(RequestCode.LITE_PULL_MESSAGE, PullMessageResponseHeader)
-class LitePullMessageRequestHeader(PullHeader):
-    """Give me messages of a queue, served by a thread pool of its own (5.x)."""
-
-
 # --- sending ---------------------------------------------------------------------------------------------------------
 
 
-@header
+@members
 class SendMessageResponseHeader(ResponseHeader):
     """Where a message was stored; whole on the codes 0, 10, 11 and 12 only."""
 
@@ -472,7 +377,7 @@ class SendMessageResponseHeader(ResponseHeader):
     trace_on: bool | None = None
 
 
-@header
+@members
 class SendHeader(QueueRequestHeader):
     """Base of the requests that send."""
 
@@ -489,7 +394,7 @@ class SendHeader(QueueRequestHeader):
     batch: bool | None = None
 
 
-@header
+@members
 class SendHeaderV2(SendHeader):
     """Base of the requests that send with one-letter names."""
 
@@ -528,11 +433,6 @@ class SendBatchMessageRequestHeader(SendHeaderV2):
 
 @request(RequestCode.SEND_REPLY_MESSAGE, SendMessageResponseHeader)
 class SendReplyMessageRequestHeader(SendHeader):
-    """Answer a request message; the broker pushes the answer to the requester."""
-
-
-@request(RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageResponseHeader)
-class SendReplyMessageRequestHeaderV2(SendHeaderV2):
     """Answer a request message; the broker pushes the answer to the requester."""
 
 
@@ -584,7 +484,7 @@ class CheckTransactionStateRequestHeader(TopicRequestHeader):
     offset_msg_id: str | None = None
 
 
-@header
+@members
 class RecallMessageResponseHeader(ResponseHeader):
     """Unique id of the message taken back."""
 
@@ -611,7 +511,7 @@ class ViewMessageRequestHeader(RequestHeader):
     topic: str | None = None
 
 
-@header
+@members
 class QueryMessageResponseHeader(ResponseHeader):
     """How far the index had come."""
 
@@ -653,11 +553,6 @@ class CreateTopicRequestHeader(TopicRequestHeader):
     force: bool | None = None
 
 
-@request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
-class CreateTopicListRequestHeader(RequestHeader):
-    """Make or change the topics in the body."""
-
-
 @request(RequestCode.DELETE_TOPIC_IN_BROKER)
 class DeleteTopicRequestHeader(TopicRequestHeader):
     """Remove a topic from a broker."""
@@ -672,7 +567,7 @@ class GetTopicConfigRequestHeader(TopicRequestHeader):
     topic: str
 
 
-@header
+@members
 class GetAllTopicConfigResponseHeader(ResponseHeader):
     """How many topics there are in all."""
 
@@ -686,11 +581,6 @@ class GetAllTopicConfigRequestHeader(RequestHeader):
     topic_seq: int | None = None
     max_topic_num: int | None = None
     data_version: str | None = None
-
-
-@request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-class GetSystemTopicListFromBrokerRequestHeader(RequestHeader):
-    """Which system topics does the broker have?"""
 
 
 @request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
@@ -713,7 +603,7 @@ class GetSubscriptionGroupConfigRequestHeader(RequestHeader):
     group: str
 
 
-@header
+@members
 class GetAllSubscriptionGroupResponseHeader(ResponseHeader):
     """How many groups there are in all."""
 
@@ -781,7 +671,7 @@ class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader):
     group: str
 
 
-@header
+@members
 class GetBrokerConfigResponseHeader(ResponseHeader):
     """The configuration is in the body."""
 
@@ -803,79 +693,9 @@ class GetBrokerRuntimeInfoRequestHeader(RequestHeader):
     """Ask for the broker's running figures."""
 
 
-@request(RequestCode.GET_ALL_CONSUMER_OFFSET)
-class GetAllConsumerOffsetRequestHeader(RequestHeader):
-    """Ask for the broker's whole table of committed offsets."""
-
-
 @request(RequestCode.GET_ALL_DELAY_OFFSET)
 class GetAllDelayOffsetRequestHeader(RequestHeader):
     """Ask for the broker's progress in its delay queues."""
-
-
-# --- popping ---------------------------------------------------------------------------------------------------------
-
-
-@header
-class PopMessageResponseHeader(ResponseHeader):
-    """What was popped, and until when it stays hidden."""
-
-    pop_time: int
-    invisible_time: int
-    revive_qid: int
-    rest_num: int
-    start_offset_info: str | None = None
-    msg_offset_info: str | None = None
-    order_count_info: str | None = None
-
-
-@request(RequestCode.POP_MESSAGE, PopMessageResponseHeader)
-class PopMessageRequestHeader(QueueRequestHeader):
-    """Give me messages and hide them from others for a while."""
-
-    consumer_group: str
-    max_msg_nums: int
-    invisible_time: int
-    poll_time: int
-    born_time: int
-    init_mode: int
-    exp_type: str | None = None
-    exp: str | None = None
-    order: bool | None = None
-    attempt_id: str | None = None
-
-
-@request(RequestCode.ACK_MESSAGE)
-class AckMessageRequestHeader(QueueRequestHeader):
-    """A popped message is done."""
-
-    consumer_group: str
-    extra_info: str
-    offset: int
-
-
-@request(RequestCode.BATCH_ACK_MESSAGE)
-class BatchAckMessageRequestHeader(RequestHeader):
-    """The popped messages in the body are done."""
-
-
-@header
-class ChangeInvisibleTimeResponseHeader(ResponseHeader):
-    """The new hiding of a popped message."""
-
-    pop_time: int
-    invisible_time: int
-    revive_qid: int
-
-
-@request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ChangeInvisibleTimeResponseHeader)
-class ChangeInvisibleTimeRequestHeader(QueueRequestHeader):
-    """Hide a popped message for another while."""
-
-    consumer_group: str
-    extra_info: str
-    offset: int
-    invisible_time: int
 
 
 # --- to the wire and back --------------------------------------------------------------------------------------------

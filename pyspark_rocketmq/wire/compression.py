@@ -1,11 +1,10 @@
-"""How is a body packed, and how is it unpacked without trusting its sender?
+"""Pack bodies, and unpack them without trusting their sender.
 
-The producer packs and the consumer unpacks; brokers store what they get. Bits of the record's sysFlag say
-whether and how: bit 0 is set for a packed body, bits 8 to 10 name the format. Old producers leave these
-three empty and mean zlib.
+The producer packs and the consumer unpacks; brokers store the body as it is. Bit 0 of the record's sysFlag is set for
+a packed body, and bits 8 to 10 name the format. Old producers leave these three bits empty and mean zlib.
 
-Unpacking goes piece by piece and stops at a limit, so a small body that claims or holds an enormous one
-costs no more than the limit.
+Unpacking goes piece by piece and stops at a limit, so a small body that unpacks to an enormous one costs no more than
+the limit.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import zlib
 from enum import IntEnum
 
 from ..errors import DecodeError
+from .codes import SysFlag
 from .frame import MAX_FRAME_BYTES
-from .sys_flag import SysFlag
 
 __all__ = ["MAX_UNPACKED_BYTES", "Compression", "compress", "compression_of", "decompress"]
 
@@ -36,12 +35,12 @@ class Compression(IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """The bits that mark a body as packed this way."""
+        """Bits of sysFlag that mark a body as packed in this format."""
         return SysFlag.COMPRESSED | self << _TYPE_SHIFT
 
 
 def compression_of(sys_flag: int) -> Compression | None:
-    """The format of a body, None if it is not packed."""
+    """Return the format of a body, None if it is not packed; raise `DecodeError` for an unknown one."""
     if not sys_flag & SysFlag.COMPRESSED:
         return None
     number = (sys_flag & _TYPE_BITS) >> _TYPE_SHIFT
@@ -52,7 +51,7 @@ def compression_of(sys_flag: int) -> Compression | None:
 
 
 def compress(body: bytes, compression: Compression) -> bytes:
-    """Pack a body, as tightly as the Java client does."""
+    """Pack a body at the compression level of the Java client."""
     if compression is Compression.ZLIB:
         return zlib.compress(body, _LEVEL)
     from pyarrow import Codec
@@ -63,7 +62,7 @@ def compress(body: bytes, compression: Compression) -> bytes:
 
 
 def decompress(data: bytes | memoryview, compression: Compression, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-    """Unpack a body of at most `limit` bytes."""
+    """Unpack a body; raise `DecodeError` if it is damaged or has more than `limit` bytes."""
     unpack = _unpack_zlib if compression is Compression.ZLIB else _unpack_stream
     try:
         body = unpack(data, compression, limit + 1)
@@ -78,7 +77,7 @@ def decompress(data: bytes | memoryview, compression: Compression, limit: int = 
 
 
 def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
-    """At most `most` bytes; the whole stream if they are fewer."""
+    """Return at most `most` bytes; raise `zlib.error` if a shorter stream is cut or has a tail."""
     stream = zlib.decompressobj()
     body = stream.decompress(data, most)
     if len(body) < most and not stream.eof:
@@ -89,7 +88,7 @@ def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
 
 
 def _unpack_stream(data: bytes | memoryview, compression: Compression, most: int) -> bytes:
-    """The same for formats that Arrow unpacks; it takes several frames in a row for one body, as Java does."""
+    """Return at most `most` bytes; Arrow reads several frames in a row as one body, as Java does."""
     from pyarrow import BufferReader, CompressedInputStream
 
     if not data:

@@ -1,4 +1,4 @@
-"""How is the JSON of Java's fastjson read and written?
+"""Read and write the JSON of Java's fastjson.
 
 It departs from JSON in its keys. Maps keyed by a number may leave the number bare (`{0:"10.0.0.1:10911"}`), maps
 keyed by a queue have a whole object as key (`{{"brokerName":"b","queueId":0,"topic":"T"}:7}`), and a Java object met
@@ -8,8 +8,8 @@ So `parse` quotes such keys and lets Python's parser do the rest: a number comes
 its JSON text (`MessageQueue` keys are read with `parse_queue`). `write` is the reverse, for values whose keys
 are text, numbers or queues.
 
-A text of 16 MiB can hold eight million values, each of which takes up to thirty times its space, and references repeat
-what stands elsewhere. So `MOST_PARTS` bounds what one text may become, references followed.
+A text of 16 MiB can hold eight million values, each of which takes up to thirty times its space in memory, and
+references repeat other values. So `MOST_PARTS` limits the values of one text, with references followed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..errors import LimitExceeded, MalformedFrame
 from ..model import MessageQueue
 
 MOST_PARTS = 1_000_000
-"""Commas, opening brackets and strings together: statistics of 66,000 queues, or the names of 500,000 topics."""
+"""Limit of commas, opening brackets and strings together: statistics of 66,000 queues, or 500,000 names of topics."""
 _LONGEST_KEY = 1024
-"""Characters of a queue as a key; what is longer is read, but not remembered."""
+"""Characters of a queue as a key, up to which the parsed queue is cached."""
 
 # Strings are matched first, so that nothing inside them is taken for a key. No part can match in two ways, and
 # an unclosed string matches to the end: the time is linear for any input.
@@ -37,7 +37,7 @@ _REFERENCE_STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[(\d+)\]|\[([\"'])(.*?)\3\
 
 
 def parse(data: bytes | memoryview | str) -> Any:
-    """Read fastjson's text; what cannot be read is a `MalformedFrame`."""
+    """Parse fastjson's text; raise `MalformedFrame` if it cannot be read, `LimitExceeded` if it is too large."""
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
         _refuse_bomb(text)
@@ -48,17 +48,17 @@ def parse(data: bytes | memoryview | str) -> Any:
 
 
 def parse_queue(text: str) -> MessageQueue:
-    """Read a queue that was the key of a map."""
-    return _remembered_queue(text) if len(text) <= _LONGEST_KEY else queue_of(parse(text))
+    """Parse a queue that was the key of a map."""
+    return _cached_queue(text) if len(text) <= _LONGEST_KEY else queue_of(parse(text))
 
 
-@lru_cache(maxsize=2**15)  # A broker names the same queues in every answer.
-def _remembered_queue(text: str) -> MessageQueue:
+@lru_cache(maxsize=2**15)  # A broker names the same queues in every response.
+def _cached_queue(text: str) -> MessageQueue:
     return queue_of(parse(text))
 
 
 def queue_of(value: Any) -> MessageQueue:
-    """The queue that a parsed object describes."""
+    """Return the queue that a parsed object describes; raise `MalformedFrame` if it describes none."""
     try:
         queue = MessageQueue(str(value["topic"]), str(value["brokerName"]), int(value["queueId"]))
     except (LookupError, TypeError, ValueError) as cause:
@@ -67,7 +67,7 @@ def queue_of(value: Any) -> MessageQueue:
 
 
 def write(value: Any, *, bare_integer_keys: bool = False) -> bytes:
-    """Write text that fastjson reads; queues may be keys."""
+    """Return text that fastjson reads; queues may be keys."""
     return _write(value, bare_integer_keys).encode()
 
 
@@ -86,7 +86,7 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def _refuse_bomb(text: str) -> None:
-    """Raise `LimitExceeded` for a text that would become too many objects; counting is quick."""
+    """Raise `LimitExceeded` for a text that would become too many objects."""
     if len(text) > MOST_PARTS:
         parts = text.count(",") + text.count("[") + text.count("{") + text.count('"') // 2
         if parts > MOST_PARTS:
@@ -94,18 +94,18 @@ def _refuse_bomb(text: str) -> None:
 
 
 def _too_many(what: str) -> LimitExceeded:
-    advice = "look what the server holds so much of; no larger answer can be read"
+    advice = "reduce what the server lists (queues, topics, groups); larger responses are not read"
     return LimitExceeded(f"{what}, the limit is {MOST_PARTS}", advice=advice)
 
 
 class _References:
-    """Replaces references by what they point at; all their targets together may have `MOST_PARTS` values."""
+    """The references of a value; all their targets together may have `MOST_PARTS` values."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._left = MOST_PARTS
         self._sizes: dict[int, int] = {}
-        """Values in each target, by its identity: the root keeps all of them alive."""
+        """Number of values in each target, by its identity, since the root keeps all of them alive."""
 
     def resolve(self, value: Any) -> Any:
         """Return the value with each reference replaced."""
@@ -128,7 +128,7 @@ class _References:
 
 
 def _count(value: Any) -> int:
-    """Values in a value, itself included."""
+    """Return the number of values in a value, itself included."""
     if isinstance(value, dict):
         return 1 + sum(map(_count, value.values()))
     return 1 + sum(map(_count, value)) if isinstance(value, list) else 1

@@ -1,18 +1,17 @@
-"""How do frames lie in the byte stream?
+"""Cut a byte stream into frames, and write frames.
 
     length 4 | header type 1 | header length 3 | header | body        (big-endian; length counts what follows it)
 
-`FrameBuffer` cuts a stream into frames without copying them: the transport receives straight into the
-buffer (`space`, `filled`), and frames come out as views of it. A view keeps its chunk alive, so a frame stays
-valid for as long as somebody holds it; a chunk that nobody looks into any more is received into again, because fresh
-memory costs more than the copy out of the kernel. Memory grows with bytes that arrived, never with a length field.
+`FrameBuffer` cuts without copying: the transport receives straight into the buffer (`space`, `filled`), and frames
+come out as views of it. A view keeps its chunk alive, so a frame stays valid for as long as it is referenced; a chunk
+without views is received into again, because fresh memory costs more than the copy out of the kernel. Memory grows
+with the bytes that arrived, never with a length field.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
 
 from ..errors import FrameTooLarge, LocalProtocolError, MalformedFrame, RemoteProtocolError
 
@@ -24,14 +23,14 @@ MAX_LENGTH = 2**31 - 1
 _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 2 * 1024 * 1024
-"""To this size chunks double while the stream keeps filling them: what is received at once then grows, and few frames
-straddle two chunks. Smaller ones take more time a message, and larger ones no less."""
+"""Size up to which chunks double while the stream fills them: larger pieces are then received at once, and few frames
+straddle two chunks. Smaller chunks take more time for each message, and larger ones no less."""
 _MOST_SPARE = 12
-"""As many as may be in use at once where answers are kept, as group members keep them for their listeners."""
+"""Chunks kept for use again: as many as are in use at once where responses wait for the listeners of a member."""
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
-    """One frame from its parts."""
+    """Return one frame made of its parts."""
     length = 4 + len(header) + len(body)
     if len(header) > MAX_HEADER_BYTES or length > MAX_LENGTH:
         raise LocalProtocolError(
@@ -42,7 +41,7 @@ def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> byt
 
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
-    """Header type, header and body of one whole frame."""
+    """Return header type, header and body of one whole frame."""
     if len(frame) < MIN_FRAME_BYTES:
         raise MalformedFrame(f"a frame of {len(frame)} bytes, the least is {MIN_FRAME_BYTES}")
     mark: int = _LENGTH.unpack_from(frame, PREFIX_BYTES)[0]
@@ -52,36 +51,54 @@ def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
     return mark >> 24, frame[MIN_FRAME_BYTES:header_end], frame[header_end:]
 
 
-class FrameBuffer:
-    """The received bytes that do not make a whole frame yet.
+def read_sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
+    """Return the bytes behind a length field of `width` bytes, and their end; raise ValueError if some are missing."""
+    start = at + width
+    size = int.from_bytes(data[at:start], "big", signed=True)
+    end = start + size
+    if size < 0 or end > len(data):
+        raise ValueError(f"a field of {size} bytes at {at} in {len(data)}")
+    return data[start:end], end
 
-    Invariant: `_chunk[_start:_end]` is received and not handed out; bytes before `_start` belong to frames
-    that somebody may still hold, so they are never written again.
+
+def write_sized(data: bytes, width: int, what: str) -> bytes:
+    """Return a length field of `width` bytes and the bytes it counts; `what` names them in the error."""
+    most = (1 << 8 * width - 1) - 1
+    if len(data) > most:
+        raise LocalProtocolError(f"{what} of {len(data)} bytes, the limit is {most}", advice="send less")
+    return len(data).to_bytes(width, "big") + data
+
+
+class FrameBuffer:
+    """The received bytes that are not handed out yet.
+
+    Invariant: `chunk[start:end]` is received and not handed out; bytes before `start` belong to frames
+    that may still be referenced, so they are never written again.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, chunk_bytes: int = _CHUNK_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._chunk_bytes = chunk_bytes
-        self._chunk = memoryview(bytearray(chunk_bytes))
+        self.chunk = memoryview(bytearray(chunk_bytes))
         self._spare: deque[bytearray] = deque(maxlen=_MOST_SPARE)
-        """Chunks of the largest size that were filled; frames of them may still be held. The newest first."""
-        self._start = self._end = 0
+        """Filled chunks of the largest size, the newest first; their frames may still be referenced."""
+        self.start = self.end = 0
 
     def __len__(self) -> int:
-        return self._end - self._start
+        return self.end - self.start
 
     def space(self) -> memoryview:
-        """Room to receive into; never empty."""
-        if self._end == len(self._chunk):
+        """Return room to receive into; it is never empty."""
+        if self.end == len(self.chunk):
             self._move_on()
-        return self._chunk[self._end :]
+        return self.chunk[self.end :]
 
     def filled(self, count: int) -> None:
-        """Say that the first `count` bytes of `space` have been received."""
-        self._end += count
+        """Take note that the first `count` bytes of `space` were received."""
+        self.end += count
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Copy bytes in, for callers that received them elsewhere."""
+        """Copy in bytes that were received elsewhere."""
         rest = memoryview(data)
         while rest:
             room = self.space()
@@ -90,19 +107,20 @@ class FrameBuffer:
             self.filled(count)
             rest = rest[count:]
 
-    def frames(self) -> Iterator[memoryview]:
-        """Whole frames, in order of arrival."""
-        while self._end - self._start >= PREFIX_BYTES:
-            start = self._start
-            end = start + PREFIX_BYTES + _LENGTH.unpack_from(self._chunk, start)[0]
-            if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
-                raise self._wrong(end - start)
-            if end > self._end:
-                return
-            self._start = end
-            yield self._chunk[start:end]
+    def next_frame(self) -> memoryview | None:
+        """Hand out the next frame, or None if a part of it is missing; raise for a wrong size."""
+        start = self.start
+        if self.end - start < PREFIX_BYTES:
+            return None
+        end = start + PREFIX_BYTES + _LENGTH.unpack_from(self.chunk, start)[0]
+        if not MIN_FRAME_BYTES <= end - start <= self._max_frame_bytes:
+            raise self._size_error(end - start)
+        if end > self.end:
+            return None
+        self.start = end
+        return self.chunk[start:end]
 
-    def _wrong(self, size: int) -> RemoteProtocolError:
+    def _size_error(self, size: int) -> RemoteProtocolError:
         if size < MIN_FRAME_BYTES:
             return MalformedFrame(f"a frame of {size} bytes, the least is {MIN_FRAME_BYTES}")
         return FrameTooLarge(
@@ -111,16 +129,16 @@ class FrameBuffer:
         )
 
     def _announced_bytes(self) -> int:
-        """What the next frame's length field claims, true or not; 0 if it is not there yet."""
-        if self._end - self._start < PREFIX_BYTES:
+        """Return the size in the next frame's length field, true or not; 0 if the field has not arrived."""
+        if self.end - self.start < PREFIX_BYTES:
             return 0
-        length: int = _LENGTH.unpack_from(self._chunk, self._start)[0]
+        length: int = _LENGTH.unpack_from(self.chunk, self.start)[0]
         return PREFIX_BYTES + length
 
     def _move_on(self) -> None:
-        """Carry what is not handed out into a new chunk of twice its size, or as much as one unfinished frame needs."""
-        start, end = self._start, self._end
-        rest = self._chunk[start:end]
+        """Copy what is not handed out into a new chunk of twice its size, or of the size of one unfinished frame."""
+        start, end = self.start, self.end
+        rest = self.chunk[start:end]
         wanted, announced = 2 * len(rest), self._announced_bytes()
         if announced > len(rest):
             wanted = min(wanted, announced)
@@ -129,24 +147,24 @@ class FrameBuffer:
         chunk[: len(rest)] = rest
         rest.release()
         self._retire()
-        self._chunk, self._start, self._end = chunk, 0, end - start
+        self.chunk, self.start, self.end = chunk, 0, end - start
 
     def _chunk_of(self, size: int) -> memoryview:
         for number, chunk in enumerate(self._spare):
-            if len(chunk) == size and not _is_looked_into(chunk):
+            if len(chunk) == size and not _has_views(chunk):
                 del self._spare[number]
                 return memoryview(chunk)
         return memoryview(bytearray(size))
 
     def _retire(self) -> None:
-        owner = self._chunk.obj
-        self._chunk.release()
+        owner = self.chunk.obj
+        self.chunk.release()
         if isinstance(owner, bytearray) and len(owner) == LARGEST_CHUNK_BYTES:
             self._spare.appendleft(owner)
 
 
-def _is_looked_into(chunk: bytearray) -> bool:
-    """Whether anybody has a view of it: Python refuses to change the size of what is viewed."""
+def _has_views(chunk: bytearray) -> bool:
+    """Return whether a view of the chunk exists: Python refuses to change the size of a viewed bytearray."""
     try:
         last = chunk.pop()
     except BufferError:

@@ -1,7 +1,10 @@
-"""How is a command's header written: as JSON text, or in RocketMQ's binary form?
+"""Write and read the headers of commands, as JSON text or in RocketMQ's binary form.
 
-Both forms carry the same fields; which one a peer uses is read from each frame's type byte, never assumed.
-The JSON form is written as the Java client writes it (compact, keys in alphabetical order).
+Both forms carry the same fields; each frame's type byte says which one it is. The JSON form is written as the Java
+client writes it: compact, keys in alphabetical order.
+
+Two things that happen thousands of times each second have short cuts. `cut_pull_responses` reads the usual responses to
+pulls; compiled code can take its place. `PreparedRequest` writes requests that differ in numbers only.
 """
 
 from __future__ import annotations
@@ -9,21 +12,22 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from reprlib import repr as shorten
 from typing import Any
 
 from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from .codes import LanguageCode
-from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, split_frame
-from .sized import read_sized, write_sized
+from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, read_sized, split_frame, write_sized
 
 CLIENT_VERSION = 409
-"""The release we say we are, 4.9.8: standard JSON routes, and no GO_AWAY on graceful shutdown."""
+"""Release that we report, 4.9.8: brokers then send standard JSON routes, and no GO_AWAY on graceful shutdown."""
 
 MOST_HEADER_BYTES = 1024 * 1024
-"""Of a header that is read: its fields become objects, which take many times the space. Brokers' have 64 KiB."""
+"""Limit of a header that is read, since its fields become objects of many times the size; brokers' limit is 64 KiB."""
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
@@ -36,13 +40,13 @@ class HeaderType(IntEnum):
     ROCKETMQ = 1
 
 
-# Looked up once: an enumeration's member costs as much to find as the field it says something of to read.
+# An enumeration's member costs as much to look up as a header's field to read.
 _JSON, _BINARY = HeaderType.JSON, HeaderType.ROCKETMQ
 
 
 @dataclass(slots=True)
 class Command:
-    """One request or response. `fields` are the command's own header fields, always text on the wire."""
+    """One request or response; `fields` are the header fields of its kind, always text on the wire."""
 
     code: int
     opaque: int = 0
@@ -56,17 +60,17 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """Whether this is a response."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether this is a request that expects no response."""
         return bool(self.flag & ONEWAY_FLAG)
 
 
 def encode_command(command: Command) -> bytes:
-    """The whole frame of a command."""
+    """Return the whole frame of a command."""
     encode = _encode_json if command.header_type is HeaderType.JSON else _encode_binary
     try:
         header = encode(command)
@@ -78,14 +82,13 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(frame: memoryview) -> Command:
-    """Read one whole frame; the body stays a view of it."""
-    answer = _PULL_ANSWER.match(frame)
-    if answer is None or _mark_of(frame)[0] != answer.end() - MIN_FRAME_BYTES:
-        return _decode_any(frame)
-    return PullAnswer(frame, answer)
+    """Decode one whole frame; the body stays a view of it."""
+    responses, _ = cut_pull_responses(frame, 0, len(frame), len(frame))
+    return responses[0] if responses else decode_any_command(frame)
 
 
-def _decode_any(frame: memoryview) -> Command:
+def decode_any_command(frame: memoryview) -> Command:
+    """Decode one whole frame by its header type, without the short cut for responses to pulls."""
     header_type, header, body = split_frame(frame)
     if len(header) > MOST_HEADER_BYTES:
         raise LimitExceeded(
@@ -150,29 +153,48 @@ def _texts(fields: dict[str, Any]) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """A text; a bare number or boolean is read as one, as the Java side reads it."""
+    """Return a text; a bare number or boolean becomes its text, as on the Java side."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-# --- JSON as brokers write it ----------------------------------------------------------------------------------------
+# --- responses to pulls ----------------------------------------------------------------------------------------------
 
-_mark_of = struct.Struct(f">{PREFIX_BYTES}xI").unpack_from
-"""Header type and header length as one number. JSON is type 0, so there it is the length of the header alone."""
+_PREFIX = struct.Struct(">II")
+"""Length; header type and header length as one number, which is the header length for JSON, type 0."""
 _FLAGS, _OFFSET, _NUMBER = rb'"\d{1,18}"', rb'"(\d{1,18})"', rb"(?:0|[1-9]\d{0,8})"
 _BOUND = rb'"(-1|\d{1,18})"'
-_PULL_ANSWER = re.compile(
+_PULL_RESPONSE = re.compile(
     rb'(?s:.{%d})\{"code":0,"extFields":\{"suggestWhichBrokerId":"(\d{1,18})",(?:"groupSysFlag":%b,)?'
     rb'"nextBeginOffset":%b,"maxOffset":%b,"minOffset":%b(?:,"topicSysFlag":%b)?\},"flag":1,"language":"JAVA",'
     rb'"opaque":(%b),"remark":"\w+","serializeTypeCurrentRPC":"JSON","version":%b\}'
     % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _BOUND, _BOUND, _FLAGS, _NUMBER, _NUMBER)
 )
-"""A frame up to the end of its header. Numbers that can be no offsets are left to those who say what is wrong."""
+"""A frame up to the end of its header, as brokers write it: compact, with nothing to unescape, and numbers in range."""
 
 
-class PullAnswer(Command):
-    """The answer to a pull that found messages, as brokers 4.9 to 5.5 write it.
+def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
+    """Cut the responses to pulls that begin at `start`; return them, and where the last of them ends.
 
-    Thousands come each second, of which four numbers are wanted; so the rest is read when somebody asks.
+    Stop at the first frame that is of another kind, too large, or not whole before `end`.
+    """
+    responses: list[PullResponse] = []
+    while end - start >= MIN_FRAME_BYTES:
+        length, header_bytes = _PREFIX.unpack_from(data, start)
+        frame_end = start + PREFIX_BYTES + length
+        if frame_end > end or frame_end - start > max_frame_bytes:
+            break
+        header = _PULL_RESPONSE.match(data, start, frame_end)
+        if header is None or header.end() - start != header_bytes + MIN_FRAME_BYTES:
+            break
+        responses.append(PullResponse(data[start:frame_end], data[header.end() : frame_end], header.groups()))
+        start = frame_end
+    return responses, start
+
+
+class PullResponse(Command):
+    """The response to a pull that found messages, as brokers 4.9 to 5.5 write it.
+
+    Thousands arrive each second, and four of their numbers are needed; the rest is decoded when it is asked for.
     """
 
     __slots__ = ("_frame", "numbers")
@@ -181,33 +203,75 @@ class PullAnswer(Command):
     language = LanguageCode.JAVA
     header_type = HeaderType.JSON
 
-    def __init__(self, frame: memoryview, header: re.Match[bytes]) -> None:
-        broker_id, following, maximum, minimum, opaque = header.groups()
-        self._frame, self.body, self.opaque = frame, frame[header.end() :], int(opaque)
+    def __init__(self, frame: memoryview, body: memoryview, numbers: Sequence[bytes]) -> None:
+        broker_id, following, maximum, minimum, opaque = numbers
+        self._frame, self.body, self.opaque = frame, body, int(opaque)
         self.numbers = int(following), int(minimum), int(maximum), int(broker_id)
-        """Next, minimum and maximum offset, and the broker to ask next."""
+        """Next, minimum and maximum offset, and the id of the broker process to pull from next."""
 
     def __eq__(self, other: object) -> bool:
         return other == self.plain()
 
     @property
-    def fields(self) -> dict[str, str] | None:  # type: ignore[override]  # nobody changes what was received
-        """The command's own header fields."""
+    def fields(self) -> dict[str, str] | None:  # type: ignore[override]  # received commands are not changed
+        """Header fields of the response."""
         return self.plain().fields
 
     @property
     def remark(self) -> str | None:  # type: ignore[override]  # as above
-        """The status in words."""
+        """Status in words."""
         return self.plain().remark
 
     @property
     def version(self) -> int:  # type: ignore[override]  # as above
-        """The broker's release."""
+        """Release of the broker."""
         return self.plain().version
 
     def plain(self) -> Command:
-        """The same, read as any other command."""
-        return _decode_any(self._frame)
+        """Return the response decoded as any other command."""
+        return decode_any_command(self._frame)
+
+
+# --- requests that differ in numbers only -----------------------------------------------------------------------------
+
+
+@lru_cache  # Only digits differ, so there are few lengths.
+def _prefix(header_bytes: int) -> bytes:
+    return _PREFIX.pack(header_bytes + 4, header_bytes)
+
+
+class PreparedRequest:
+    """A request with a JSON header and no body, with gaps for the opaque and the `changing` fields.
+
+    It is written once; each further request costs filling the gaps.
+    """
+
+    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:
+        kept = {name: value for name, value in fields.items() if name not in changing}
+        header = encode_command(Command(code, 0, kept | dict.fromkeys(changing, "0")))[MIN_FRAME_BYTES:]
+        # No text of a caller's stands behind the fields, so both ends are searched from the right.
+        fields_end = header.rindex(b'},"flag":')
+        opaque_at = header.rindex(b'"opaque":0,') + len(b'"opaque":')
+        names = [json.dumps(name, ensure_ascii=False).encode() for name in changing]
+        zeros = b",".join(name + b':"0"' for name in names)
+        self._text = b"".join(
+            (
+                _literal(header[:fields_end].removesuffix(zeros)),
+                b",".join(_literal(name) + b':"%d"' for name in names),
+                _literal(header[fields_end:opaque_at]),
+                b"%d",
+                _literal(header[opaque_at + 1 :]),
+            )
+        )
+
+    def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
+        """Return whole frames, one for each row of numbers: the changing fields in their order, then the opaque."""
+        headers = [self._text % row for row in numbers]
+        return [_prefix(len(header)) + header for header in headers]
+
+
+def _literal(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
 
 
 # --- the binary form -------------------------------------------------------------------------------------------------
@@ -248,7 +312,7 @@ def _decode_binary(header: memoryview, body: memoryview) -> Command:
 
 
 def _decode_entries(entries: memoryview) -> dict[str, str]:
-    """Later duplicates win, as on the Java side (which also reads an empty value as absent; here it stays visible)."""
+    """Return the fields; of equal names the last one counts. Empty values stay, though Java reads them as absent."""
     fields, at = {}, 0
     while at < len(entries):
         key, at = read_sized(entries, at, 2)

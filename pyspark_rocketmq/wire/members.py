@@ -1,18 +1,18 @@
-"""How are a hundred and fifty small classes made without making every process wait for them?
+"""Make over a hundred small value classes without compiling methods for each of them at import.
 
-A frozen dataclass compiles half a dozen methods of its own, which takes most of a millisecond; Spark starts processes
-for every query, and each imports all headers and bodies. `Members` has these methods once, for all classes: frozen
-values built by keywords, equal when their members are. What builds a value is compiled at the first one, since few
-classes are used in any one process. All are dataclasses in what `fields` and `replace` ask for.
+A frozen dataclass compiles half a dozen methods, which takes most of a millisecond; Spark starts processes for every
+query, and each imports all headers and bodies. `Members` has these methods once, for all classes: frozen values built
+by keywords, equal when their members are. The initializer of a class is compiled at its first value, since a process
+uses few classes. For `fields` and `replace` they are dataclasses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, dataclass, field, fields, make_dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
-__all__ = ["Members", "members"]
+__all__ = ["Members", "members", "wire_name"]
 
 M = TypeVar("M", bound="Members")
 
@@ -21,6 +21,8 @@ class Members:
     """Base of the classes that `members` completes."""
 
     __slots__ = ()
+    wire_names: ClassVar[Mapping[str, str]] = {}
+    """Wire names that are not the attribute's name in camelCase."""
     _names: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
@@ -42,22 +44,32 @@ class Members:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def members(cls: type[M]) -> type[M]:
-    """Complete a class: a slot for each annotated member."""
+    """Complete a class: give it a slot for each annotated member, and make it a frozen value built by keywords."""
     made = cast(Any, dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls))
     made._names = tuple(member.name for member in fields(made))
     made.__init__ = _init_first
     return cast(type[M], made)
 
 
+def wire_name(cls: type[Members], attribute: str) -> str:
+    """Return the name that the class's `wire_names` gives, else the attribute in camelCase."""
+    return cls.wire_names.get(attribute) or _camel_case(attribute)
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
 def _init_first(self: Any, **given: Any) -> None:
-    """Build the first value of a class."""
+    """Initialize the first value of a class."""
     _compile_init(type(self))(self, **given)
 
 
 def _compile_init(cls: Any) -> Callable[..., None]:
-    """Leave the class what builds all further values, as a frozen dataclass of the same members has it."""
+    """Give the class the initializer that a frozen dataclass of the same members has, and return it."""
     same = [(each.name, Any, field(default=each.default, default_factory=each.default_factory)) for each in fields(cls)]
     twin: Any = make_dataclass(cls.__name__, same, frozen=True, kw_only=True, repr=False)
     init: Callable[..., None] = twin.__init__

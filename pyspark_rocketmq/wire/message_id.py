@@ -1,8 +1,8 @@
-"""How do the two ids of a message come about, and what do they tell?
+"""Make and read the two ids of a message.
 
-The *offset message id* is where the broker keeps the message: store host and commit-log offset. The *unique id*
+The *offset message id* says where the broker keeps the message: store host and commit-log offset. The *unique id*
 is made by the producer and travels as property UNIQ_KEY. Both are upper-case hexadecimal text of 32 (IPv4) or
-56 (IPv6) characters and cannot be told apart by looking.
+56 (IPv6) characters; the text does not tell which of the two it is.
 
     offset message id    host 4 | 16, port 4, commit-log offset 8
     unique id            host 4 | 16, process 2, instance 4, milliseconds since the month began 4, counter 2
@@ -36,14 +36,14 @@ _ID_BYTES = (16, 28)
 
 
 class OffsetMessageId(NamedTuple):
-    """Where a message is stored."""
+    """The place at which a message is stored."""
 
     store_host: Address
     physical_offset: int
 
 
 class UniqueId(NamedTuple):
-    """Who made a message, and when."""
+    """The producer of a message, and the time at which the message was made."""
 
     host: str
     process: int
@@ -53,18 +53,18 @@ class UniqueId(NamedTuple):
 
 
 def encode_offset_message_id(store_host: Address, physical_offset: int) -> str:
-    """The id under which a broker finds a message again."""
+    """Return the id by which a broker finds a message."""
     return (encode_host(store_host) + _OFFSET.pack(physical_offset)).hex().upper()
 
 
 def decode_offset_message_id(text: str) -> OffsetMessageId:
-    """Read an offset message id."""
+    """Read an offset message id; raise `DecodeError` for another text."""
     data = _id_bytes(text)
     return OffsetMessageId(decode_host(data[: -_OFFSET.size]), *_OFFSET.unpack_from(data, len(data) - _OFFSET.size))
 
 
 class UniqueIdMaker:
-    """Makes the unique ids of one process; `instance` is any number that tells its producers apart.
+    """Maker of the unique ids of one producer; `instance` is a number that differs between a process's producers.
 
     Ids repeat only if one instance makes more than 65,536 in a millisecond. Threads may share a maker.
     """
@@ -80,7 +80,7 @@ class UniqueIdMaker:
         self._counter = count()
 
     def make(self) -> str:
-        """A new id."""
+        """Return a new id."""
         now_ms = self._now_ms()
         elapsed_ms = now_ms - _month_start_ms(now_ms, self._zone)
         tail = _UNIQUE_TAIL.pack(self._process, self._instance, elapsed_ms, next(self._counter) & 0xFFFF)
@@ -88,7 +88,7 @@ class UniqueIdMaker:
 
 
 def decode_unique_id(text: str, now_ms: int, zone: tzinfo | None = None) -> UniqueId:
-    """Read a unique id; its month is not written, so it is taken for the latest that is not in the future."""
+    """Read a unique id; its month is not written and is taken for the latest that is not in the future."""
     data = _id_bytes(text)
     ip_end = len(data) - _UNIQUE_TAIL.size
     process, instance, elapsed_ms, counter = _UNIQUE_TAIL.unpack_from(data, ip_end)
@@ -99,7 +99,7 @@ def decode_unique_id(text: str, now_ms: int, zone: tzinfo | None = None) -> Uniq
 
 
 def _month_start_ms(now_ms: int, zone: tzinfo | None) -> int:
-    """When the month of `now_ms` began in `zone` (None: local time), as Java's calendar has it."""
+    """Return when the month of `now_ms` began in `zone` (None: local time), as Java's calendar has it."""
     now = datetime.fromtimestamp(now_ms / 1000, zone)
     return int(now.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1000
 

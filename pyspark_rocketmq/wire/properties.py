@@ -1,15 +1,16 @@
-"""How are a message's properties written as one text?
+"""Read and write a message's properties as one text.
 
     name \\x01 value \\x02 name \\x01 value \\x02 …
 
-Nothing is escaped, so a name or value with a separator inside cannot be written: what we send is checked
-(`encode_properties`). What others wrote is read by the rule of brokers 4.9.1 and later (`parse_properties`).
-The separator after the last value is there or not, by release; we write it, because old brokers glue more
-properties on.
+Nothing is escaped, so a name or value with a separator inside cannot be written: properties to send are checked
+(`encode_properties`). Texts of other clients are read by the rule of brokers 4.9.1 and later (`parse_properties`).
+Some releases write the separator after the last value and some do not; we write it, because old brokers append more
+properties without one.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 
 from ..errors import DecodeError, LocalProtocolError
@@ -21,18 +22,19 @@ __all__ = [
     "decode_properties",
     "encode_properties",
     "is_reserved",
+    "java_hash",
     "join_properties",
     "parse_properties",
 ]
 
 MAX_PROPERTIES_BYTES = 32767
-"""A stored record counts them in a signed 16-bit field."""
+"""Largest text that a stored record's signed 16-bit length field counts."""
 
 _NAME_END = "\x01"
 _ENTRY_END = "\x02"
 
 TRANSIENT_PREFIX = "__RMQ.TRANSIENT."
-"""Names that a client keeps for itself; they are not stored."""
+"""Prefix of names that a client keeps for itself; they are not stored."""
 
 RESERVED_NAMES = frozenset(
     """
@@ -56,12 +58,12 @@ RESERVED_NAMES = frozenset(
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a property belongs to RocketMQ rather than to the user."""
+    """Return whether a property belongs to RocketMQ and not to the user."""
     return name in RESERVED_NAMES or name.startswith(TRANSIENT_PREFIX)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Name to value; entries without name, separator or value are dropped, and of equal names the last one counts."""
+    """Return values by name; drop entries without name, separator or value; of equal names the last one counts."""
     properties = {}
     for entry in text.split(_ENTRY_END):
         name, _, value = entry.partition(_NAME_END)
@@ -71,7 +73,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(data: bytes | memoryview) -> dict[str, str]:
-    """`parse_properties` of stored bytes."""
+    """Parse stored bytes; raise `DecodeError` if they are not UTF-8."""
     try:
         return parse_properties(str(data, "utf-8"))
     except UnicodeDecodeError as cause:
@@ -79,12 +81,12 @@ def decode_properties(data: bytes | memoryview) -> dict[str, str]:
 
 
 def join_properties(properties: Mapping[str, str]) -> str:
-    """The text as a broker writes it: unchecked, because it must store again what others sent."""
+    """Return the text without checks, as brokers write it, which store properties that other clients sent."""
     return "".join(f"{name}{_NAME_END}{value}{_ENTRY_END}" for name, value in properties.items())
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The text of properties that we send; what would not come back as it is gets refused."""
+    """Return the text of properties to send; raise `LocalProtocolError` for one that could not be read back."""
     for name, value in properties.items():
         _check_part("name", name, name)
         _check_part("value", name, value)
@@ -107,3 +109,11 @@ def _check_part(part: str, name: str, text: str) -> None:
             f"the {part} of property {name!r:.80} holds control character 1 or 2",
             advice="RocketMQ separates properties by them; encode the text, for example as base64",
         )
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`, by which brokers store and filter tags: signed, 32 bits, over UTF-16 units."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (value >> 31 << 32)

@@ -1,16 +1,16 @@
-"""How does a broker keep a message, and what does each stored field mean?
+"""Read and write messages as brokers store them.
 
     totalSize 4 | magic 4 | bodyCRC 4 | queueId 4 | flag 4 | queueOffset 8 | physicalOffset 8 | sysFlag 4
     bornTimestamp 8 | bornHost 8 or 20 | storeTimestamp 8 | storeHost 8 or 20
     reconsumeTimes 4 | preparedTransactionOffset 8
     bodyLength 4, body | topicLength 1 (V1) or 2 (V2), topic | propertiesLength 2, properties
 
-The commit log, the body of a pull's answer and those of look-ups by id or key are all such records, one after
-the other. This decoder is the readable one: whatever reads faster must agree with it.
+The commit log, the body of a pull's response and the bodies of look-ups by id or key are all such records, one after
+the other. This is the readable decoder; faster ones must agree with it.
 
-A record that does not add up is an error and never the end of the list: what follows it cannot be trusted.
-What lies inside a record (packed body, property text, CRC) is read on demand, so a message whose content is
-broken can still be named and skipped.
+A record whose sizes do not add up is an error and never the end of the list: bytes behind it cannot be trusted.
+Packed body, property text and CRC are read on demand, so a message whose content is broken can still be named and
+skipped.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 from ..errors import DecodeError, LocalProtocolError, located
 from ..model import Address
 from .batch import decode_batch
+from .codes import SysFlag, TransactionState, transaction_state
 from .compression import MAX_UNPACKED_BYTES, compression_of, decompress
+from .frame import read_sized, write_sized
 from .host import decode_host, encode_host, is_ipv6
 from .message_id import encode_offset_message_id
 from .properties import decode_properties
-from .sized import read_sized, write_sized
-from .sys_flag import SysFlag, TransactionState, transaction_state
 
 __all__ = [
     "MAGIC_V1",
@@ -45,7 +45,7 @@ __all__ = [
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
-"""Written for topics of more than 127 bytes."""
+"""Magic of the layout for topics of more than 127 bytes."""
 
 _HEAD = struct.Struct(">iIiiiqqiq")  # total size to born timestamp
 _STORE_TIMESTAMP = struct.Struct(">q")
@@ -55,7 +55,7 @@ _TOPIC_WIDTH = {MAGIC_V1: 1, MAGIC_V2: 2}
 _LONGEST_V1_TOPIC = 127
 
 _INNER_COUNT = re.compile(rb"(?:^|\x02)INNER_NUM\x01([0-9]{1,5})(?:\x02|$)")
-_BROKEN = "the rest of this answer cannot be trusted; check the broker's store around this message"
+_BROKEN = "the rest of this response cannot be trusted; check the broker's store around this message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,13 @@ class Record:
     prepared_transaction_offset: int = 0
     magic: int = MAGIC_V1
     body_crc: int = 0
-    """As read; `encode_record` writes the right one."""
+    """CRC as it was read; `encode_record` computes it."""
     total_size: int = 0
-    """As read; `encode_record` writes the right one."""
+    """Size as it was read; `encode_record` computes it."""
 
     @property
     def transaction_state(self) -> TransactionState:
-        """Where the message stands in a transaction."""
+        """State of the message in a transaction."""
         return transaction_state(self.sys_flag)
 
     @property
@@ -95,34 +95,34 @@ class Record:
 
     @property
     def offset_message_id(self) -> str:
-        """The id under which the broker finds the message again."""
+        """Id by which the broker finds the message."""
         return encode_offset_message_id(self.store_host, self.physical_offset)
 
     @property
     def properties(self) -> dict[str, str]:
-        """Name to value, reserved names included."""
+        """Values by name, reserved names included."""
         with self._located():
             return decode_properties(self.properties_text)
 
     def unpacked_body(self, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-        """The body as its producer meant it; one that unpacks to more than `limit` bytes is refused."""
+        """Return the body unpacked; raise `DecodeError` if it is damaged or unpacks to more than `limit` bytes."""
         with self._located():
             compression = compression_of(self.sys_flag)
             return self.body if compression is None else decompress(self.body, compression, limit)
 
     def check_crc(self) -> None:
-        """Raise unless the body is the one whose CRC was stored with it."""
+        """Raise `DecodeError` unless the body has the CRC that was stored with it."""
         if self.body_crc != (actual := stored_crc(self.body)):
             with self._located():
                 raise DecodeError(f"the body's CRC is {actual:#010x}, stored was {self.body_crc:#010x}")
 
     def _located(self) -> AbstractContextManager[None]:
-        """Errors say of which message they speak."""
+        """Put topic, queue and offset into errors that pass."""
         return located({"topic": self.topic, "queue_id": self.queue_id, "offset": self.queue_offset})
 
 
 def stored_crc(body: bytes) -> int:
-    """The CRC that brokers store with a body: CRC-32 without its highest bit."""
+    """Return the CRC that brokers store with a body: CRC-32 without its highest bit."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
@@ -130,7 +130,7 @@ def stored_crc(body: bytes) -> int:
 
 
 def decode_records(body: bytes | memoryview) -> list[Record]:
-    """All records of an answer; they must fill it exactly."""
+    """Return all records of a response; raise `DecodeError` unless they fill it exactly."""
     records, at = [], 0
     while at < len(body):
         record, at = decode_record(body, at)
@@ -139,7 +139,7 @@ def decode_records(body: bytes | memoryview) -> list[Record]:
 
 
 def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
-    """The record that begins at byte `at`, and where it ends."""
+    """Return the record that begins at byte `at`, and where it ends; raise `DecodeError` if there is none."""
     try:
         record = _decode(memoryview(body)[at:])
     except (struct.error, ValueError) as cause:
@@ -148,7 +148,7 @@ def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
 
 
 def _decode(view: memoryview) -> Record:
-    """The record at the front of a view."""
+    """Return the record at the front of a view."""
     size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = _HEAD.unpack_from(view)
     if magic not in _TOPIC_WIDTH:
         raise ValueError(f"unknown magic {magic:#010x}")
@@ -191,10 +191,10 @@ def _read_host(view: memoryview, at: int, is_v6: int) -> tuple[Address, int]:
 
 
 def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[Record]:
-    """The messages of an inner batch, any other record alone.
+    """Return the messages of an inner batch; of any other record, the record itself.
 
-    As in the Java client each takes its own offset, flag, body and properties, and the rest from the batch. Bodies
-    are unpacked, so the flag for packed ones is taken away. Offsets below the one asked for may be among them.
+    As in the Java client each message has its own offset, flag, body and properties, and all other fields of the batch.
+    Bodies are unpacked, so the flag of packed bodies is cleared. Offsets may lie below the one that was asked for.
     """
     if not record.is_inner_batch:
         return [record]
@@ -220,14 +220,14 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
 
 
 def message_count_of(record: Record) -> int:
-    """How many offsets a record takes: an inner batch says in its properties how many messages it holds."""
+    """Return how many offsets a record takes; an inner batch states it in its properties, or is unwrapped."""
     if not record.is_inner_batch:
         return 1
     return _stated_count(record) or len(unwrap_inner_batch(record))
 
 
 def _stated_count(record: Record) -> int:
-    """The number of messages that an inner batch says it holds; 0 if it says nothing."""
+    """Return the number of messages that an inner batch states; 0 if it states none."""
     stated = _INNER_COUNT.search(record.properties_text)
     return int(stated[1]) if stated else 0
 

@@ -1,8 +1,7 @@
-"""Where does each record of an answer begin, and which offset does the first hold?
+"""Find where each record of a response begins, and which offset the first one holds.
 
-One walk over the size fields; nothing else is decoded. Reading cannot avoid this loop over single messages, unless
-all of them are of one size, as messages of one kind often are: then each record's first eight bytes, size and magic,
-are those of the first record, and one reading of all of them shows it.
+One walk over the size fields; nothing else is decoded. Records of one size, as messages of one kind often have, need
+no walk: the first eight bytes of each, size and magic, are equal, and one `unpack` of all of them shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .record import MAGIC_V1, MAGIC_V2, decode_record
 __all__ = ["MIN_RECORD_BYTES", "first_queue_offset", "mismatch", "record_starts"]
 
 MIN_RECORD_BYTES = 91
-"""IPv4 hosts; body, topic and properties empty."""
+"""Size of a record with IPv4 hosts and empty body, topic and properties."""
 
 _HEAD = struct.Struct(">iI")  # total size, magic
 _QUEUE_OFFSET = struct.Struct(">20xq")
@@ -26,12 +25,12 @@ _MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:
-    """Where each record begins; the records must fill the answer exactly and have a known magic."""
+    """Return where each record begins; raise `DecodeError` unless they fill the response and have known magics."""
     return _starts_of_one_size(body) or _walk(body)
 
 
 def first_queue_offset(body: bytes | memoryview) -> int:
-    """The offset that the first of an answer's records holds."""
+    """Return the offset that is written in the first record of a response."""
     try:
         offset: int = _QUEUE_OFFSET.unpack_from(body)[0]
     except struct.error:
@@ -40,7 +39,7 @@ def first_queue_offset(body: bytes | memoryview) -> int:
 
 
 def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
-    """The starts if all records are as long as the first, and of its magic; else nothing."""
+    """Return the starts if all records have the first one's size and magic; else none."""
     total = len(body)
     if total < MIN_RECORD_BYTES:
         return ()
@@ -55,7 +54,7 @@ def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
 
 @lru_cache(maxsize=256)
 def _every_head(size: int, count: int) -> struct.Struct:
-    """Reads size and magic, as one number, of so many records of one size."""
+    """Return the struct that reads size and magic, as one number, of `count` records of one size."""
     return struct.Struct(">" + f"Q{size - _HEAD.size}x" * count)
 
 
@@ -73,16 +72,16 @@ def _walk(body: bytes | memoryview) -> list[int]:
     except struct.error:
         pass
     if at != end:
-        # Whatever ended the walk early is no record to the readable decoder either; it raises and says why.
+        # The readable decoder refuses the record at which the walk ended, and says why.
         decode_record(body, at if at < end else starts[-1])
     return starts
 
 
 def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
-    """The error about the answer to a pull."""
+    """Return the error about the response to a pull."""
     return AnswerMismatch(
-        f"the answer to a pull from {first} {what}",
-        advice="do not trust it: look at the broker's store, and at what stands between the broker and this reader",
+        f"the response to a pull from {first} {what}",
+        advice="check the broker's store, and any proxy between the broker and this reader",
         topic=queue.topic,
         broker=queue.broker_name,
         queue_id=queue.queue_id,

@@ -1,4 +1,4 @@
-"""From the names users write to strategies."""
+"""Settings choose a strategy."""
 
 from __future__ import annotations
 
@@ -11,40 +11,11 @@ from pyspark_rocketmq.allocation import (
     ConsistentHash,
     MachineRoom,
     build_strategy,
-    parse_strategy,
     room_in_name,
 )
+from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import OptionError
 from tests.allocation.fixtures import make_queues
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("AVG", "AVG"),
-        (" avg_by_circle ", "AVG_BY_CIRCLE"),
-        ("AllocateMessageQueueAveragely", "AVG"),
-        ("org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle", "AVG_BY_CIRCLE"),
-        ("AllocateMessageQueueConsistentHash", "CONSISTENT_HASH"),
-        ("allocatemessagequeuebyconfig", "CONFIG"),
-        ("AllocateMessageQueueByMachineRoom", "MACHINE_ROOM"),
-        ("AllocateMachineRoomNearby", "MACHINE_ROOM_NEARBY-AVG"),
-        ("MACHINE_ROOM_NEARBY", "MACHINE_ROOM_NEARBY-AVG"),
-        ("machine_room_nearby-consistent_hash", "MACHINE_ROOM_NEARBY-CONSISTENT_HASH"),
-    ],
-)
-def test_spellings(text: str, name: str) -> None:
-    """Short names, class names and full class names mean the same, in any case."""
-    assert str(parse_strategy(text)) == name
-
-
-@pytest.mark.parametrize("text", ["", "AVERAGE", "MACHINE_ROOM_NEARBY-CONFIG", "com.example.AllocateMachineRoomNearby"])
-def test_unknown_names_list_the_known_ones(text: str) -> None:
-    """A wrong name is an option error that names every accepted one."""
-    with pytest.raises(
-        OptionError, match=r"\[OPTION_VALUE\] allocateMessageQueueStrategy = .*AVG_BY_CIRCLE.*NEARBY-AVG"
-    ):
-        parse_strategy(text)
 
 
 def test_settings_reach_the_strategy() -> None:

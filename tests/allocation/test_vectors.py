@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.allocation.consistent_hash import node_keys, ring_positions
 from pyspark_rocketmq.errors import GroupError, OptionError, RocketMQError
 from pyspark_rocketmq.model import java_order, sort_queues
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from tests.allocation.fixtures import VECTORS, as_queues, strategy_of
 
 OUR_ERRORS: dict[str, tuple[type[RocketMQError], str]] = {

@@ -1,4 +1,4 @@
-"""Who drains a topic, and how? The official consumers, bare sockets, our engine, and our source inside Spark."""
+"""The contenders that drain a topic: official consumers, raw sockets, our engine, and our source inside Spark."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.bench.partners import Partner, java_partner, python_partner
-from tests.bench.plan import DEPTH, HALF, IS_QUICK, LARGE, Shape
+from tests.bench.bench_broker import BenchBroker
+from tests.bench.bench_settings import DEPTH, HALF, IS_QUICK, LARGE, Shape
 from tests.bench.rounds import Contender
-from tests.bench.stage import Stage
+from tests.bench.worker_processes import WorkerProcess, start_java_worker, start_python_worker
 
 if TYPE_CHECKING:
     from tests.bench.sparks import BenchSpark
 
 JAVA_PUSH, JAVA_LITE, JAVA_PULL = "Java push consumer", "Java lite pull consumer", "Java pull consumer"
 JAVA = (JAVA_PUSH, JAVA_LITE, JAVA_PULL)
-FLOOR = "raw sockets"
+RAW_SOCKETS = "raw sockets"
 ENGINE = "pull engine"
 FILTERED = "pull engine, with tags"
 ARROW, ARROW_NO_MAP = "pull engine + Arrow", "pull engine + Arrow, no map"
@@ -25,33 +25,33 @@ ARROW_GROWN = "pull engine + Arrow, window as it grows"
 SPARK, SPARK_NO_MAP = "Spark batch", "Spark batch, no map"
 SPARK_STREAM = "Spark availableNow"
 READY, READY_NO_MAP = "Spark batch, rows ready", "Spark batch, rows ready, no map"
-_ESSENTIAL = (*JAVA, FLOOR, ENGINE, ARROW, SPARK)
+_ESSENTIAL = (*JAVA, RAW_SOCKETS, ENGINE, ARROW, SPARK)
 
 PUSH_BATCH = 32
 TAG = "bench"
-"""What the producer of all topics tags its messages with."""
-MOST_WARMING = 300_000
-"""Compiled code needs no more messages than these to be warm."""
+"""The tag of all messages."""
+WARM_UP_LIMIT = 300_000
+"""The number of messages after which compiled code is warm."""
 
 
 @dataclass(frozen=True)
-class Crew:
-    """The processes that work for contenders: a JVM for each kind of official consumer, one Python."""
+class ClientProcesses:
+    """The processes of contenders: a JVM for each kind of official consumer, one Python."""
 
-    java: dict[str, Partner]
-    python: Partner
+    java: dict[str, WorkerProcess]
+    python: WorkerProcess
 
-    def contender(self, stage: Stage, shape: Shape, name: str, **more: object) -> Contender:
-        """Somebody outside Spark, by name, who may have to be told more."""
-        topic, partner = stage.topic(shape), self.java.get(name, self.python)
-        task, wish = TASKS[name](shape)
-        wish.update(more)
+    def contender(self, bench_broker: BenchBroker, shape: Shape, name: str, **more: object) -> Contender:
+        """Return a contender outside Spark by name, with further parameters of its task."""
+        topic, worker = bench_broker.topic(shape), self.java.get(name, self.python)
+        task, parameters = TASKS[name](shape)
+        parameters.update(more)
         return Contender(
             name,
-            lambda count: partner.drain(task, topic=topic, count=count, **wish),
-            {**partner.processes, **stage.processes},
+            lambda count: worker.drain(task, topic=topic, count=count, **parameters),
+            {**worker.processes, **bench_broker.processes},
             shape.messages,
-            min(shape.messages, MOST_WARMING // shape.queues * shape.queues),
+            min(shape.messages, WARM_UP_LIMIT // shape.queues * shape.queues),
         )
 
 
@@ -60,41 +60,41 @@ TASKS: dict[str, Task] = {
     JAVA_PUSH: lambda _: ("push", {"batch": PUSH_BATCH}),
     JAVA_LITE: lambda _: ("lite", {}),
     JAVA_PULL: lambda _: ("pull", {}),
-    FLOOR: lambda shape: ("floor", {"depth": DEPTH, "size": shape.size}),
+    RAW_SOCKETS: lambda shape: ("raw_sockets", {"depth": DEPTH, "size": shape.size}),
     ENGINE: lambda _: ("engine", {"depth": DEPTH}),
     FILTERED: lambda _: ("engine", {"depth": DEPTH, "tags": TAG}),
     ARROW: lambda _: ("arrow", {"columns": "default", "depth": DEPTH}),
     ARROW_NO_MAP: lambda _: ("arrow", {"columns": "no map", "depth": DEPTH}),
     ARROW_GROWN: lambda _: ("arrow", {"columns": "default", "depth": None}),
 }
-"""What to ask a process for, by contender."""
+"""The task and parameters of each contender outside Spark."""
 
 
 @contextmanager
-def open_crew(stage: Stage) -> Iterator[Crew]:
-    """All processes, ended after the block."""
+def open_client_processes(bench_broker: BenchBroker) -> Iterator[ClientProcesses]:
+    """Start all processes, and end them after the block."""
     with ExitStack() as stack:
-        java = {name: stack.enter_context(java_partner(stage.name_server)) for name in JAVA}
-        yield Crew(java, stack.enter_context(python_partner(stage.name_server)))
+        java = {name: stack.enter_context(start_java_worker(bench_broker.name_server)) for name in JAVA}
+        yield ClientProcesses(java, stack.enter_context(start_python_worker(bench_broker.name_server)))
 
 
-def takes_part(name: str) -> bool:
-    """Whether there is time for somebody; topics are filled for those alone."""
+def is_selected(name: str) -> bool:
+    """Return whether a contender is measured in this run; topics are filled for selected ones only."""
     return name in _ESSENTIAL or not IS_QUICK
 
 
-def spark_contenders(spark: BenchSpark, stage: Stage, shape: Shape) -> list[Contender]:
-    """Our source inside Spark: batches, and with large bodies a stream from its start to its end; and rows ready."""
+def spark_contenders(spark: BenchSpark, bench_broker: BenchBroker, shape: Shape) -> list[Contender]:
+    """Return the contenders inside Spark: batches, ready rows, and with large bodies a stream with its start."""
     batches = [
-        make(stage, shape, name, no_map=no_map)
+        make(bench_broker, shape, name, no_map=no_map)
         for make, name, no_map in (
             (spark.batch, SPARK, False),
             (spark.batch, SPARK_NO_MAP, True),
             (spark.ready, READY, False),
             (spark.ready, READY_NO_MAP, True),
         )
-        if takes_part(name)
+        if is_selected(name)
     ]
-    if shape == LARGE and takes_part(SPARK_STREAM):
-        return [*batches, spark.stream(stage, HALF, SPARK_STREAM)]
+    if shape == LARGE and is_selected(SPARK_STREAM):
+        return [*batches, spark.stream(bench_broker, HALF, SPARK_STREAM)]
     return batches

@@ -1,4 +1,4 @@
-"""Which stage do benchmarks share? One broker for a whole run, so that a topic is filled once."""
+"""Share one broker between all benchmarks of a run, so that each topic is filled once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.stage import Stage, open_stage
+from tests.bench.bench_broker import BenchBroker, open_bench_broker
 
 
 @pytest.fixture(scope="session")
-def stage(real_version: str) -> Iterator[Stage]:
+def bench_broker(real_version: str) -> Iterator[BenchBroker]:
     """A real broker at full speed."""
-    with open_stage(real_version) as opened:
+    with open_bench_broker(real_version) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""How does the bench get a Kafka, and Spark's source for it? From Maven, by the pins in `conf/kafka`."""
+"""Fetch Kafka and Spark's source for it from Maven, by the pins in `conf/kafka`, and start a node."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from string import Template
 from uuid import uuid4
 
-from tests.bench.partners import compiled
-from tests.bench.plan import ROOT, Shape
-from tests.bench.stage import AS_SHIPPED
+from tests.bench.bench_broker import AS_SHIPPED
+from tests.bench.bench_settings import ROOT, Shape
 from tests.bench.usage import Groups, tree
+from tests.bench.worker_processes import compiled
 from tests.real.artefacts import FETCH_SECONDS, MissingTool, java_home_tool
 from tests.real.processes import JavaProcess
 from tests.real.servers import HOST, free_ports
@@ -30,7 +30,7 @@ FILL_S = 900
 
 
 class Kafka:
-    """One running node; its topics hold the same bodies as those of the stage."""
+    """One running node; its topics hold the same bodies as those of the RocketMQ broker."""
 
     def __init__(self, process: JavaProcess, port: int) -> None:
         self._process = process
@@ -38,11 +38,11 @@ class Kafka:
 
     @property
     def processes(self) -> Groups:
-        """The node."""
+        """The node's processes, for meters."""
         return {"broker": lambda: tree(self._process.pid)}
 
     def topic(self, shape: Shape) -> str:
-        """A new topic, full."""
+        """Make a new topic and fill it."""
         topic = f"bench_{shape.queues}x{shape.size}"
         classes = f"{fetched('broker')}/*"
         path = f"{compiled(Path(__file__).with_name('kafka_java'), classes)}:{classes}"
@@ -53,7 +53,7 @@ class Kafka:
 
 @contextmanager
 def open_kafka() -> Iterator[Kafka]:
-    """A node with a log of its own, gone after the block."""
+    """Start a node with an empty log, and remove it after the block."""
     home = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
     port, controller_port = free_ports(0), free_ports(0)
     settings = home / "server.properties"
@@ -72,12 +72,12 @@ def open_kafka() -> Iterator[Kafka]:
 
 
 def connector_jars() -> list[Path]:
-    """What Spark needs to read Kafka."""
+    """Return the jars that Spark needs to read Kafka."""
     return sorted(fetched("connector").glob("*.jar"))
 
 
 def fetched(part: str) -> Path:
-    """The jars of `conf/kafka/<part>.xml`, fetched when its pins have changed."""
+    """Fetch the jars of `conf/kafka/<part>.xml` if its pins have changed; return their directory."""
     pom, directory = CONF / f"{part}.xml", CACHE / part
     wanted = f"{pom.read_text('utf-8')}{TOKEN_PROVIDER}"
     stamp = directory / "stamp"

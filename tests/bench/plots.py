@@ -1,4 +1,4 @@
-"""How does a reader see who is faster? As bars of medians with a line from the least to the most, in SVG."""
+"""Draw rates as SVG: bars of medians, with a line from the least to the most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN, _OTHERS = "#2a7ab8", "#9aa5b1"
 
 
 def bar_chart(title: str, bars: Sequence[Bar], *, others: Sequence[str] = ()) -> str:
-    """One bar for each entry, drawn from the top; those of `others` are grey."""
+    """Return one bar for each entry, from the top; those of `others` are grey."""
     most = max(spread.most for _, spread in bars)
     height = _TOP + len(bars) * (_BAR + _GAP)
     parts = [

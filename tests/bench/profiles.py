@@ -1,14 +1,14 @@
-"""Which part of our work takes how much of its time?"""
+"""Profile our code by its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.bench.partners import Partner
 from tests.bench.report import Report
+from tests.bench.worker_processes import WorkerProcess
 
 Parts = Mapping[str, list[str]]
-"""Functions by what they do, each as `file:function`; none of them calls another."""
+"""Functions by their part, each as `file:function`; none of them calls another."""
 
 PULLING: Parts = {
     "waiting for answers": ["transport.py:wait_ready"],
@@ -32,9 +32,11 @@ DECODING: Parts = {
 READING: Parts = {"pulling": ["loop.py:_blocks"], **DECODING}
 
 
-def add_profile(report: Report, setting: str, python: Partner, parts: Parts, of: str, **wish: object) -> None:
-    """A table of shares, the largest first."""
-    shares = python.ask("profile", of=of, parts=parts, **wish)["shares"]
-    told = sorted(shares.items(), key=lambda each: -each[1])
-    rows = [(part, f"{share:.0%}") for part, share in [*told, ("everything else", 1 - sum(shares.values()))]]
+def add_profile(
+    report: Report, setting: str, python: WorkerProcess, parts: Parts, of: str, **parameters: object
+) -> None:
+    """Add a table of shares, the largest first."""
+    shares = python.ask("profile", of=of, parts=parts, **parameters)["shares"]
+    sorted_shares = sorted(shares.items(), key=lambda each: -each[1])
+    rows = [(part, f"{share:.0%}") for part, share in [*sorted_shares, ("everything else", 1 - sum(shares.values()))]]
     report.add_table(f"{setting}: where the time goes, under a profiler", ["", "share"], rows)

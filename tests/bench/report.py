@@ -1,7 +1,7 @@
-"""In what form are measurements kept, and what must stand beside them to be understood?
+"""Write measurements as pages of `docs/benchmarks`.
 
-A report is a page of `docs/benchmarks`: what was measured on which machine, with which versions, at which commit, then
-tables and plots. Its figures stay beside it, and the page of all ratios is written anew with every part.
+A page states machine, versions and commit, then shows tables and plots. Its figures are saved beside it, and the page
+of all ratios is written again with every part.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from tests.bench.archive import Result, keep, load_all
+from tests.bench.bench_settings import MESSAGES, PAGES, ROOT, ROUNDS
 from tests.bench.contenders import JAVA
-from tests.bench.floors import rows
-from tests.bench.plan import MESSAGES, PAGES, ROOT, ROUNDS
+from tests.bench.goals import rows
+from tests.bench.idle_machine import wait_until_idle
 from tests.bench.plots import Bar, bar_chart
-from tests.bench.quiet import wait_quiet
-from tests.bench.rounds import Outcome
+from tests.bench.results import Result, load_all, save
+from tests.bench.rounds import Measurement
 from tests.real.artefacts import java_home_tool
 
 PACKAGES = ("pyspark-rocketmq", "pyspark", "pyarrow", "numpy")
@@ -38,29 +38,31 @@ class Report:
         self._collected: dict[tuple[str, str], list[float]] = {}
 
     def add_text(self, text: str) -> None:
-        """A paragraph."""
+        """Add a paragraph."""
         self._parts.append(text)
 
     def add_table(self, title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """One table under a heading of its own."""
+        """Add one table under its own heading."""
         self._parts += [f"## {title}", _table(head, rows)]
 
     def collect(self, name: str, value: float, unit: str = "") -> None:
-        """One more measurement of a thing."""
+        """Record one more measurement of a figure."""
         self._collected.setdefault((name, unit), []).append(value)
 
     def add_collected(self, title: str) -> None:
-        """Everything collected, as figures and as a table."""
+        """Add all recorded measurements, as figures and as a table."""
         for (name, unit), values in self._collected.items():
             self.result.add(name, values, unit)
         figures = self.result.figures
         rows = [(name, *map(_shown, figures[name].spread), unit) for name, unit in self._collected]
         self.add_table(title, ["", "median", "least", "most", ""], rows)
 
-    def add_outcomes(self, setting: str, outcomes: Iterable[Outcome], best_of: Sequence[str] = JAVA) -> None:
-        """A table and a plot of contenders, compared with the best of some."""
+    def add_measurements(
+        self, setting: str, measurements: Iterable[Measurement], best_of: Sequence[str] = JAVA
+    ) -> None:
+        """Add a table and a plot of contenders, compared with the best of some of them."""
         result = self.result
-        result.add_outcomes(setting, outcomes)
+        result.add_measurements(setting, measurements)
         names = result.contenders(setting)
         rates = {name: result.figures[f"{setting}/{name}/rate"].spread for name in names}
         best = max((rates[name].median for name in names if name in best_of), default=0.0)
@@ -80,8 +82,8 @@ class Report:
         self._add_plot(setting, [(name, rates[name]) for name in names], [name for name in names if name in best_of])
 
     def write(self) -> None:
-        """Print the page, keep it and its figures, and write the page of ratios anew."""
-        keep(self.result)
+        """Print the page, save it and its figures, and write the page of ratios again."""
+        save(self.result)
         _write_page(self.result.part, "\n\n".join(self._parts))
         _write_page("README", _summary())
 
@@ -103,15 +105,15 @@ class Report:
 
 @contextmanager
 def report_of(part: str, title: str, about: str, **facts: str) -> Iterator[Report]:
-    """A page, begun when the machine is quiet and written when the block has ended well."""
-    quiet = wait_quiet()
+    """Begin a page when the machine is idle; write it when the block has ended without an error."""
+    quiet = wait_until_idle()
     report = Report(title, about, Result(part, {**surroundings(), "machine when it began": quiet, **facts}))
     yield report
     report.write()
 
 
 def surroundings() -> dict[str, str]:
-    """What figures depend on."""
+    """Return the facts that figures depend on."""
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gib()} GiB, {platform.system()}",
         "Python": platform.python_version(),
@@ -126,23 +128,22 @@ def surroundings() -> dict[str, str]:
 
 
 def per_second(count: int, seconds: float) -> str:
-    """A rate with thousands separated."""
+    """Return a rate with thousands separated."""
     return f"{count / seconds:,.0f}"
 
 
 def _summary() -> str:
     about = (
-        "Ratios of medians, both sides measured in one run on one machine, and what is wanted of them. "
-        "The best Java consumer is the quickest of the official push, lite pull and pull consumers in the same run. "
-        "Each line names the page with the whole measurement; `make bench` takes all of them anew.\n\n"
-        "*Limit* is what the machine of that page leaves room for if nothing that this project does took any time: "
-        "outside Spark, bare sockets; in Spark, all cores busy with the broker's own work, bare sockets and handing "
-        "over rows that were ready; beside Kafka, the broker and Spark's JVM; for the decoder, copying what was "
-        "received and the bodies; for one message, a Python source that has its row at hand. Where it is empty, it "
-        "was not measured."
+        "Ratios of medians, both sides measured in one run on one machine, and their goals. "
+        "The best Java consumer is the fastest of the official push, lite pull and pull consumers in the same run. "
+        "Each line names the page with the whole measurement; `make bench` measures all of them again.\n\n"
+        "*Limit* is the value that the machine of that page could reach if the code of this project took no time: "
+        "outside Spark, raw sockets; in Spark, all cores busy with the broker's own work, raw sockets and handing "
+        "over ready rows; beside Kafka, the broker and Spark's JVM; for the decoder, copying the responses and the "
+        "bodies; for one message, a Python source that makes its row at once. An empty limit was not measured."
     )
     results = load_all()
-    table = _table(("figure", "wanted", "measured", "limit", "reached", "from"), rows(results))
+    table = _table(("figure", "goal", "measured", "limit", "reached", "page"), rows(results))
     return f"# Benchmarks\n\n{about}\n\n{table}"
 
 
@@ -176,7 +177,7 @@ def _memory_gib() -> int:
 
 
 def _pyspark_archive() -> Path:
-    """What Spark's processes import PySpark from; packed, each of them compiles it anew."""
+    """Return the archive that Spark's processes import PySpark from; if it is packed, each of them compiles it."""
     return Path(str(files("pyspark"))) / "python" / "lib" / "pyspark.zip"
 
 

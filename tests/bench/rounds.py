@@ -1,6 +1,6 @@
-"""How are contenders compared fairly? In rounds: each runs once in every round, one after the other, in one run.
+"""Measure contenders in rounds: each runs once in every round, one after the other, in one run.
 
-What disturbs the machine for a while so disturbs all of them, and the order turns by one from round to round.
+A disturbance of the machine so hits all contenders. The order turns by one from round to round.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from tests.bench.quiet import wait_quiet
+from tests.bench.idle_machine import wait_until_idle
 from tests.bench.usage import Groups, Meter, Usage
 
 
 class Run(NamedTuple):
-    """What a contender says of itself."""
+    """The messages and seconds that a contender reports."""
 
     messages: int
     seconds: float
@@ -23,23 +23,23 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Contender:
-    """Somebody who can drain a topic."""
+    """One way to drain a topic."""
 
     name: str
     run: Callable[[int], Run]
-    """Drains so many messages."""
+    """Drain the given number of messages."""
     processes: Groups
-    """Whose use of processors and memory counts."""
+    """The processes whose time and memory count."""
     messages: int
     warm_up: int
-    """How many messages it drains once before anything counts."""
+    """The number of messages of one drain that is not measured."""
     wake: Callable[[], object] = lambda: None
-    """Called before each run: what fell asleep while others had their turns is up again when the clock starts."""
+    """Start processes again that ended while others had their turns; called before each run."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One contender in one round."""
+class Measurement:
+    """One run of one contender in one round."""
 
     contender: str
     number: int
@@ -53,7 +53,7 @@ class Outcome:
 
 
 class Spread(NamedTuple):
-    """Several measurements of one thing."""
+    """The median and the range of several measurements."""
 
     median: float
     least: float
@@ -61,7 +61,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """Of at least one value."""
+        """Return the spread of at least one value."""
         found = list(values)
         return cls(median(found), min(found), max(found))
 
@@ -69,10 +69,10 @@ class Spread(NamedTuple):
         return f"{self.median:,.0f} ({self.least:,.0f}..{self.most:,.0f})"
 
 
-def interleave(
-    contenders: Sequence[Contender], rounds: int, settle: Callable[[], object] = wait_quiet
-) -> list[Outcome]:
-    """Warm everybody up, let the machine settle, then measure in rounds."""
+def measure_in_rounds(
+    contenders: Sequence[Contender], rounds: int, settle: Callable[[], object] = wait_until_idle
+) -> list[Measurement]:
+    """Warm all contenders up, wait for an idle machine, then measure in rounds."""
     for contender in contenders:
         contender.run(contender.warm_up)
     settle()
@@ -84,12 +84,12 @@ def _turned(contenders: Sequence[Contender], by: int) -> Sequence[Contender]:
     return [*contenders[first:], *contenders[:first]]
 
 
-def _measure(contender: Contender, number: int) -> Outcome:
+def _measure(contender: Contender, number: int) -> Measurement:
     contender.wake()
     meter = Meter(contender.processes)
     run = contender.run(contender.messages)
     assert run.messages >= contender.messages, f"{contender.name} drained {run.messages} of {contender.messages}"
-    outcome = Outcome(contender.name, number, run, meter.read())
-    used = ", ".join(f"{name} {usage.cpu_s:.2f} s" for name, usage in outcome.usage.items())
-    print(f"  round {number + 1}: {contender.name}: {outcome.rate:,.0f}/s, CPU {used}", flush=True)
-    return outcome
+    measurement = Measurement(contender.name, number, run, meter.read())
+    used = ", ".join(f"{name} {usage.cpu_s:.2f} s" for name, usage in measurement.usage.items())
+    print(f"  round {number + 1}: {contender.name}: {measurement.rate:,.0f}/s, CPU {used}", flush=True)
+    return measurement

@@ -1,4 +1,4 @@
-"""How does a query run in the bench? In one warm session with two slots, into Spark's `noop` sink."""
+"""Run queries as contenders, in one warm Spark session with two slots, into Spark's `noop` sink."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from tests.bench.plan import FEW, SLOTS, Shape
-from tests.bench.ready import READY, ROWS, ReadySource
+from pyspark_rocketmq.decode.columns import Layout, default_columns
+from tests.bench.bench_broker import BenchBroker
+from tests.bench.bench_settings import FEW, SLOTS, Shape
+from tests.bench.ready_rows import READY, ROWS, ReadySource
 from tests.bench.rounds import Contender, Run
-from tests.bench.stage import Stage
 from tests.bench.usage import Groups, named, tree
 from tests.spark.fixtures import LOG_OPTION, spark_environment
 
@@ -27,13 +27,13 @@ STREAM_S = 900
 
 @dataclass(frozen=True)
 class BenchSpark:
-    """A session, and queries in it as contenders."""
+    """A session whose queries are contenders."""
 
     session: SparkSession
 
     @property
     def processes(self) -> Groups:
-        """The JVM, and all Python: the driver's, the workers', the planner's."""
+        """The JVM, and all Python: the driver, the workers, the planner."""
         gateway = cast(Any, self.session.sparkContext)._gateway
         jvm = int(gateway.proc.pid)
         return {
@@ -41,22 +41,22 @@ class BenchSpark:
             "Python": lambda: [os.getpid(), *named(tree(jvm), "python")],
         }
 
-    def batch(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
-        """A topic as a table."""
-        options = reading(stage, shape, {"columns": NO_MAP} if no_map else {})
-        table = self.table(name, "rocketmq", options, shape.messages, stage.processes)
-        return self._awake(table, "rocketmq", reading(stage, FEW, {}))
+    def batch(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool) -> Contender:
+        """Return the contender that reads a topic as a table."""
+        options = reading(bench_broker, shape, {"columns": NO_MAP} if no_map else {})
+        table = self.table(name, "rocketmq", options, shape.messages, bench_broker.processes)
+        return self._awake(table, "rocketmq", reading(bench_broker, FEW, {}))
 
-    def ready(self, stage: Stage, shape: Shape, name: str, *, no_map: bool) -> Contender:
-        """As many rows as the topic has, ready before they are wanted."""
+    def ready(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool) -> Contender:
+        """Return the contender with as many ready rows as the topic has."""
         self.session.dataSource.register(ReadySource)
         columns = {"columns": NO_MAP} if no_map else {}
-        options = {**reading(stage, shape, columns), ROWS: str(shape.messages)}
-        table = self.table(name, READY, options, shape.messages, stage.processes)
+        options = {**reading(bench_broker, shape, columns), ROWS: str(shape.messages)}
+        table = self.table(name, READY, options, shape.messages, bench_broker.processes)
         return self._awake(table, READY, {**options, ROWS: str(SLOTS)})
 
     def table(self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups) -> Contender:
-        """Any source's table, written nowhere; the first run counts its rows."""
+        """Return a contender that reads any source as a table into no sink; its first run counts the rows."""
         counted = False
 
         def run(_count: int) -> Run:
@@ -70,16 +70,18 @@ class BenchSpark:
 
         return Contender(name, run, {**self.processes, **broker}, messages, 0)
 
-    def stream(self, stage: Stage, shape: Shape, name: str, *, no_map: bool = False) -> Contender:
-        """A topic as a stream that ends, its start included."""
-        options = reading(stage, shape, {"startingOffsets": "earliest", **({"columns": NO_MAP} if no_map else {})})
-        stream = self.ending_stream(name, "rocketmq", options, shape.messages, stage.processes)
-        return self._awake(stream, "rocketmq", reading(stage, FEW, {}))
+    def stream(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool = False) -> Contender:
+        """Return the contender that reads a topic as a stream with an end; its start counts."""
+        options = reading(
+            bench_broker, shape, {"startingOffsets": "earliest", **({"columns": NO_MAP} if no_map else {})}
+        )
+        stream = self.ending_stream(name, "rocketmq", options, shape.messages, bench_broker.processes)
+        return self._awake(stream, "rocketmq", reading(bench_broker, FEW, {}))
 
     def ending_stream(
         self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups
     ) -> Contender:
-        """Any source's stream with `availableNow`."""
+        """Return a contender that reads any source as a stream with `availableNow`."""
         return Contender(
             name,
             lambda _: self._drain_stream(source, options),
@@ -89,10 +91,11 @@ class BenchSpark:
         )
 
     def _awake(self, contender: Contender, source: str, few: Mapping[str, str]) -> Contender:
-        """Spark ends its Python workers when they were idle for a minute, which is less than a round takes.
+        """Return a contender that reads a few rows before each run, so that Python workers run.
 
-        Those that read a source of the session's own are others than those of an installed one, and so are those that
-        make a source; hence a few rows of the same one are read, from the beginning.
+        Spark ends its Python workers when they were idle for a minute, which is less than a round takes. Workers of a
+        source that the session has registered differ from those of an installed one, and so do workers that make a
+        source. So the rows come from the same source.
         """
         load = self.session.read.format(source).options(**few).load
         return replace(contender, wake=lambda: write_nowhere(load()))
@@ -108,9 +111,13 @@ class BenchSpark:
             return Run(sum(int(each["numInputRows"]) for each in query.recentProgress), seconds)
 
 
-def reading(stage: Stage, shape: Shape, more: Mapping[str, str]) -> dict[str, str]:
-    """Options that read one topic, with a task for each slot."""
-    common = {"nameServer": stage.name_server, "subscribe": stage.topic(shape), "maxPartitions": str(SLOTS)}
+def reading(bench_broker: BenchBroker, shape: Shape, more: Mapping[str, str]) -> dict[str, str]:
+    """Return options that read one topic, with a task for each slot."""
+    common = {
+        "nameServer": bench_broker.name_server,
+        "subscribe": bench_broker.topic(shape),
+        "maxPartitions": str(SLOTS),
+    }
     return {**common, **more}
 
 
@@ -120,7 +127,7 @@ def write_nowhere(frame: DataFrame) -> None:
 
 
 def seconds_of(act: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return the time that a call takes, in seconds."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began
@@ -128,7 +135,7 @@ def seconds_of(act: Callable[[], object]) -> float:
 
 @contextmanager
 def fresh_folder() -> Iterator[str]:
-    """For a checkpoint, gone after the block."""
+    """Make a folder for a checkpoint, and remove it after the block."""
     folder = tempfile.mkdtemp(prefix="rocketmq-bench-")
     try:
         yield folder
@@ -138,7 +145,7 @@ def fresh_folder() -> Iterator[str]:
 
 @contextmanager
 def open_spark(**more: str) -> Iterator[BenchSpark]:
-    """A session with two slots whose workers are reached through Unix sockets."""
+    """Open a session with two slots, whose workers are connected by Unix sockets."""
     os.environ.update(spark_environment())
     settings = {
         "spark.ui.enabled": "false",

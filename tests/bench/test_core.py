@@ -1,4 +1,4 @@
-"""How fast are the readable decoder and one inline connection? Written to docs/benchmarks/core.md."""
+"""Measure the readable decoder and one inline connection; write docs/benchmarks/core.md."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.wire.properties import encode_properties
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
-from tests.bench.draining import PULL_COUNT, drain
-from tests.bench.plan import MESSAGES, QUARTER, Shape
+from tests.bench.bench_broker import BenchBroker
+from tests.bench.bench_settings import MESSAGES, QUARTER, Shape
+from tests.bench.connection_drain import PULL_COUNT, drain
 from tests.bench.report import Report, per_second, report_of
-from tests.bench.stage import Stage
 from tests.real.worlds import real_world
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
 DEPTHS = (1, 4, 16, 32)
 SHAPES = (QUARTER, Shape(8, 100, QUARTER.messages))
-ABOUT = "Rates of single steps, in one process on the machine that runs the broker too; each was taken once."
+ABOUT = "Rates of single steps, measured once each, in one process on the machine that also runs the broker."
 USUAL = {"TAGS": "t", "KEYS": "order-4711", "UNIQ_KEY": "7F000001" * 4, "CLUSTER": "DefaultCluster", "WAIT": "true"}
 
 
-def test_core(stage: Stage) -> None:
-    """The parts that everything else is built of."""
-    with report_of("core", "The client core", ABOUT, RocketMQ=stage.cluster.version) as report:
+def test_core(bench_broker: BenchBroker) -> None:
+    with report_of("core", "The client core", ABOUT, RocketMQ=bench_broker.cluster.version) as report:
         _decode(report)
-        _drain(report, stage)
+        _drain(report, bench_broker)
 
 
 def _decode(report: Report) -> None:
-    """Records of one answer, decoded into objects, properties and bodies included."""
+    """Measure the decoding of one response into objects, properties and bodies included."""
     rows = []
     for shape in SHAPES:
         answer = b"".join(encode_record(_record(number, shape.size)) for number in range(PULL_COUNT))
@@ -46,12 +45,12 @@ def _decode(report: Report) -> None:
     report.add_table("Readable decoder", ["body bytes", "messages a second"], rows)
 
 
-def _drain(report: Report, stage: Stage) -> None:
-    """A whole topic over one connection, with more and more pulls in flight."""
-    world = real_world(stage.cluster)
+def _drain(report: Report, bench_broker: BenchBroker) -> None:
+    """Measure a whole topic over one connection, with more and more pulls in flight."""
+    world = real_world(bench_broker.cluster)
     rows = []
     for shape in SHAPES:
-        queues = list(world.cluster.routes.route(stage.topic(shape)).readable)
+        queues = list(world.cluster.routes.route(bench_broker.topic(shape)).readable)
         with pool_for(world.settings.net).connection(world.master(queues[0])) as connection:
             for depth in (max(DEPTHS), *DEPTHS):
                 got = drain(connection, queues, shape.messages // shape.queues, depth)

@@ -1,4 +1,4 @@
-"""How fast is decoding alone? Written to docs/benchmarks/decoder.md."""
+"""Measure decoding alone; write docs/benchmarks/decoder.md."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.floors import COPIED, JAVA_DECODER
-from tests.bench.partners import Partner, java_partner, on_one_core, python_partner
-from tests.bench.plan import IS_QUICK, MESSAGES, ROUNDS, Shape, share_of
+from tests.bench.bench_broker import BenchBroker
+from tests.bench.bench_settings import IS_QUICK, MESSAGES, ROUNDS, Shape, divide_messages
+from tests.bench.goals import COPIED, JAVA_DECODER
 from tests.bench.profiles import DECODING, add_profile
 from tests.bench.report import report_of
-from tests.bench.rounds import Contender, Run, interleave
-from tests.bench.stage import Stage
+from tests.bench.rounds import Contender, Run, measure_in_rounds
+from tests.bench.worker_processes import WorkerProcess, on_one_core, start_java_worker, start_python_worker
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
-RECORDED = share_of(MESSAGES, 1) if MESSAGES < 65_536 else 65_536
+RECORDED = divide_messages(MESSAGES, 1) if MESSAGES < 65_536 else 65_536
 SHAPES = {
     "1 KiB": Shape(8, 1024, RECORDED),
     "100 B": Shape(8, 100, RECORDED),
@@ -26,44 +26,42 @@ SHAPES = {
 }
 OURS = {"full map": "all properties", "user's properties": "default", "no map": "no map"}
 ABOUT = (
-    "Answers of a real broker were kept in a file; both sides decode the same bytes again and again, warm, "
-    "on one core. "
-    "Java makes a message object with a map of all properties. Ours makes record batches of the default columns: "
-    "with all properties in the map, with those that users set, and without the map; finding where records begin is "
-    "part of it. Properties differ in length from message to message, except where all records are alike. "
-    "Copying what was received, and then the bodies into a column, is what is left if decoding costs nothing."
+    "A file holds responses of a real broker; both sides decode the same bytes again and again, warm, on one "
+    "core. Java makes a message object with a map of all properties. Ours makes record batches of the default "
+    "columns: with all properties in the map, with those that users set, and without the map; finding the "
+    "records is included. Properties differ in length from message to message, except where all records are "
+    "alike. Copying the responses, and then the bodies into a column, is the minimum of decoding."
 )
 
 
-def test_decoder(stage: Stage, tmp_path: Path) -> None:
-    """Stored messages of a real broker, mixed and all alike."""
-    with report_of("decoder", "The decoder", ABOUT, RocketMQ=stage.cluster.version) as report:
+def test_decoder(bench_broker: BenchBroker, tmp_path: Path) -> None:
+    with report_of("decoder", "The decoder", ABOUT, RocketMQ=bench_broker.cluster.version) as report:
         for setting, shape in SHAPES.items():
             if IS_QUICK and shape.alike:
                 continue
             file = str(tmp_path / f"{shape.size}-{shape.alike}")
-            with python_partner(stage.name_server) as reader:
-                reader.drain("dump", topic=stage.topic(shape), count=shape.messages, file=file)
+            with start_python_worker(bench_broker.name_server) as reader:
+                reader.drain("dump", topic=bench_broker.topic(shape), count=shape.messages, file=file)
             with on_one_core():
-                java, python = java_partner(), python_partner()
+                java, python = start_java_worker(), start_python_worker()
             with java, python:
                 contenders = _contenders(java, python, file, shape.size)
-                report.add_outcomes(setting, interleave(contenders, ROUNDS), best_of=[JAVA_DECODER])
-                wish = {"file": file, "count": shape.messages, "columns": OURS["no map"]}
-                add_profile(report, f"{setting}, no map", python, DECODING, "decode", **wish)
+                report.add_measurements(setting, measure_in_rounds(contenders, ROUNDS), best_of=[JAVA_DECODER])
+                parameters = {"file": file, "count": shape.messages, "columns": OURS["no map"]}
+                add_profile(report, f"{setting}, no map", python, DECODING, "decode", **parameters)
 
 
-def _decode(python: Partner, file: str, columns: str, count: int) -> Run:
+def _decode(python: WorkerProcess, file: str, columns: str, count: int) -> Run:
     return python.drain("decode", file=file, count=count, columns=columns)
 
 
-def _copy(python: Partner, file: str, size: int, count: int) -> Run:
+def _copy(python: WorkerProcess, file: str, size: int, count: int) -> Run:
     return python.drain("copy", file=file, count=count, size=size)
 
 
-def _contenders(java: Partner, python: Partner, file: str, size: int) -> list[Contender]:
-    """Both sides go over the file until they have decoded so many messages."""
-    count = share_of(MESSAGES, 2)
+def _contenders(java: WorkerProcess, python: WorkerProcess, file: str, size: int) -> list[Contender]:
+    """Return both sides, which decode the file until they reach the number of messages."""
+    count = divide_messages(MESSAGES, 2)
     warm_up = min(count, 4 * RECORDED)
     ours = [
         Contender(

@@ -1,4 +1,4 @@
-"""What does planning cost with very many queues? Written to docs/benchmarks/planning.md."""
+"""Measure planning with very many queues; write docs/benchmarks/planning.md."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyspark_rocketmq.offsets.position import advance, batch_ranges, position_js
 from pyspark_rocketmq.options import parse_reader_options
 from pyspark_rocketmq.planning.admission import Limits, admit
 from pyspark_rocketmq.planning.ranges import PlanSettings, plan_tasks
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.source.stream import make_stream_reader
-from pyspark_rocketmq.source.view import SECONDS_PER_REQUEST
-from tests.bench.partners import python_partner
-from tests.bench.plan import ROUNDS
+from tests.bench.bench_settings import ROUNDS
 from tests.bench.report import report_of
+from tests.bench.worker_processes import start_python_worker
 
 pytestmark = pytest.mark.bench
 
@@ -27,21 +27,20 @@ PER_TOPIC = 1000
 COUNTS = (10_000, 100_000)
 PER_TRIGGER = 1_000_000
 ABOUT = (
-    "*Pure*: admission with a cap, the offset and its JSON, ranges and tasks, from offsets at hand. *Asked*: "
-    "`latestOffset` and `partitions` of the stream reader against the stub in a process of its own; "
-    f"topics of {PER_TOPIC:,} queues. Routes are known already, as in every trigger but the first."
+    "*Pure*: admission with a cap, the offset and its JSON, ranges and tasks, from known offsets. *Asked*: "
+    "`latestOffset` and `partitions` of the stream reader against the stub in a process of its own; topics of "
+    f"{PER_TOPIC:,} queues. Routes are known already, as in every trigger but the first."
 )
 
 
 class Planned(NamedTuple):
-    """One planning."""
+    """The cost of planning one batch."""
 
     seconds: float
     json_bytes: int
 
 
 def test_planning() -> None:
-    """Ten thousand queues, then ten times as many."""
     with report_of("planning", "Planning", ABOUT) as report:
         for count in COUNTS:
             pure = [_plan_pure(count) for _ in range(ROUNDS)]
@@ -70,14 +69,14 @@ def _plan_pure(count: int) -> Planned:
 
 def _plan_asked(count: int) -> list[Planned]:
     topics = {f"topic-{number}": PER_TOPIC for number in range(count // PER_TOPIC)}
-    with python_partner() as stub:
+    with start_python_worker() as stub:
         name_server = str(stub.ask("stub", topics=topics)["name_server"])
         options = {"nameServer": name_server, "subscribe": ",".join(topics), "startingOffsets": "earliest"}
         reader = make_stream_reader(parse_reader_options({**options, "maxPartitions": "2"}, stream=True))
         start, planned = dict(reader.initialOffset()), []
         for _ in range(1 + ROUNDS):
             stub.ask("stub_fill", topics=list(topics), count=PER_TOPIC, size=10)
-            time.sleep(SECONDS_PER_REQUEST * len(topics))  # until then brokers are not asked again
+            time.sleep(PlannerRhythm().bounds_s * len(topics))  # Brokers are asked again only after this time.
             start, found = _plan_next(reader, start, count)
             planned.append(found)
         reader.stop()

@@ -1,26 +1,25 @@
-"""Who drains one queue fastest? Written to docs/benchmarks/single.md."""
+"""Measure contenders on one queue; write docs/benchmarks/single.md."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.bench.contenders import TASKS, open_crew
-from tests.bench.plan import ROUNDS, SINGLE
+from tests.bench.bench_broker import MEMORY_ANSWER, BenchBroker
+from tests.bench.bench_settings import ROUNDS, SINGLE
+from tests.bench.contenders import TASKS, open_client_processes
 from tests.bench.report import report_of
-from tests.bench.rounds import interleave
-from tests.bench.stage import MEMORY_ANSWER, Stage
+from tests.bench.rounds import measure_in_rounds
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
-ABOUT = "One queue: whoever waits for an answer before asking again has nothing else to do meanwhile."
+ABOUT = "One queue: a client that waits for a response before its next request does nothing meanwhile."
 
 
-def test_single(stage: Stage) -> None:
-    """Everybody outside Spark."""
+def test_single(bench_broker: BenchBroker) -> None:
     with (
-        report_of("single", "Draining one queue", ABOUT, RocketMQ=stage.cluster.version) as report,
-        open_crew(stage) as crew,
+        report_of("single", "Draining one queue", ABOUT, RocketMQ=bench_broker.cluster.version) as report,
+        open_client_processes(bench_broker) as clients,
     ):
-        contenders = [crew.contender(stage, SINGLE, name) for name in TASKS]
-        assert stage.answer_size(SINGLE) == MEMORY_ANSWER
-        report.add_outcomes(str(SINGLE), interleave(contenders, ROUNDS))
+        contenders = [clients.contender(bench_broker, SINGLE, name) for name in TASKS]
+        assert bench_broker.answer_size(SINGLE) == MEMORY_ANSWER
+        report.add_measurements(str(SINGLE), measure_in_rounds(contenders, ROUNDS))

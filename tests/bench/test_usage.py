@@ -1,4 +1,4 @@
-"""Is processor time of others seen?"""
+"""Test meters of other processes' time and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUSY = (
 
 
 def test_a_childs_time_and_memory_are_seen() -> None:
-    """A process below ours burns 0.3 seconds."""
+    """The time and memory of a child process are measured."""
     meter = Meter({"all": lambda: tree(os.getpid())})
     with _busy() as child:
         alive = meter.read()["all"]
@@ -27,7 +27,7 @@ def test_a_childs_time_and_memory_are_seen() -> None:
 
 
 def test_one_that_ended_takes_nothing_from_the_others() -> None:
-    """Workers of Spark end when they were idle, and nobody is told what they used."""
+    """A process that has ended does not lower the time of the others."""
     with _busy() as stays, _busy() as ends:
         pids = [stays.pid, ends.pid]
         meter = Meter({"all": lambda: pids})
@@ -40,7 +40,7 @@ def test_one_that_ended_takes_nothing_from_the_others() -> None:
 
 @contextmanager
 def _busy() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has burned its time, and ends when it is told."""
+    """Start a process that uses 0.3 seconds, and ends when it receives a line."""
     command = [sys.executable, "-c", BUSY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

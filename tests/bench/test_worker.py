@@ -1,4 +1,4 @@
-"""Answers kept in a file are decoded as a task decodes them."""
+"""Test that the bench decodes stored responses as a task does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.bench import worker
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> str:
-    """A file of the answers to pulls of 512 messages in two queues."""
+def answers_file(tmp_path: Path) -> str:
+    """A file of the responses to pulls of 512 messages in two queues."""
     file = str(tmp_path / "answers")
     with StubBroker(topics={"bench": 2}) as stub:
         stub.fill("bench", 512, 100)
@@ -22,15 +22,16 @@ def kept(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("columns", ["all properties", "default", "no map"])
-def test_kept_answers_are_decoded_again_and_again(kept: str, columns: str) -> None:
-    """Each pass over the file gives all messages; so does copying alone."""
-    assert worker.decode("", file=kept, count=1000, columns=columns)["messages"] == 1024
-    assert worker.copy("", file=kept, count=512, size=100)["messages"] == 512
+def test_stored_responses_are_decoded_again_and_again(answers_file: str, columns: str) -> None:
+    """Each pass over the file returns all messages; so does copying alone."""
+    assert worker.decode("", file=answers_file, count=1000, columns=columns)["messages"] == 1024
+    assert worker.copy("", file=answers_file, count=512, size=100)["messages"] == 512
 
 
-def test_claims_are_kept_with_answers(kept: str) -> None:
-    """An answer of another queue than its claim is refused, so what a task checks is part of what is measured."""
-    claims = Path(f"{kept}.claims")
-    claims.write_text(claims.read_text().replace("0], 0, ", "1], 0, "))
-    with pytest.raises(AnswerMismatch, match="holds a message of bench, queue 0"):
-        worker.decode("", file=kept, count=512, columns="default")
+def test_coverage_is_stored_with_responses(answers_file: str) -> None:
+    """A response of another queue than its file names is refused, so the task's checks are measured."""
+    coverage = Path(f"{answers_file}.coverage")
+    coverage.write_text(coverage.read_text().replace("0], 0, ", "1], 0, "))
+    with pytest.raises(AnswerMismatch) as caught:
+        worker.decode("", file=answers_file, count=512, columns="default")
+    assert {"topic": "bench", "queue_id": 1}.items() <= caught.value.where.items()

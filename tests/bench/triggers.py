@@ -1,4 +1,4 @@
-"""How is a single trigger looked at? By Spark's own account of queries that run as often as they can."""
+"""Measure single triggers by Spark's own progress reports, of queries that run as often as they can."""
 
 from __future__ import annotations
 
@@ -19,71 +19,71 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.datasource import RocketMQDataSource
 from pyspark_rocketmq.model import Message, parse_addresses
 from pyspark_rocketmq.source.stream import StreamReader
-from tests.bench.ready import AT_HAND, AtHandSource
+from tests.bench.ready_rows import INSTANT_ROW, InstantRowSource
 from tests.bench.sparks import fresh_folder
 
 Progress = Mapping[str, int]
-"""Milliseconds of a trigger by what they were spent on."""
+"""Milliseconds of a trigger, by phase."""
 
 TICKING = "rocketmq-ticking"
-PATIENCE_S = 120
+WAIT_TIMEOUT_S = 120
 _KEPT = "spark.sql.streaming.numRecentProgressUpdates"
 _ALL = "1000"
 _WARMING = 5
 _GLANCE_S = 0.1
-"""How often a query is looked at; each look costs the JVM some milliseconds that the triggers would have."""
+"""The interval, in seconds, of looking at a query; each look costs the JVM some milliseconds."""
 
 
 class TickingReader(DataSourceStreamReader):
-    """Our reader; its offset carries a counter, so that there is always a next batch, mostly of no range."""
+    """Our reader with a counter in its offset, so that there is always a next batch, mostly without ranges."""
 
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
     def initialOffset(self) -> dict[str, Any]:
-        """The reader's, at tick 0."""
+        """Return the reader's offset, at tick 0."""
         return {"tick": 0, "at": self._reader.initialOffset()}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """What the reader says, one tick later."""
+        """Return the reader's offset, one tick later."""
         latest = getattr(self._reader, "latestOffset")  # noqa: B009  # the releases differ in its arguments
         return {"tick": start["tick"] + 1, "at": latest(start["at"], limit)}
 
     def getDefaultReadLimit(self) -> Any:
-        """The reader's."""
+        """Return the reader's limit."""
         return getattr(self._reader, "getDefaultReadLimit")()  # noqa: B009
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The reader's."""
+        """Return the reader's tasks."""
         return self._reader.partitions(start["at"], end["at"])
 
     def read(self, partition: InputPartition) -> Any:
-        """The reader's."""
+        """Return the reader's batches."""
         return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The reader's."""
+        """Pass the commit to the reader."""
         self._reader.commit(end["at"])
 
     def stop(self) -> None:
-        """The reader's."""
+        """Stop the reader."""
         self._reader.stop()
 
 
 class TickingSource(DataSource):
-    """Our source with such a reader."""
+    """Our source with a ticking reader."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return TICKING
 
     def schema(self) -> StructType:
-        """Ours."""
+        """Return the schema of our source."""
         return RocketMQDataSource(dict(self.options)).schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The ticking one."""
+        """Return the ticking reader."""
         reader = RocketMQDataSource(dict(self.options)).streamReader(schema)
         assert isinstance(reader, StreamReader)
         return TickingReader(reader)
@@ -92,7 +92,7 @@ class TickingSource(DataSource):
 def triggers_of(
     session: SparkSession, source: str, options: Mapping[str, str], count: int, *, rows: int
 ) -> list[Progress]:
-    """So many triggers of a query, once it is warm; each of them has so many rows."""
+    """Return `count` triggers of a warm query, each of which has `rows` rows."""
     session.dataSource.register(TickingSource)
     frame = session.readStream.format(source).options(**options).load()
     return _triggers(session, frame.writeStream.format("noop"), count, rows)
@@ -110,14 +110,14 @@ def _triggers(session: SparkSession, writer: DataStreamWriter, count: int, rows:
 
 
 class Arrivals:
-    """What `foreachBatch` has seen, and when."""
+    """A `foreachBatch` function that records the latency of each row."""
 
     def __init__(self) -> None:
         self.latencies: list[float] = []
         self._seen = threading.Event()
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
-        """Collect the batch, and look at the clock."""
+        """Collect the batch and record the time."""
         rows = frame.select("storeTimestamp").collect()
         now = time.time()
         self.latencies += [(now - row.storeTimestamp.timestamp()) * 1000 for row in rows]
@@ -125,14 +125,14 @@ class Arrivals:
             self._seen.set()
 
     def wait_for_next(self, send: Any) -> None:
-        """Send, and wait until it is here."""
+        """Send a message, and wait until it is collected."""
         self._seen.clear()
         send()
-        assert self._seen.wait(PATIENCE_S), "a message was not seen"
+        assert self._seen.wait(WAIT_TIMEOUT_S), "a message was not seen"
 
 
 def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) -> tuple[list[Progress], list[float]]:
-    """Triggers of one message in one queue each, and how long each message was on its way."""
+    """Return triggers of one message in one queue each, and the latency of each message in milliseconds."""
     arrivals = Arrivals()
     session.conf.set(_KEPT, _ALL)
     settings = ClusterSettings(parse_addresses(name_server))
@@ -151,27 +151,27 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
             query.stop()
 
 
-def at_hand(session: SparkSession, count: int) -> list[Progress]:
-    """Triggers of one row each that `foreachBatch` collects, of a source that has it at hand."""
-    session.dataSource.register(AtHandSource)
-    frame = session.readStream.format(AT_HAND).load()
+def instant_rows(session: SparkSession, count: int) -> list[Progress]:
+    """Return triggers of one row each, which the source makes at once and `foreachBatch` collects."""
+    session.dataSource.register(InstantRowSource)
+    frame = session.readStream.format(INSTANT_ROW).load()
     return _triggers(session, frame.writeStream.foreachBatch(Arrivals()), count, rows=1)
 
 
 def _batch_id(query: StreamingQuery) -> int:
-    """Of the last batch that is done."""
+    """Return the last finished batch."""
     progress = query.lastProgress
     return int(progress["batchId"]) if progress else -1
 
 
 def _durations(query: StreamingQuery, rows: int) -> list[Progress]:
-    """Of triggers that ran a batch of so many rows."""
+    """Return the phases of triggers that ran a batch of `rows` rows."""
     found = [each for each in query.recentProgress if "addBatch" in each["durationMs"]]
     return [each["durationMs"] for each in found if each["numInputRows"] == rows]
 
 
 def _wait_for_batch(query: StreamingQuery, number: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
     while _batch_id(query) < number:
         assert query.isActive, f"the query ended: {query.exception()}"
         assert time.monotonic() < deadline, "the query is too slow"

@@ -1,6 +1,7 @@
-"""Serve one side of `tests.bench.versus` inside Spark: one JSON object a line comes in, one goes out.
+"""Serve one side of `tests.bench.versus` inside Spark: read one JSON object a line, and answer with one.
 
-Run by path, with the PYTHONPATH of the side, so that driver, planner and workers import that side's code.
+Run by path, with the PYTHONPATH of the side, so that driver, planner and workers import that side's code. So names
+that are imported from `tests.bench` must stay as they are in older commits.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ STREAM_S = 900
 
 
 def main() -> None:
-    """Serve until the input ends; what Spark prints goes elsewhere."""
+    """Serve until the input ends; output of Spark goes to stderr."""
     out, sys.stdout = sys.stdout, sys.stderr
     with open_spark() as spark:
         for line in sys.stdin:
-            wish = json.loads(line)
+            parameters = json.loads(line)
             try:
-                answer = TASKS[wish.pop("task")](spark, sys.argv[1], **wish)
+                answer = TASKS[parameters.pop("task")](spark, sys.argv[1], **parameters)
             except Exception as problem:
                 traceback.print_exc()
                 answer = {"error": repr(problem)}
@@ -42,7 +43,7 @@ def batch(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[s
 
 
 def stream(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Read a topic as a stream that ends."""
+    """Read a topic as a stream with an end."""
     options = {**_reading(name_server, topic), "startingOffsets": "earliest"}
     with fresh_folder() as checkpoint:
         began = time.perf_counter()
@@ -56,20 +57,20 @@ def stream(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[
 
 
 def empty(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Run triggers without tasks; tell their median."""
+    """Run triggers without tasks; return their median."""
     reading = {**_reading(name_server, topic), "startingOffsets": "latest"}
     found = triggers_of(spark.session, TICKING, reading, count, rows=0)
     return {"ms": median(each["triggerExecution"] for each in found)}
 
 
 def single(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Run triggers of one message; tell their median."""
+    """Run triggers of one message; return their median."""
     found, _ = one_by_one(spark.session, name_server, topic, count)
     return {"ms": median(each["triggerExecution"] for each in found)}
 
 
 def latency(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Send messages one by one; tell the median time from being stored to being seen."""
+    """Send messages one by one; return the median time from store to collection."""
     _, found = one_by_one(spark.session, name_server, topic, count)
     return {"ms": median(found)}
 

@@ -1,6 +1,7 @@
-"""What does our client do when the bench asks? Runs as a process of its own: `python -m tests.bench.worker`.
+"""Run tasks of the bench with our client: `python -m tests.bench.worker`, a process of its own.
 
-One JSON object a line comes in, one goes out; see `tests.bench.partners`.
+It reads one JSON object a line, and answers with one; see `tests.bench.worker_processes`. Processes of older commits
+take part in comparisons (`tests.bench.versus`), so names and parameters of tasks stay as they are.
 """
 
 from __future__ import annotations
@@ -30,10 +31,8 @@ from pyspark_rocketmq.client.results import SUCCESS, Consumed
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
-from pyspark_rocketmq.decode.gathered import Gathered
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.rows import Content
+from pyspark_rocketmq.decode.columns import Content, Layout, default_columns
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder, Gathered
 from pyspark_rocketmq.decode.spans import Integers, cut_windows
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addresses
 from pyspark_rocketmq.net.pool import pool_for
@@ -41,18 +40,18 @@ from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.scan import record_starts
-from tests.bench.floor import PULL_COUNT, drain_raw
-from tests.bench.plan import DEPTH
-from tests.bench.tally import Tally
+from tests.bench.bench_settings import DEPTH
+from tests.bench.raw_sockets import PULL_COUNT, drain_raw
+from tests.bench.timed_count import TimedCount
 
 Answer = dict[str, Any]
 DEFAULT = default_columns(Layout.ROCKETMQ)
 WITHOUT_MAP = tuple(name for name in DEFAULT if name != "properties")
 COLUMNS = {"default": DEFAULT, "no map": WITHOUT_MAP}
 _BODY_AT = 88
-"""Bodies begin so far behind the begin of a record whose hosts have IPv4 addresses."""
-_Kept = tuple[memoryview, tuple[MessageQueue, int, int, bool], tuple[int, int, int, int]]
-"""An answer from a file: its records, what is wanted of it, and what it claims."""
+"""The distance of a body from the begin of its record, if its hosts have IPv4 addresses."""
+_StoredAnswer = tuple[memoryview, tuple[MessageQueue, int, int, bool], tuple[int, int, int, int]]
+"""A response in a file: its records, its wanted range, and the offsets that it covers."""
 _stubs: list[StubBroker] = []
 
 
@@ -61,9 +60,9 @@ def main() -> None:
     name_server = sys.argv[1]
     gc.freeze()
     for line in sys.stdin:
-        wish = json.loads(line)
+        parameters = json.loads(line)
         try:
-            answer = TASKS[wish.pop("task")](name_server, **wish)
+            answer = TASKS[parameters.pop("task")](name_server, **parameters)
         except Exception as problem:
             traceback.print_exc()
             answer = {"error": repr(problem)}
@@ -73,8 +72,8 @@ def main() -> None:
 # --- draining ------------------------------------------------------------------------------------------------------
 
 
-def floor(name_server: str, topic: str, count: int, depth: int, size: int, each: int = PULL_COUNT) -> Answer:
-    """Bare sockets, nothing decoded; they have to know how many messages an answer brings."""
+def raw_sockets(name_server: str, topic: str, count: int, depth: int, size: int, each: int = PULL_COUNT) -> Answer:
+    """Drain with raw sockets and decode nothing; the number of messages in a response must be known."""
     cluster, queues = _cluster(name_server), _queues(name_server, topic)
     route = cluster.routes.route(topic)
     address = route.broker(queues[0].broker_name).master()
@@ -84,14 +83,14 @@ def floor(name_server: str, topic: str, count: int, depth: int, size: int, each:
 
 
 def engine(name_server: str, topic: str, count: int, depth: int, tags: str = "*") -> Answer:
-    """Our pull engine, nothing decoded; with tags each answer is vouched for."""
+    """Drain with our pull engine and decode nothing; with tags each response is confirmed by a probe."""
     began = time.perf_counter()
     messages = sum(block.message_count for block in _read(name_server, topic, count, depth, tags))
     return _answer(messages, time.perf_counter() - began)
 
 
 def arrow(name_server: str, topic: str, count: int, columns: str, depth: int | None) -> Answer:
-    """Our pull engine and decoding into record batches."""
+    """Drain with our pull engine and decode into record batches."""
     decoder = ColumnDecoder(COLUMNS[columns])
     began = time.perf_counter()
     messages = sum(each.batch.num_rows for each in decoder.decode_all(_read(name_server, topic, count, depth)))
@@ -99,11 +98,11 @@ def arrow(name_server: str, topic: str, count: int, columns: str, depth: int | N
 
 
 def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
-    """Our push consumer with a listener that does nothing."""
-    tally = Tally(count)
+    """Consume with our push consumer, whose listener does nothing."""
+    counter = TimedCount(count)
 
     def listen(messages: Sequence[ReceivedMessage]) -> Consumed:
-        tally.add(len(messages))
+        counter.add(len(messages))
         return SUCCESS
 
     settings = ConsumerSettings(
@@ -113,26 +112,26 @@ def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
         batch_size=batch,
     )
     with PushConsumer.concurrent(_settings(name_server), settings, listen):
-        tally.wait()
-    return _answer(tally.messages, tally.seconds)
+        counter.wait()
+    return _answer(counter.messages, counter.seconds)
 
 
 # --- decoding ------------------------------------------------------------------------------------------------------
 
 
 def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
-    """Keep pull answers in a file, each behind its length, and what they are wanted for and claim in another."""
+    """Write pull responses to a file, each after its length, and their ranges and coverage to another."""
     began, messages = time.perf_counter(), 0
-    with Path(file).open("wb") as out, _claims_of(file).open("w") as claims:
+    with Path(file).open("wb") as out, _coverage_file(file).open("w") as coverage:
         for block in _read(name_server, topic, count, DEPTH):
             out.write(len(block.data).to_bytes(4, "big") + block.data)
-            claims.write(json.dumps(block[1:]) + "\n")
+            coverage.write(json.dumps(block[1:]) + "\n")
             messages += block.message_count
     return _answer(messages, time.perf_counter() - began)
 
 
 def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
-    """The decoder alone, over answers from a file; finding where records begin is part of it."""
+    """Decode the responses of a file with the decoder alone, which includes finding the records."""
     content = Content(system_properties=columns == "all properties")
     decoder = ColumnDecoder(COLUMNS.get(columns, DEFAULT), content)
     answers, messages = _load(file), 0
@@ -143,7 +142,7 @@ def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
 
 
 def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
-    """The least that decoding takes: answers are copied, and their bodies of one size; nothing is looked at."""
+    """Copy responses, and their bodies of one size, without looking at them: the minimum of decoding."""
     batches, gathered, messages = _bodies(file), Gathered(), 0
     began = time.perf_counter()
     while messages < count:
@@ -157,7 +156,7 @@ def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
 
 @cache
 def _bodies(file: str) -> list[tuple[list[Block], Integers]]:
-    """The blocks of each record batch, and where bodies lie in them."""
+    """Return the blocks of each record batch, and where bodies begin in them."""
     blocks, size = list(starmap(_as_block, _load(file))), BatchSize()
     step = min(size.messages // PULL_COUNT, size.byte_count // len(blocks[0].data))
     return [(part, _body_starts(part)) for at in range(0, len(blocks), step) if (part := blocks[at : at + step])]
@@ -169,9 +168,9 @@ def _body_starts(blocks: Sequence[Block]) -> Integers:
 
 
 @cache
-def _load(file: str) -> list[_Kept]:
-    data, at, answers = Path(file).read_bytes(), 0, list[_Kept]()
-    for line in _claims_of(file).read_text().splitlines():
+def _load(file: str) -> list[_StoredAnswer]:
+    data, at, answers = Path(file).read_bytes(), 0, list[_StoredAnswer]()
+    for line in _coverage_file(file).read_text().splitlines():
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         (queue, *wanted), *claim = json.loads(line)
         answers.append((memoryview(data[at + 4 : end]), (_queue(*queue), *wanted), tuple(claim)))
@@ -179,25 +178,25 @@ def _load(file: str) -> list[_Kept]:
     return answers
 
 
-def _claims_of(file: str) -> Path:
-    return Path(f"{file}.claims")
+def _coverage_file(file: str) -> Path:
+    return Path(f"{file}.coverage")
 
 
 @cache
 def _queue(topic: str, broker_name: str, queue_id: int) -> MessageQueue:
-    """One object for all answers of a queue, as in a task."""
+    """Return one object for all responses of a queue, as in a task."""
     return MessageQueue(topic, broker_name, queue_id)
 
 
 def _as_block(data: memoryview, wanted: tuple[MessageQueue, int, int, bool], claim: tuple[int, int, int, int]) -> Block:
-    """Made for each time that an answer is decoded, as in a task."""
+    """Make the block that a task makes for each decoding of a response."""
     return Block(data, QueueRange(*wanted), *claim)
 
 
-def profile(name_server: str, of: str, parts: dict[str, list[str]], **wish: Any) -> Answer:
-    """Another task under a profiler: which shares of its time go into functions, named as `file:function`."""
+def profile(name_server: str, of: str, parts: dict[str, list[str]], **parameters: Any) -> Answer:
+    """Run another task under a profiler; return the shares of functions, named as `file:function`, in its time."""
     profiler = cProfile.Profile()
-    answer = profiler.runcall(TASKS[of], name_server, **wish)
+    answer = profiler.runcall(TASKS[of], name_server, **parameters)
     spent: Counter[str] = Counter()
     stats: dict[tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     for (file, _, function), (_, _, _, cumulative, _) in stats.items():
@@ -210,7 +209,7 @@ def profile(name_server: str, of: str, parts: dict[str, list[str]], **wish: Any)
 
 
 def stub(_name_server: str, topics: dict[str, int]) -> Answer:
-    """Start a stub in this process, in place of the one before."""
+    """Start a stub in this process, in place of the previous one."""
     while _stubs:
         _stubs.pop().close()
     began = time.perf_counter()
@@ -219,7 +218,7 @@ def stub(_name_server: str, topics: dict[str, int]) -> Answer:
 
 
 def stub_fill(_name_server: str, topics: list[str], count: int, size: int) -> Answer:
-    """Put so many messages into each of the stub's topics."""
+    """Put `count` messages into each of the stub's topics."""
     began = time.perf_counter()
     for topic in topics:
         _stubs[0].fill(topic, count, size)
@@ -258,7 +257,7 @@ def _answer(messages: int, seconds: float) -> Answer:
 
 
 TASKS: dict[str, Callable[..., Answer]] = {
-    task.__name__: task for task in (floor, engine, arrow, push, dump, decode, copy, profile, stub, stub_fill)
+    task.__name__: task for task in (raw_sockets, engine, arrow, push, dump, decode, copy, profile, stub, stub_fill)
 }
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_nonsense_counts_as_failure(group: Group, answer: object, caplog: pytest
     group.concurrent(Log(lambda _: answer))
 
     until(lambda: group.stub.messages(SCHEDULE))
-    assert "which counts as failure" in caplog.text
+    assert "which counts as failure; return SUCCESS" in caplog.text
 
 
 def test_an_exception_counts_as_failure(group: Group, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_stub.scanning import Got
+from broker_stub.queue_scan import GetResult
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.results import DEAD_LETTER, later
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -22,7 +22,7 @@ def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
     group = make_group(queues=1)
     group.put(*"abcde", colour="red", tags="t")
     consumer = group.concurrent(Log(lambda _: later(DEAD_LETTER)))
-    found = DeadLetters(group.cluster(), GROUP)
+    found = DeadLetters(group.cluster_settings, GROUP)
     until(lambda: sum(bounds.max_offset for bounds in found.bounds().values()) == 5)
     consumer.close()
     return group, found
@@ -30,7 +30,7 @@ def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
 
 def test_a_group_without_dead_letters_has_none(group: Group) -> None:
     """Nothing was ever given up: no queues, nothing to read, nothing sent."""
-    letters = DeadLetters(group.cluster(), GROUP)
+    letters = DeadLetters(group.cluster_settings, GROUP)
 
     assert letters.bounds() == {}
     assert str(letters.resend(group.producer())) == "0 sent again, 0 failed, 0 not wanted"
@@ -50,7 +50,7 @@ def change(group: Group, changed: Callable[[list[Record]], Sequence[Record]], ti
     store, left = group.stub.state.brokers[0].store, [times]
     honest = store.get_message
 
-    def get_message(*asked: Any) -> Got:
+    def get_message(*asked: Any) -> GetResult:
         got = honest(*asked)
         left[0] -= 1
         if left[0] < 0:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from broker_stub import Settings
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Fate
-from pyspark_rocketmq.errors import LocalProtocolError, SendError
+from pyspark_rocketmq.client.producer import TransactionResolution
+from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from tests.client.fixtures import BROKER, TOPIC, Group, queue, until
 
 
@@ -139,20 +140,49 @@ def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Mess
         group.producer().send_batch(batch)
 
 
+@pytest.mark.parametrize("way", ["send", "send_ordered", "send_batch", "send_oneway", "send_in_transaction"])
+def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
+    """A broker that creates topics gets the message of one that has no route yet, as from Java's producer."""
+    producer, message = group.producer(), Message("new", b"x")
+    arguments: dict[str, tuple[Any, ...]] = {
+        "send_ordered": (message, "key"),
+        "send_batch": ([message],),
+        "send_in_transaction": (message, lambda _: TransactionResolution.COMMIT),
+    }
+    for count in (1, 2):
+        getattr(producer, way)(*arguments.get(way, (message,)))
+        until(lambda count=count: _bodies(group, "new") == [b"x"] * count)  # type: ignore[misc]
+    assert len(group.cluster().routes.route("new").writable) == 4
+
+
+def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
+    """Where no broker has the template topic the producer raises what the name server said."""
+    stub, answer = group.stub, ResponseCode.TOPIC_NOT_EXIST
+    stub.faults.answer(answer, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=None)
+    with pytest.raises(TopicNotFound) as refused:
+        group.producer().send(Message("new", b"x"))
+    assert refused.value.where["topic"] == "new"
+    stub.faults.clear()
+
+
 # --- transactions ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fate", "visible"), [(Fate.COMMIT, [b"x"]), (Fate.ROLLBACK, [])])
-def test_a_transaction_ends_as_its_sender_says(group: Group, fate: Fate, visible: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("resolution", "visible"), [(TransactionResolution.COMMIT, [b"x"]), (TransactionResolution.ROLLBACK, [])]
+)
+def test_a_transaction_ends_as_its_sender_says(
+    group: Group, resolution: TransactionResolution, visible: list[bytes]
+) -> None:
     """The message shows after a commit only."""
     seen: list[list[bytes]] = []
 
-    def our_part(_: Message) -> Fate:
+    def our_part(_: Message) -> TransactionResolution:
         seen.append(_bodies(group))
-        return fate
+        return resolution
 
     sent = group.producer().send_in_transaction(Message(TOPIC, b"x"), our_part)
-    assert (sent.fate, seen) == (fate, [[]])
+    assert (sent.resolution, seen) == (resolution, [[]])
 
     until(lambda: len(group.stub.messages("RMQ_SYS_TRANS_OP_HALF_TOPIC")) == 1)
     assert _bodies(group) == visible
@@ -163,12 +193,12 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
     group = make_group(frozen_clock=True)
     asked: list[tuple[str, bytes]] = []
 
-    def check(message: ReceivedMessage) -> Fate:
+    def check(message: ReceivedMessage) -> TransactionResolution:
         asked.append((message.topic, message.body))
-        return Fate.COMMIT
+        return TransactionResolution.COMMIT
 
     sent = group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
-    assert (sent.fate, asked, _bodies(group)) == (Fate.UNKNOWN, [], [])
+    assert (sent.resolution, asked, _bodies(group)) == (TransactionResolution.UNKNOWN, [], [])
 
     # Asked a second time before our answer, as a broker in a hurry may, it would store the message twice.
     group.stub.clock.advance(Settings().transaction_check_interval_ms)
@@ -181,15 +211,30 @@ def test_a_check_that_would_exit_leaves_the_fate_open(make_group: Callable[..., 
     group = make_group(frozen_clock=True)
     asked: list[bytes] = []
 
-    def check(message: ReceivedMessage) -> Fate:
+    def check(message: ReceivedMessage) -> TransactionResolution:
         asked.append(message.body)
-        return sys.exit() if len(asked) == 1 else Fate.COMMIT
+        return sys.exit() if len(asked) == 1 else TransactionResolution.COMMIT
 
-    group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: Fate.UNKNOWN)
+    group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: TransactionResolution.UNKNOWN)
     for count in (1, 2):
         group.stub.clock.advance(Settings().transaction_check_interval_ms)
         until(lambda count=count: len(asked) == count)  # type: ignore[misc]
     until(lambda: _bodies(group) == [b"x"])
+
+
+@pytest.mark.parametrize("result", [None, True, "COMMIT"])
+def test_a_function_that_returns_no_resolution_leaves_the_transaction_open(
+    make_group: Callable[..., Group], result: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says what `execute` and `check` must return, and the broker asks again."""
+    group = make_group(frozen_clock=True)
+    sent = group.producer(lambda _: result).send_in_transaction(Message(TOPIC, b"x"), lambda _: result)
+    assert sent.resolution is TransactionResolution.UNKNOWN
+    assert "execute returned" in caplog.text and "return TransactionResolution.COMMIT" in caplog.text
+
+    group.stub.clock.advance(Settings().transaction_check_interval_ms)
+    until(lambda: "check returned" in caplog.text)
+    assert not _bodies(group)
 
 
 def test_an_answer_that_is_not_understood_leaves_the_outcome_open(group: Group) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from broker_stub import Settings
-from broker_stub.codes import AdminCode
+from broker_stub.admin_codes import AdminCode
 from pyspark_rocketmq.client.clock import SystemClock
 from pyspark_rocketmq.client.requests import MemberRequests, Serves
 from pyspark_rocketmq.client.results import COMMIT, RECONSUME_LATER, ROLLBACK, SUCCESS, SUSPEND

@@ -13,7 +13,7 @@ from broker_stub import Settings, TlsFiles
 from pyspark_rocketmq.broker_errors import NoPermission
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, later
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.signing import Credentials
@@ -51,7 +51,7 @@ def test_everything_a_member_asks_is_signed_or_encrypted(
     producer = group.producer()
     for body in (b"good", b"bad"):
         producer.send(Message(TOPIC, body))
-    producer.send_in_transaction(Message(TOPIC, b"in a transaction"), lambda _: Fate.COMMIT)
+    producer.send_in_transaction(Message(TOPIC, b"in a transaction"), lambda _: TransactionResolution.COMMIT)
     log = Log(lambda batch: RECONSUME_LATER if batch[0].body == b"bad" else SUCCESS)
     group.concurrent(log)
     group.orderly(in_order, group="others")
@@ -115,26 +115,26 @@ def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) ->
     until(lambda: sum(group.stub.offsets(f"SHOP%{GROUP}").values()) == 3)
     [waiting] = group.stub.messages("SCHEDULE_TOPIC_XXXX")
     assert waiting.properties["REAL_TOPIC"] == retry_topic(f"SHOP%{GROUP}")
-    [letter] = DeadLetters(group.cluster(), GROUP).read()
+    [letter] = DeadLetters(group.cluster_settings, GROUP).read()
     assert (letter.body, letter.topic) == (b"never", TOPIC)
 
 
-@pytest.mark.parametrize("told", [Fate.COMMIT, Fate.UNKNOWN])
-def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], told: Fate) -> None:
+@pytest.mark.parametrize("told", [TransactionResolution.COMMIT, TransactionResolution.UNKNOWN])
+def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], told: TransactionResolution) -> None:
     """At once as told, or as our answer says when the broker asks; the checker sees the plain topic."""
     group = make_group(topics={"SHOP%orders": 4}, frozen_clock=True)
     group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
     asked: list[str] = []
 
-    def check(message: ReceivedMessage) -> Fate:
+    def check(message: ReceivedMessage) -> TransactionResolution:
         asked.append(message.topic)
-        return Fate.COMMIT
+        return TransactionResolution.COMMIT
 
     group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: told)
-    if told is Fate.UNKNOWN:
+    if told is TransactionResolution.UNKNOWN:
         group.stub.clock.advance(Settings().transaction_check_interval_ms)
     until(lambda: [record.body for record in group.stub.messages("SHOP%orders")] == [b"x"])
-    assert asked == [TOPIC] * (told is Fate.UNKNOWN)
+    assert asked == [TOPIC] * (told is TransactionResolution.UNKNOWN)
 
 
 def _polled(consumer: Any) -> set[bytes]:

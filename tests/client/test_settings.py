@@ -54,17 +54,18 @@ def test_numbers_out_of_range_are_refused(wish: dict[str, Any]) -> None:
 @pytest.mark.parametrize("group", ["", " ", "with space", "a" * 121, "DEFAULT_CONSUMER", "ü"])
 def test_names_no_broker_takes_are_refused(group: str) -> None:
     """Groups are checked before anything is connected."""
-    with pytest.raises(OptionError, match="consumerGroup"):
-        _consumer(group=group)
-    with pytest.raises(OptionError, match="consumerGroup"):
-        ProducerSettings(group=group)
+    for make in (_consumer, ProducerSettings):
+        with pytest.raises(OptionError) as refused:
+            make(group=group)
+        assert refused.value.option == "group"
 
 
 @pytest.mark.parametrize("topic", ["", "a topic", "t" * 128])
 def test_topics_no_broker_takes_are_refused(topic: str) -> None:
     """Topics are checked, too."""
-    with pytest.raises(OptionError, match="subscribe"):
+    with pytest.raises(OptionError) as refused:
         _consumer(subscriptions={topic: Subscription()})
+    assert refused.value.option == "subscriptions"
 
 
 @pytest.mark.parametrize("group", ["g", "%RETRY%g", "a-b_c|1", "x" * 120])

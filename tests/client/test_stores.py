@@ -11,7 +11,7 @@ import pytest
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.client.stores import LocalStore, Progress, RemoteStore, offset_file
 from pyspark_rocketmq.cluster.broker import Brokers
-from pyspark_rocketmq.cluster.offsets import Offsets
+from pyspark_rocketmq.cluster.queue_offsets import Offsets
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.client.clock import SystemClock
-from pyspark_rocketmq.client.engine import Member
+from pyspark_rocketmq.allocation.by_position import AVERAGELY
+from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.member import Member
 from pyspark_rocketmq.client.pull_connections import PullConnections
 from pyspark_rocketmq.client.rebalance import Rebalancer
 from pyspark_rocketmq.client.stores import RemoteStore
@@ -90,7 +91,8 @@ def make_member(pair: Group) -> Iterator[Callable[..., Member]]:
 
         def make(*, orderly: bool = False, name: str = "one") -> Member:
             settings = pair.settings(instance_name=name)
-            member = Member(pair.cluster_settings, settings, SystemClock(), consume_type="PUSH", orderly=orderly)
+            make_consumer = PushConsumer.orderly if orderly else PushConsumer.concurrent
+            member = make_consumer(pair.cluster_settings, settings, Log())._member
             stack.callback(member.cluster.close)
             for topic in member.membership.subscriptions:
                 member.membership.queues(topic)
@@ -224,7 +226,16 @@ def test_the_group_is_asked_about_again_soon(make_group: Callable[..., Group]) -
 def test_the_group_is_asked_about_less_and_less(pair: Group, make_member: Callable[..., Member]) -> None:
     """As long as nobody tells, pauses grow until rounds are regular; once somebody has, they begin anew."""
     member, pauses = make_member(), list[float]()
-    rounds = Rebalancer(member._rebalance_parts(), pauses.append)
+    rounds = Rebalancer(
+        membership=member.membership,
+        strategy=AVERAGELY,
+        table=member.table,
+        handover=member.handover,
+        dispatch=member.pulls.begin,
+        changed=lambda *_: None,
+        wake_later=pauses.append,
+        rhythm=QUICK,
+    )
     silence = {"on": RequestCode.GET_CONSUMER_LIST_BY_GROUP, "times": None}
     pair.stub.faults.answer(ResponseCode.NO_PERMISSION, **silence)  # type: ignore[arg-type]
     for _ in range(6):

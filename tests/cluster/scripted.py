@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.links import Call, Outcome
+from pyspark_rocketmq.cluster.links import Addressed, Result
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectError, RocketMQError
 from pyspark_rocketmq.model import Address, parse_address
@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
 SERVER_VERSION = 479
-Server = Callable[[Call], Command]
+Server = Callable[[Command], Command]
 
 
 def answer(
@@ -38,18 +38,18 @@ def unsupported() -> Command:
 def raising(error: RocketMQError) -> Server:
     """A server whose connection ends with an error."""
 
-    def fail(call: Call) -> Command:
+    def fail(request: Command) -> Command:
         raise error
 
     return fail
 
 
 class ScriptedLinks:
-    """Servers by address; what has no server refuses connections. Remembers all calls."""
+    """Servers by address, which remember all requests; an address without a server refuses connections."""
 
     def __init__(self) -> None:
         self.servers: dict[Address, dict[int, Server]] = {}
-        self.calls: list[Call] = []
+        self.calls: list[Addressed] = []
         self.bursts: list[int] = []
 
     def serve(self, address: str, **handlers: Server | Command) -> None:
@@ -62,33 +62,37 @@ class ScriptedLinks:
         """Have connections to an address refused from now on."""
         del self.servers[parse_address(address)]
 
-    def asked(self, name: str) -> list[Call]:
-        """The calls of one kind so far."""
-        return [call for call in self.calls if call.code == RequestCode[name]]
+    def asked(self, name: str) -> list[dict[str, str]]:
+        """Return the fields of each request of one kind so far."""
+        return [request.fields or {} for _, request in self.calls if request.code == RequestCode[name]]
 
-    def call(self, call: Call, deadline: Deadline | None = None) -> Command:
-        """Ask and wait."""
-        self.calls.append(call)
-        if call.address not in self.servers:
-            raise ConnectError("refused", address=str(call.address))
-        server = self.servers[call.address].get(call.code)
-        return server(call) if server else unsupported()
+    def addresses(self, name: str | None = None) -> list[str]:
+        """Return where each request of one kind, or of any, has gone so far."""
+        return [str(address) for address, request in self.calls if name in (None, RequestCode(request.code).name)]
 
-    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
-        """Ask all at once."""
-        self.bursts.append(len(calls))
-        return [self._outcome(call, deadline) for call in calls]
+    def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
+        """Return the server's response."""
+        self.calls.append((address, request))
+        if address not in self.servers:
+            raise ConnectError("refused", address=str(address))
+        server = self.servers[address].get(request.code)
+        return server(request) if server else unsupported()
 
-    def tell(self, call: Call, deadline: Deadline | None = None) -> None:
-        """Send without wanting an answer."""
-        self.call(call, deadline)
+    def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
+        """Return the servers' responses, or errors in their places."""
+        self.bursts.append(len(requests))
+        return [self._result(*request, deadline) for request in requests]
+
+    def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
+        """Have the server serve a one-way request."""
+        self.call(address, request, deadline)
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _outcome(self, call: Call, deadline: Deadline | None) -> Outcome:
+    def _result(self, address: Address, request: Command, deadline: Deadline | None) -> Result:
         try:
-            return self.call(call, deadline)
+            return self.call(address, request, deadline)
         except RocketMQError as error:
             return error
 

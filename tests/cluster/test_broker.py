@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from pyspark_rocketmq.broker_errors import NoPermission, QueryNotFound, SystemBusy
-from pyspark_rocketmq.cluster.broker import Errand
-from pyspark_rocketmq.cluster.links import Call, Outcome
+from pyspark_rocketmq.cluster.broker import RoutedRequest
+from pyspark_rocketmq.cluster.links import Addressed, Result
 from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved, RequestTimeout, TopicNotFound
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.wire.codes import ResponseCode
@@ -19,9 +19,9 @@ from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, raising, r
 BUSY = answer(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]")
 
 
-def max_of(broker_name: str, queue_id: int = 0) -> Errand:
+def max_of(broker_name: str, queue_id: int = 0) -> RoutedRequest:
     """Ask for the end of a queue of topic T."""
-    return Errand("T", broker_name, GetMaxOffsetRequestHeader(topic="T", queue_id=queue_id))
+    return RoutedRequest("T", broker_name, GetMaxOffsetRequestHeader(topic="T", queue_id=queue_id))
 
 
 def test_a_moved_broker_is_found_by_a_new_route() -> None:
@@ -33,7 +33,7 @@ def test_a_moved_broker_is_found_by_a_new_route() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "new:1"}))
     links.serve("new:1", GET_MAX_OFFSET=answer(offset=7))
     assert cluster.brokers.ask(max_of("a")).header(OffsetResponseHeader).offset == 7
-    assert [str(call.address) for call in links.asked("GET_MAX_OFFSET")] == ["old:1", "new:1"]
+    assert links.addresses("GET_MAX_OFFSET") == ["old:1", "new:1"]
 
 
 def test_an_error_that_says_nothing_of_routes_keeps_the_route() -> None:
@@ -59,9 +59,10 @@ def test_a_refusal_is_not_asked_again() -> None:
 def test_only_what_failed_is_asked_again() -> None:
     """One burst for all, then one for the rest."""
 
-    def busy_once(call: Call) -> Command:
+    def busy_once(request: Command) -> Command:
         first = len(links.asked("GET_MAX_OFFSET")) <= 3
-        return BUSY if first and call.fields["queueId"] == "1" else answer(offset=call.fields["queueId"])
+        queue_id = (request.fields or {})["queueId"]
+        return BUSY if first and queue_id == "1" else answer(offset=queue_id)
 
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(3, a={0: "a:1"}))
@@ -86,7 +87,7 @@ def test_a_master_that_is_gone_is_replaced_only_where_any_copy_will_do() -> None
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", GET_MAX_OFFSET=answer(offset=5))
     brokers = cluster_of(links).brokers
-    assert brokers.ask(max_of("a"), any_copy=True).question.broker_id == 1
+    assert brokers.ask(max_of("a"), any_copy=True).request.broker_id == 1
     with pytest.raises(NoBrokerAvailable, match="no master"):
         brokers.ask(max_of("a"))
 
@@ -137,7 +138,7 @@ def test_any_broker_will_do_where_all_know_the_same() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     links.serve("b:1", GET_MAX_OFFSET=answer(offset=1))
     header = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
-    assert cluster_of(links).brokers.ask_any("T", header).question.broker_name == "b"
+    assert cluster_of(links).brokers.ask_any("T", header).request.broker_name == "b"
     links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.NO_PERMISSION))
     with pytest.raises(NoPermission):
         cluster_of(links).brokers.ask_any("T", header)
@@ -151,14 +152,14 @@ class _SilentLinks(ScriptedLinks):
         self.now_s = 0.0
         self.given_s: list[float] = []
 
-    def call_all(self, calls: Sequence[Call], deadline: Deadline | None = None) -> list[Outcome]:
+    def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
         """Ask, and remember how much time there was."""
         assert deadline is not None
         self.given_s.append(deadline.remaining())
-        outcomes = super().call_all(calls, deadline)
-        if any(isinstance(outcome, RequestTimeout) for outcome in outcomes):
+        results = super().call_all(requests, deadline)
+        if any(isinstance(result, RequestTimeout) for result in results):
             self.now_s = deadline.at
-        return outcomes
+        return results
 
 
 def test_brokers_that_do_not_answer_leave_the_others_their_share_of_time() -> None:
@@ -170,7 +171,7 @@ def test_brokers_that_do_not_answer_leave_the_others_their_share_of_time() -> No
     links.serve("c:1", GET_MAX_OFFSET=answer(offset=1))
     header, deadline = GetMaxOffsetRequestHeader(topic="T", queue_id=0), Deadline.after(3.0, lambda: links.now_s)
 
-    assert cluster_of(links).brokers.ask_any("T", header, deadline=deadline).question.broker_name == "c"
+    assert cluster_of(links).brokers.ask_any("T", header, deadline=deadline).request.broker_name == "c"
     assert links.given_s == pytest.approx([1.0, 1.0, 1.0])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.groups import HeartbeatAnswer
+from pyspark_rocketmq.cluster.groups import HeartbeatReply
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.errors import ConnectError, LimitExceeded
 from pyspark_rocketmq.model import Address, MessageQueue
@@ -47,7 +47,7 @@ def test_locks_name_queues_as_the_cluster_knows_them() -> None:
     assert cluster.groups.lock("g", "c1", [A0]).granted == {A0}
     cluster.groups.unlock("g", "c1", [A0])
     cluster.groups.unlock_oneway("g", "c1", [A0])
-    bodies = [decode_body(LockBatchRequestBody, call.body) for call in links.calls if call.body]
+    bodies = [decode_body(LockBatchRequestBody, request.body) for _, request in links.calls if request.body]
     assert bodies == [LockBatchRequestBody(consumer_group="NS%g", client_id="c1", mq_set=(theirs,))] * 3
 
 
@@ -60,8 +60,8 @@ def test_a_heartbeat_wraps_the_names_in_its_body() -> None:
         consume_from_where="CONSUME_FROM_LAST_OFFSET", subscription_data_set=(build_subscription("T"),),
     )  # fmt: skip
     data = HeartbeatData(client_id="c1", producer_data_set=(ProducerData(group_name="p"),), consumer_data_set=(member,))
-    assert cluster.groups.heartbeat(Address("a", 1), data) == HeartbeatAnswer(479, True, False)
-    sent = decode_body(HeartbeatData, links.calls[-1].body)
+    assert cluster.groups.heartbeat(Address("a", 1), data) == HeartbeatReply(479, True, False)
+    sent = decode_body(HeartbeatData, links.calls[-1][1].body)
     [group], [producer] = sent.consumer_data_set, sent.producer_data_set
     assert (producer.group_name, group.group_name, group.subscription_data_set[0].topic) == ("NS%p", "NS%g", "NS%T")
 
@@ -70,7 +70,7 @@ def test_a_broker_before_5_knows_no_second_version() -> None:
     """Its answer has no fields at all."""
     cluster, links = two_brokers()
     links.serve("a:1", HEART_BEAT=answer(version=407))
-    assert cluster.groups.heartbeat(Address("a", 1), HeartbeatData(client_id="c")) == HeartbeatAnswer(407, False, False)
+    assert cluster.groups.heartbeat(Address("a", 1), HeartbeatData(client_id="c")) == HeartbeatReply(407, False, False)
 
 
 def test_a_group_without_members_is_empty() -> None:

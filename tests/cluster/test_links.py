@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_rocketmq.cluster.links import BURST, Call, InlineLinks, Links, SharedLinks, within
+from pyspark_rocketmq.cluster.links import BURST, Addressed, InlineLinks, Links, SharedLinks, within
 from pyspark_rocketmq.errors import ConnectError, ConnectionLost, RequestTimeout
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.deadline import Deadline
@@ -40,16 +40,16 @@ def links(request: pytest.FixtureRequest) -> Iterator[Links]:
     close()
 
 
-def asks(address: Address, *bodies: bytes) -> list[Call]:
+def asks(address: Address, *bodies: bytes) -> list[Addressed]:
     """One request for each body."""
-    return [Call(address, 30, {}, body) for body in bodies]
+    return [(address, Command(30, fields={}, body=body)) for body in bodies]
 
 
 def test_each_call_gets_its_own_answer(links: Links, start_peer: StartPeer) -> None:
     """In the order of the calls, over several servers and more than one burst."""
     addresses = [start_peer(echo).address, start_peer(echo).address]
     bodies = [b"%d" % number for number in range(BURST + 50)]
-    calls = [Call(addresses[number % 2], 30, {}, body) for number, body in enumerate(bodies * 2)]
+    calls = [(addresses[number % 2], Command(30, fields={}, body=body)) for number, body in enumerate(bodies * 2)]
     assert [bytes(outcome.body) for outcome in links.call_all(calls) if isinstance(outcome, Command)] == bodies * 2
 
 
@@ -93,7 +93,7 @@ def test_a_silent_server_costs_no_more_than_the_deadline(links: Links, start_pee
     """Alone and in a burst beside one that answers."""
     silent, there = start_peer(never_answer).address, start_peer(echo).address
     with pytest.raises(RequestTimeout):
-        links.call(asks(silent, b"1")[0], Deadline.after(0.2))
+        links.call(*asks(silent, b"1")[0], Deadline.after(0.2))
     outcomes = links.call_all([*asks(silent, b"1"), *asks(there, b"2")], Deadline.after(0.5))
     assert [type(outcome) for outcome in outcomes] == [RequestTimeout, Command]
 
@@ -102,7 +102,7 @@ def test_telling_waits_for_no_answer(links: Links, start_peer: StartPeer) -> Non
     """The server hears it as one-way."""
     heard: list[Command] = []
     peer = start_peer(lambda talk: heard.append(talk.read()))
-    links.tell(asks(peer.address, b"x")[0])
+    links.tell(*asks(peer.address, b"x")[0])
     until(lambda: heard)
     assert heard[0].is_oneway and bytes(heard[0].body) == b"x"
 

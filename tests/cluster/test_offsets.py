@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.cluster.offsets import QueueBounds, Standing
+from pyspark_rocketmq.cluster.queue_offsets import Standing
 from pyspark_rocketmq.errors import ConnectionLost, MalformedFrame, NoBrokerAvailable
-from pyspark_rocketmq.model import Address, MessageQueue
+from pyspark_rocketmq.model import Address, MessageQueue, QueueBounds
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import Record, encode_record
@@ -85,7 +84,7 @@ def test_only_committed_queues_have_a_position() -> None:
     links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
     assert cluster.offsets.fetch_committed("g", [A, B]) == {A: 5}
     cluster.offsets.fetch_committed("g", [A], zero_if_young=True)
-    asked = [call.fields.get("setZeroIfNotFound") for call in links.asked("QUERY_CONSUMER_OFFSET")]
+    asked = [fields.get("setZeroIfNotFound") for fields in links.asked("QUERY_CONSUMER_OFFSET")]
     assert asked == ["false", "false", None]
 
 
@@ -123,9 +122,9 @@ def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_s
     cluster, links = two_brokers()
     rest = iter([first])
 
-    def serve(call: Call) -> Command:
+    def serve(request: Command) -> Command:
         now = next(rest, answer(offset=5))
-        return now if isinstance(now, Command) else now(call)
+        return now if isinstance(now, Command) else now(request)
 
     links.serve("a:1", QUERY_CONSUMER_OFFSET=serve)
     links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
@@ -139,7 +138,9 @@ def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> Non
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
     queues = [MessageQueue("T", name, number) for name in ("a", "b") for number in range(3)]
     cluster.offsets.commit("g", dict.fromkeys(queues, 7))
-    committed = [(call.address.host, call.fields["queueId"]) for call in links.asked("UPDATE_CONSUMER_OFFSET")]
+    hosts = [address.partition(":")[0] for address in links.addresses("UPDATE_CONSUMER_OFFSET")]
+    queue_ids = [fields["queueId"] for fields in links.asked("UPDATE_CONSUMER_OFFSET")]
+    committed = list(zip(hosts, queue_ids, strict=True))
     assert links.bursts == [2, 4] and committed[:2] == [("a", "0"), ("b", "0")]
     assert sorted(committed) == [(queue.broker_name, str(queue.queue_id)) for queue in queues]
 
@@ -149,10 +150,12 @@ def test_positions_are_committed_with_and_without_answer() -> None:
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
     cluster.offsets.commit("g", {A: 7, B: 8})
     cluster.offsets.commit_oneway("g", {A: 9})
-    sent = [
-        (call.fields["consumerGroup"], call.fields["commitOffset"]) for call in links.asked("UPDATE_CONSUMER_OFFSET")
+    commits = links.asked("UPDATE_CONSUMER_OFFSET")
+    assert [(fields["consumerGroup"], fields["commitOffset"]) for fields in commits] == [
+        ("g", "7"),
+        ("g", "8"),
+        ("g", "9"),
     ]
-    assert sent == [("g", "7"), ("g", "8"), ("g", "9")]
 
 
 def test_empty_queues_have_no_earliest_time() -> None:
@@ -162,9 +165,14 @@ def test_empty_queues_have_no_earliest_time() -> None:
     assert cluster.offsets.fetch_earliest_times([A, B]) == {A: 77}
 
 
-def stored_at(call: Call) -> Command:
+def offset_of(request: Command) -> int:
+    """Return the offset that a pull asks from."""
+    return int((request.fields or {})["queueOffset"])
+
+
+def stored_at(request: Command) -> Command:
     """A queue whose message at offset n was stored at 100 n."""
-    host, offset = Address("127.0.0.1", 1), int(call.fields["queueOffset"])
+    host, offset = Address("127.0.0.1", 1), offset_of(request)
     record = Record(
         topic="T", queue_id=0, queue_offset=offset, physical_offset=0, born_timestamp=0, born_host=host,
         store_timestamp=100 * offset, store_host=host, body=b"x",
@@ -187,19 +195,19 @@ def test_a_replica_that_is_behind_does_not_move_a_time_to_the_end() -> None:
     links = ScriptedLinks()
     routes = [route_of(a={0: "a:1", 1: "replica:1"})]
 
-    def die(call: Call) -> Command:
+    def die(request: Command) -> Command:
         routes[:] = [route_of(a={1: "replica:1"})]
         raise ConnectionLost("gone")
 
-    def pull(call: Call) -> Command:
-        return stored_at(call) if int(call.fields["queueOffset"]) < 3 else answer(ResponseCode.PULL_OFFSET_MOVED)
+    def pull(request: Command) -> Command:
+        return stored_at(request) if offset_of(request) < 3 else answer(ResponseCode.PULL_OFFSET_MOVED)
 
     bounds = bytes(statistics("a", 0).body).replace(b"10", b"3")
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=lambda call: routes[0])
     links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 0), PULL_MESSAGE=die)
     links.serve("a:1", SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=4, version=VERSION_4_9_7))
     links.serve("replica:1", GET_TOPIC_STATS_INFO=answer(body=bounds), PULL_MESSAGE=pull)
-    with pytest.raises(NoBrokerAvailable, match="ends at 3 now, at 10 when it began") as raised:
+    with pytest.raises(NoBrokerAvailable, match="ends at offset 3, but ended at 10") as raised:
         cluster_of(links).offsets.fetch_first_since({A: 450})
     assert raised.value.where["topic"] == "T"
 
@@ -208,7 +216,7 @@ def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
     """No message is looked at."""
     cluster, links = two_brokers(SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=5))
     assert cluster.offsets.fetch_first_since({A: 450, B: 450}) == {A: 5, B: 5}
-    assert {call.fields["boundaryType"] for call in links.calls if "boundaryType" in call.fields} == {"LOWER"}
+    assert {fields["boundaryType"] for fields in links.asked("SEARCH_OFFSET_BY_TIMESTAMP")} == {"LOWER"}
     assert not links.asked("PULL_MESSAGE")
 
 

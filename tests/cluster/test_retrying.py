@@ -25,10 +25,12 @@ class Attempts:
             raise self.errors.pop(0)
         return "done"
 
-    def run(self, retries: int, deadline: Deadline | None = None, patience_s: float | None = None) -> str:
+    def run(self, retries: int, deadline: Deadline | None = None, wait_for_brokers_s: float | None = None) -> str:
         """Try with pauses of about a second, on a clock that only pauses move."""
         pause = Backoff(1.0, 1.0)
-        return Retrying(retries, pause, self.pauses.append, patience_s, lambda: sum(self.pauses)).run(self, deadline)
+        return Retrying(retries, pause, self.pauses.append, wait_for_brokers_s, lambda: sum(self.pauses)).run(
+            self, deadline
+        )
 
 
 def test_a_passing_failure_is_tried_again() -> None:
@@ -64,10 +66,10 @@ def test_no_pause_outlasts_the_deadline() -> None:
 def test_with_patience_what_is_out_of_reach_is_waited_for() -> None:
     """For a time, instead of a number of attempts."""
     attempts = Attempts(*[ConnectionLost("away")] * 30)
-    assert attempts.run(0, patience_s=60) == "done"
+    assert attempts.run(0, wait_for_brokers_s=60) == "done"
     endless = Attempts(*[FlowControl("slower")] * 300)
     with pytest.raises(FlowControl, match="asked for 60 s"):
-        endless.run(0, patience_s=60)
+        endless.run(0, wait_for_brokers_s=60)
     assert 59 <= sum(endless.pauses) <= 60
 
 
@@ -76,5 +78,5 @@ def test_patience_is_for_what_waiting_may_change() -> None:
     for answer in (BrokerSystemError("no such user"), QueueMoved("elsewhere")):
         attempts = Attempts(*[ConnectionLost("away")] * 5, *[answer] * 9)
         with pytest.raises(type(answer)):
-            attempts.run(2, patience_s=60)
+            attempts.run(2, wait_for_brokers_s=60)
         assert attempts.count == 8

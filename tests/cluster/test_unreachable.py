@@ -9,7 +9,7 @@ import pytest
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.cluster.cluster import open_shared_cluster
-from pyspark_rocketmq.cluster.links import Call, SharedLinks
+from pyspark_rocketmq.cluster.links import SharedLinks
 from pyspark_rocketmq.cluster.routes import AddressMap
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectError
@@ -37,7 +37,7 @@ def links() -> Iterator[SharedLinks]:
 
 def ask(links: SharedLinks, *addresses: Address) -> list[type]:
     """Ask servers in this order, with a deadline; what kind of outcome each has."""
-    calls = [Call(address, 30, {}, b"x") for address in addresses]
+    calls = [(address, Command(30, fields={}, body=b"x")) for address in addresses]
     return [type(outcome) for outcome in links.call_all(calls, Deadline.after(PATIENCE_S))]
 
 
@@ -89,11 +89,11 @@ class TimedLinks(ScriptedLinks):
         super().__init__()
         self.given_s: list[float] = []
 
-    def tell(self, call: Call, deadline: Deadline | None = None) -> None:
-        """Send without wanting an answer."""
+    def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
+        """Note the deadline of a one-way request."""
         assert deadline is not None
         self.given_s.append(deadline.seconds)
-        super().tell(call, deadline)
+        super().tell(address, request, deadline)
 
 
 def test_every_broker_is_told_that_queues_are_free() -> None:
@@ -102,7 +102,7 @@ def test_every_broker_is_told_that_queues_are_free() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**{"broker-a": {0: "a:1"}, "broker-b": {0: "b:1"}}))
     with pytest.raises(ConnectError, match="broker broker-a"):
         cluster_of(links, retries=3).groups.unlock_oneway("g", "me@1", [A, B], Deadline.after(60.0))
-    assert [str(call.address) for call in links.asked("UNLOCK_BATCH_MQ")] == ["a:1", "b:1"]
+    assert links.addresses("UNLOCK_BATCH_MQ") == ["a:1", "b:1"]
     first, second = links.given_s
     assert first <= 30.0 < second
 

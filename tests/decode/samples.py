@@ -1,4 +1,4 @@
-"""Stored messages, plain and odd, for decoders to agree on."""
+"""Make stored messages, plain and irregular, on which decoders must agree."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder, Decoded
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder, Decoded
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.record import Record, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 V4, V6 = Address("10.0.0.9", 50000), Address("2001:db8::1", 10911)
@@ -28,7 +28,7 @@ _times = st.one_of(st.integers(0, 2**41), st.integers(-(2**63), 2**63 - 1))
 
 
 def property_text(entries: Sequence[tuple[str, str]], terminated: bool = True) -> bytes:
-    """The text of properties in order, duplicates included."""
+    """Return the text of properties in order, duplicates included."""
     text = "\x02".join(f"{name}\x01{value}" for name, value in entries)
     return (text + ("\x02" if terminated and entries else "")).encode()
 
@@ -57,17 +57,17 @@ plain_records = st.builds(
 
 
 def packed(record: Record, how: Compression) -> Record:
-    """The record with its body packed."""
+    """Return the record with its body packed."""
     return replace(record, body=compress(record.body, how), sys_flag=record.sys_flag | how.sys_flag)
 
 
 def inner_batch(record: Record, bodies: Sequence[bytes]) -> Record:
-    """Several messages in one record."""
+    """Return an inner batch: one record of several messages."""
     body = encode_batch(BatchEntry(body, record.properties_text) for body in bodies)
     return replace(record, body=body, sys_flag=record.sys_flag | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
-odd_records = st.one_of(
+irregular_records = st.one_of(
     st.builds(packed, plain_records, st.sampled_from(Compression)),
     st.builds(inner_batch, plain_records, st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=3)),
     st.builds(
@@ -81,7 +81,7 @@ odd_records = st.one_of(
 
 
 def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: MessageQueue = QUEUE) -> Block:
-    """A pull's answer holding these records, at successive offsets unless they have their own."""
+    """Return a response that holds these records, at successive offsets unless they have offsets of their own."""
     topic, _, queue_id = queue
     placed = [
         replace(r, queue_offset=r.queue_offset or at, topic=topic, queue_id=queue_id) for at, r in enumerate(records)
@@ -91,6 +91,6 @@ def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: Me
 
 
 def whole(decoder: ColumnDecoder, blocks: Sequence[Block]) -> Decoded:
-    """One record batch of all these blocks."""
+    """Return the one record batch of all blocks."""
     (decoded,) = decoder.decode_all(blocks, BatchSize(10**6, 2**40))
     return decoded

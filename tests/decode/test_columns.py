@@ -1,4 +1,4 @@
-"""Columns of record bytes equal what the readable decoder says of each message."""
+"""Test that columns of record bytes equal what the readable decoder says of each message."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import BatchSize, ColumnDecoder
-from pyspark_rocketmq.decode.layout import COLUMNS
-from pyspark_rocketmq.decode.rows import Content, Mode, read_rows, row_value
+from pyspark_rocketmq.decode.columns import COLUMNS, Content, Mode
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.rows import read_rows
 from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
+from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from pyspark_rocketmq.wire.scan import record_starts
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .samples import (
     QUEUE,
     V4,
     block,
     inner_batch,
-    odd_records,
+    irregular_records,
     packed,
     plain_records,
     property_names,
@@ -53,7 +53,7 @@ PLAIN = Record(
 
 
 def readable(blocks: list[Block], content: Content) -> list[list[object]]:
-    """What the readable decoder says of the messages in the blocks, a list a column."""
+    """Return what the readable decoder says of the messages in the blocks, a list for each column."""
     rows = [
         row
         for data, (queue, start, end, _), *_ in blocks
@@ -62,30 +62,85 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
         if start <= row.record.queue_offset < end and row.passes_tags()
     ]
     schema = ColumnDecoder(EVERY_COLUMN, content).schema
-    return [
-        pa.array([row_value(name, row) for row in rows], schema.field(name).type).to_pylist() for name in EVERY_COLUMN
-    ]
+    values = {name: [COLUMNS[name].read(row) for row in rows] for name in EVERY_COLUMN}
+    return [pa.array(values[name], schema.field(name).type).to_pylist() for name in EVERY_COLUMN]
 
 
 @given(
-    st.lists(st.lists(st.one_of(plain_records, odd_records), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.lists(st.lists(st.one_of(plain_records, irregular_records), min_size=1, max_size=4), min_size=1, max_size=3),
     st.builds(Content, properties_as_json=st.booleans(), system_properties=st.booleans()),
 )
-def test_bulk_equals_readable_for_any_mixture(answers: list[list[Record]], content: Content) -> None:
-    """Every column of every record, plain or odd, in any mixture, in the order of arrival."""
+def test_bulk_equals_readable_for_any_mixture(responses: list[list[Record]], content: Content) -> None:
+    """Every column of any mixture of plain and irregular records equals the readable decoder's, in order of arrival."""
     topics = ("t0", "another", "%RETRY%" + "g" * 130)
     blocks = [
         block(records, queue=MessageQueue(topic, "broker-a", 3))
-        for topic, records in zip(topics, answers, strict=False)
+        for topic, records in zip(topics, responses, strict=False)
     ]
     decoded = whole(ColumnDecoder(EVERY_COLUMN, content), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, content)
     decoded.batch.validate(full=True)
 
 
+def test_every_column_shows_its_own_field() -> None:
+    """Each column of a plain record, and of the same record read one by one, has the value that its name promises."""
+    names = ["TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "colour"]
+    record = replace(
+        PLAIN,
+        born_host=Address("10.0.0.8", 1234),
+        queue_offset=11,
+        flag=21,
+        reconsume_times=22,
+        sys_flag=8,
+        properties_text=property_text([(name, name.lower()) for name in names]),
+    )
+    stored, crc = len(encode_record(record)), 0x3610A686 & 0x7FFFFFFF
+    expected = {
+        "topic": "orders",
+        "brokerName": "broker-a",
+        "queueId": 3,
+        "queueOffset": 10,
+        "tags": "tags",
+        "keys": "keys",
+        "body": b"hello",
+        "properties": [("colour", "colour")],
+        "msgId": "uniq_key",
+        "bornTimestamp": 1_700_000_000_000_000,
+        "storeTimestamp": 1_700_000_000_123_000,
+        "reconsumeTimes": 22,
+        "flag": 21,
+        "commitLogOffset": 1000,
+        "offsetMsgId": "0A0000090000C35000000000000003E8",
+        "storedQueueOffset": 11,
+        "originTopic": "retry_topic",
+        "originMsgId": "origin_message_id",
+        "shardingKey": "__shardingkey",
+        "bornHost": "10.0.0.8:1234",
+        "storeHost": "10.0.0.9:50000",
+        "sysFlag": 8,
+        "storeSize": stored,
+        "bodyCrc": crc,
+        "key": b"keys",
+        "value": b"hello",
+        "partition": 3,
+        "offset": 10,
+        "timestamp": 1_700_000_000_123_000,
+        "timestampType": 1,
+        "headers": [{"key": "colour", "value": b"colour"}],
+    }
+    response = Block(memoryview(encode_record(record)), QueueRange(QUEUE, 10, 11), 1, 10, 1, 11)
+    batch = whole(ColumnDecoder(EVERY_COLUMN), [response]).batch
+    times = [name for name in EVERY_COLUMN if pa.types.is_timestamp(batch.schema.field(name).type)]
+    shown = {name: batch.column(name) for name in EVERY_COLUMN}
+    shown |= {name: shown[name].cast(pa.int64()) for name in times}
+    assert {name: column.to_pylist() for name, column in shown.items()} == {name: [v] for name, v in expected.items()}
+    (row,) = read_rows(decode_records(response.data)[0], QUEUE, Content(), 10)
+    assert {name: COLUMNS[name].read(row) for name in EVERY_COLUMN} == expected
+
+
 @given(st.lists(property_names, max_size=5), st.data())
 def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None:
-    """Rows that name the same properties in the same order, as producers write them, a name twice included."""
+    """Rows that name the same properties in the same order, some of them twice, read as the readable decoder does."""
     rows = data.draw(st.lists(st.tuples(*[property_values] * len(names)), min_size=1, max_size=5))
     texts = [property_text(list(zip(names, row, strict=True))) for row in rows]
     blocks = [block([replace(PLAIN, properties_text=text) for text in texts])]
@@ -95,7 +150,7 @@ def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None
 
 @given(st.lists(plain_records, min_size=1, max_size=8))
 def test_plain_records_need_no_help(records: list[Record]) -> None:
-    """No record of the usual kind is read one by one."""
+    """No plain record is read one by one."""
     assert whole(ColumnDecoder(EVERY_COLUMN), [block(records)]).handed_over == 0
 
 
@@ -107,14 +162,14 @@ def test_odd_records_are_counted() -> None:
 
 
 def test_offsets_outside_the_range_are_left_out() -> None:
-    """Messages before the start and from the end on are not rows, not even inside an inner batch."""
+    """Messages before the start and from the end on are no rows, not even inside an inner batch."""
     records = [inner_batch(PLAIN, [b"a", b"b", b"c"]), replace(PLAIN, queue_offset=3), replace(PLAIN, queue_offset=4)]
     decoded = whole(ColumnDecoder(["queueOffset", "body"]), [block(records, QueueRange(QUEUE, 1, 4))])
     assert decoded.batch.to_pydict() == {"queueOffset": [1, 2, 3], "body": [b"b", b"c", b"hello"]}
 
 
 def test_tags_are_compared_as_text() -> None:
-    """A message whose tag only shares the hash code of a wanted one is dropped, in bulk and one by one."""
+    """A message whose tag only shares the hash code of a wanted one is left out, in bulk and one by one."""
     aa, bb = (replace(PLAIN, properties_text=property_text([("TAGS", tag)])) for tag in ("Aa", "BB"))
     decoder = ColumnDecoder(["tags"], Content(tags=frozenset(["Aa"])))
     decoded = whole(decoder, [block([aa, bb, packed(aa, Compression.LZ4), packed(bb, Compression.LZ4)])])
@@ -122,7 +177,7 @@ def test_tags_are_compared_as_text() -> None:
 
 
 def test_retries_are_not_picked_by_tag() -> None:
-    """A message sent back keeps coming whatever its tag, plain or odd."""
+    """A message that was sent back is a row whatever its tag, plain or irregular."""
     retries = block([PLAIN, packed(PLAIN, Compression.ZLIB)], queue=MessageQueue("%RETRY%g", "broker-a", 0))
     decoded = whole(ColumnDecoder(["topic"], Content(tags=frozenset(["b"]))), [block([PLAIN]), retries])
     assert decoded.batch.to_pydict() == {"topic": ["%RETRY%g", "%RETRY%g"]}
@@ -152,13 +207,13 @@ BROKEN_TEXT = replace(PLAIN, properties_text=b"colour\x01\xff\xfe\x02")
 
 @pytest.mark.parametrize("broken", [BROKEN_BODY, BROKEN_TEXT])
 def test_failfast_names_the_message(broken: Record) -> None:
-    """The error says which message of which queue it is, and which option goes on."""
+    """The error names the message, its queue, and the option that goes on."""
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 3, offset 1.*mode"):
         whole(ColumnDecoder(["body", "properties"]), [block([PLAIN, broken])])
 
 
 def test_permissive_gives_null() -> None:
-    """What cannot be read is null, the rest of the message is there."""
+    """A part that cannot be read is null; the rest of the message is a row."""
     decoder = ColumnDecoder(["body", "properties", "queueId"], Content(mode=Mode.PERMISSIVE))
     batch = whole(decoder, [block([BROKEN_BODY, BROKEN_TEXT])]).batch
     assert batch.to_pydict() == {"body": [None, b"hello"], "properties": [[("colour", "red")], None], "queueId": [3, 3]}
@@ -171,8 +226,8 @@ def test_dropmalformed_drops_and_counts() -> None:
     assert (decoded.batch.num_rows, decoded.dropped) == (1, 2)
 
 
-def test_content_nobody_asked_for_is_not_read() -> None:
-    """A broken body is no matter to a reader of offsets."""
+def test_content_that_no_column_shows_is_not_read() -> None:
+    """A reader of offsets does not notice a broken body."""
     decoded = whole(ColumnDecoder(["queueOffset"]), [block([BROKEN_BODY, BROKEN_TEXT])])
     assert decoded.batch.to_pydict() == {"queueOffset": [0, 1]}
 
@@ -184,7 +239,7 @@ UNPACKABLE_BATCH = replace(NO_BATCH, sys_flag=NO_BATCH.sys_flag | SysFlag.COMPRE
 
 @pytest.mark.parametrize("broken", [NO_BATCH, UNPACKABLE_BATCH])
 def test_a_broken_inner_batch_follows_the_mode(broken: Record) -> None:
-    """It is named, or stands for its messages without a body, or is left out and counted."""
+    """A broken inner batch raises an error with its place, is one row without a body, or is left out and counted."""
     blocks = [block([PLAIN, broken, PLAIN])]
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 3, offset 1.*mode"):
         whole(ColumnDecoder(["queueOffset"]), blocks)
@@ -196,17 +251,17 @@ def test_a_broken_inner_batch_follows_the_mode(broken: Record) -> None:
 
 
 def test_a_time_beyond_the_year_9999_is_null() -> None:
-    """A producer's clock may tell anything; nanoseconds are a common mistake."""
-    odd_clock = replace(PLAIN, born_timestamp=1_700_000_000_123_456_789)
+    """A time in nanoseconds, a common mistake of producers, becomes null."""
+    wrong_clock = replace(PLAIN, born_timestamp=1_700_000_000_123_456_789)
     decoder = ColumnDecoder(["bornTimestamp", "storeTimestamp"])
-    batch = whole(decoder, [block([PLAIN, odd_clock, packed(odd_clock, Compression.ZLIB)])]).batch
+    batch = whole(decoder, [block([PLAIN, wrong_clock, packed(wrong_clock, Compression.ZLIB)])]).batch
     assert [each is None for each in batch.column("bornTimestamp").to_pylist()] == [False, True, True]
     assert batch.column("storeTimestamp").null_count == 0
 
 
 @pytest.mark.parametrize(("topic_size", "properties_size"), [(200, 10), (6, 40_003)])
 def test_sizes_have_a_sign(topic_size: int, properties_size: int) -> None:
-    """A larger one is below zero for the readable decoder, though so many bytes are there."""
+    """A size above the largest signed number is refused as negative, though as many bytes are there."""
     tail = bytes([topic_size]) + b"t" * topic_size + properties_size.to_bytes(2, "big") + b"p" * properties_size
     record = encode_record(PLAIN)
     record = record[: record.index(b"hello") + 5] + tail
@@ -216,7 +271,7 @@ def test_sizes_have_a_sign(topic_size: int, properties_size: int) -> None:
 
 
 def test_what_unpacks_to_much_comes_in_several_batches() -> None:
-    """In order, each of one message more than fits at most; packed, all were one batch."""
+    """Packed bodies of one batch that unpack to more come in several batches, in order."""
     records = [PLAIN, *[packed(replace(PLAIN, body=bytes([n]) * 4000), Compression.ZLIB) for n in range(6)], PLAIN]
     blocks = [block(records)]
     decoded = list(ColumnDecoder(["queueOffset", "body"]).decode_all(blocks, BatchSize(byte_count=10_000)))
@@ -230,7 +285,7 @@ def test_what_unpacks_to_much_comes_in_several_batches() -> None:
 
 
 def recorded_answers() -> list[Block]:
-    """The answers of recorded pulls that found messages."""
+    """Return the responses of recorded pulls that found messages."""
     blocks = []
     for path in sorted(GOLDEN.glob("**/*.jsonl")):
         for exchange in map(json.loads, path.read_text().splitlines()):
@@ -244,7 +299,7 @@ def recorded_answers() -> list[Block]:
 
 
 def test_recorded_answers_of_real_brokers() -> None:
-    """Everything real brokers sent, batches, transactions, packed bodies and retries among it, reads the same."""
+    """Recorded responses with batches, transactions, packed bodies and retries read as the readable decoder does."""
     blocks = recorded_answers()
     decoded = whole(ColumnDecoder(EVERY_COLUMN), blocks)
     assert decoded.batch.num_rows > 100

@@ -1,4 +1,4 @@
-"""A worker that decodes batch after batch gets its memory from the operating system once."""
+"""Test that a worker which decodes batch after batch gets its memory from the operating system once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 PAGES_COUNTED = """
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
-from pyspark_rocketmq.decode.columns import ColumnDecoder
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.rows import Content
+from pyspark_rocketmq.decode.decoder import ColumnDecoder
+from pyspark_rocketmq.decode.columns import Layout, default_columns
+from pyspark_rocketmq.decode.columns import Content
 from tests.decode.samples import block, property_text, whole
 from tests.decode.test_columns import PLAIN
 
@@ -29,7 +29,7 @@ print((getrusage(RUSAGE_SELF).ru_minflt - before) // 10)
 
 
 def test_later_batches_touch_no_new_pages() -> None:
-    """A batch of 8 MiB would touch a thousand and more if its memory had been given back before."""
+    """Later batches touch few new pages; a batch of 8 MiB touches over a thousand if its memory was given back."""
     done = subprocess.run(
         [sys.executable, "-c", PAGES_COUNTED], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )

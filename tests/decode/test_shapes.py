@@ -1,4 +1,4 @@
-"""Property texts of one shape are read alike, and whatever differs from its neighbours by a byte is noticed."""
+"""Test that texts of one shape are read alike, and that a text which differs by one byte is noticed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import ColumnDecoder
-from pyspark_rocketmq.decode.layout import COLUMNS
-from pyspark_rocketmq.decode.rows import Content, Mode
-from pyspark_rocketmq.decode.shaped import ShapedEntries, ShapeFinder
+from pyspark_rocketmq.decode.columns import COLUMNS, Content, Mode
+from pyspark_rocketmq.decode.decoder import ColumnDecoder
+from pyspark_rocketmq.decode.shapes import ShapedEntries, ShapeFinder
 from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.record import Record
@@ -27,18 +26,18 @@ _values = st.one_of(_letters, st.text("ab", min_size=1, max_size=20))
 
 
 def with_text(text: bytes) -> Record:
-    """A message with these properties."""
+    """Return a message with these properties."""
     return replace(PLAIN, properties_text=text)
 
 
 def usual_text(number: int, tag: str = "TagA") -> bytes:
-    """The properties that a producer of RocketMQ and its broker write, batches with some of them twice."""
+    """Return the properties that a producer and its broker write; batches hold some of them twice."""
     ours = [("KEYS", f"order-{number}"), ("UNIQ_KEY", f"{number:032X}"), ("WAIT", "true"), ("TAGS", tag)]
     return property_text([*ours, ("UNIQ_KEY", f"{number + 1:032X}"), ("colour", "red")], terminated=False)
 
 
 def assert_bulk_equals_readable(blocks: list[Block]) -> int:
-    """Compare every column; how many records were read one by one."""
+    """Compare every column; return the number of records read one by one."""
     decoded = whole(ColumnDecoder(EVERY_COLUMN, PERMISSIVE), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
     decoded.batch.validate(full=True)
@@ -46,26 +45,26 @@ def assert_bulk_equals_readable(blocks: list[Block]) -> int:
 
 
 def flexible_text(key: str, shop: str, terminated: bool) -> bytes:
-    """Properties of which two differ in length from message to message, one of them the last."""
+    """Return properties of which two differ in length from message to message, one of them the last."""
     rigid = [("UNIQ_KEY", "0123456789ABCDEF"), ("WAIT", "true")]
     return property_text([("TAGS", "a"), ("KEYS", key), *rigid, ("shop", shop)], terminated)
 
 
 def maybe_find(finder: ShapeFinder, texts: list[bytes]) -> ShapedEntries | None:
-    """The entries of texts that lie one behind the other."""
+    """Return the entries of texts that lie one behind the other."""
     ends = np.cumsum(list(map(len, texts)))
     return finder.maybe_find(np.frombuffer(b"".join(texts), np.uint8), Spans(np.append(0, ends[:-1]), ends))
 
 
 @given(st.lists(st.tuples(_lengths, _lengths), min_size=1, max_size=40), st.booleans())
 def test_values_of_many_lengths(lengths: list[tuple[int, int]], terminated: bool) -> None:
-    """Two values of any length each, the last of them at the very end of the text and of the buffer."""
+    """Two values of any length are read, one of them at the very end of the text and of the buffer."""
     records = [with_text(flexible_text("k" * key, "s" * shop, terminated)) for key, shop in lengths]
     assert assert_bulk_equals_readable([block(records)]) == 0
 
 
 def test_values_of_many_lengths_are_one_shape() -> None:
-    """Lengths that mix in every way are found from the shape of a few texts."""
+    """Values of lengths that mix in every way are found by the shape of a few texts."""
     texts = [flexible_text("k" * (at % 7 + 1), "s" * (at % 11 + 1), terminated=False) for at in range(200)]
     found = maybe_find(ShapeFinder(), texts)
     assert found
@@ -76,7 +75,7 @@ def test_values_of_many_lengths_are_one_shape() -> None:
 def test_any_byte_may_differ_between_flexible_values(
     values: list[tuple[str, str]], row: int, at: int, byte: int
 ) -> None:
-    """Texts of many lengths and alphabets, in one of which any byte is another: separators, names, ends of text."""
+    """A text of which any byte is changed, a separator or a name included, is read as the readable decoder does."""
     texts = [flexible_text(*pair, terminated=True) for pair in values]
     changed = bytearray(texts[row % len(texts)])
     changed[at % len(changed)] = byte
@@ -86,7 +85,7 @@ def test_any_byte_may_differ_between_flexible_values(
 
 @given(st.lists(st.tuples(*[st.sampled_from(["", "v", "value"])] * 3, st.booleans()), min_size=1, max_size=12))
 def test_values_that_are_empty_at_times(rows: list[tuple[str, str, str, bool]]) -> None:
-    """An empty value is no property, also where others of its name are longer, and where a name comes twice."""
+    """An empty value is no property, even where values of its name are longer elsewhere or the name comes twice."""
     texts = [
         property_text([("k", first), ("TAGS", second), ("k", third)], terminated)
         for first, second, third, terminated in rows
@@ -103,7 +102,7 @@ _any_texts = st.one_of(
 
 @given(st.lists(st.lists(_any_texts, min_size=1, max_size=6), min_size=2, max_size=4))
 def test_shapes_of_earlier_batches_change_nothing(batches: list[list[bytes]]) -> None:
-    """A decoder that has seen other texts reads each batch as one that has seen nothing."""
+    """A decoder that has read other texts reads each batch as a fresh one does."""
     decoder = ColumnDecoder(EVERY_COLUMN, PERMISSIVE)
     for texts in [*batches, *batches]:
         blocks = [block([with_text(text) for text in texts])]
@@ -113,8 +112,8 @@ def test_shapes_of_earlier_batches_change_nothing(batches: list[list[bytes]]) ->
         assert decoded.handed_over == fresh.handed_over
 
 
-def test_shapes_that_no_longer_do_are_forgotten() -> None:
-    """Where values have got other lengths, the second such batch is one shape again."""
+def test_shapes_that_no_longer_fit_are_forgotten() -> None:
+    """The second batch of values with other lengths is one shape again."""
     finder = ShapeFinder()
     of_one_length = [flexible_text("key", "shop", terminated=True)] * 8
     of_many = [flexible_text("k" * (at % 5 + 1), "s" * (at % 7 + 1), terminated=True) for at in range(40)]
@@ -124,21 +123,21 @@ def test_shapes_that_no_longer_do_are_forgotten() -> None:
 
 @given(st.lists(st.sampled_from([1, 5, 100, 1500, 3000, 20000]), min_size=1, max_size=8))
 def test_long_values_among_short_ones(lengths: list[int]) -> None:
-    """A value that is far longer than those of its name elsewhere."""
+    """A value far longer than the others of its name is read in bulk."""
     records = [with_text(flexible_text("k" * length, "s", terminated=True)) for length in lengths]
     assert assert_bulk_equals_readable([block(records)]) == 0
 
 
 @given(st.integers(0, 2000), st.integers(1, 40))
 def test_numbers_that_grow_a_digit(first: int, count: int) -> None:
-    """Keys that are counted up change their length now and then, and no record needs help for it."""
+    """Keys that are counted up and change their length are read in bulk."""
     records = [with_text(usual_text(number)) for number in range(first, first + count)]
     assert assert_bulk_equals_readable([block(records)]) == 0
 
 
 @given(st.integers(0, 5), st.integers(0, 200), _bytes)
 def test_any_byte_may_differ(row: int, at: int, byte: int) -> None:
-    """One text with any byte put anywhere: a separator too many, another name, a value of another alphabet."""
+    """One text with any byte changed, to a separator or another alphabet, is read as the readable decoder does."""
     texts = [usual_text(number) for number in range(6)]
     changed = bytearray(texts[row])
     changed[at % len(changed)] = byte
@@ -148,14 +147,14 @@ def test_any_byte_may_differ(row: int, at: int, byte: int) -> None:
 
 @given(st.lists(_letters, min_size=1, max_size=12))
 def test_values_of_any_alphabet(tags: list[str]) -> None:
-    """Texts of one length in bytes may hold characters of one to four bytes at different places."""
+    """Values with characters of one to four bytes at different places are read in bulk."""
     records = [with_text(usual_text(7, tag)) for tag in tags]
     assert assert_bulk_equals_readable([block(records)]) == 0
 
 
 @given(st.integers(1, 40))
 def test_more_shapes_than_are_tried(count: int) -> None:
-    """Names that differ from row to row, as a map of ids would have them, are read all the same."""
+    """Names that differ from row to row are read in bulk."""
     records = [
         with_text(property_text([(f"name{number}", "v"), ("TAGS", "t" * (number % 3 + 1))])) for number in range(count)
     ]
@@ -163,9 +162,9 @@ def test_more_shapes_than_are_tried(count: int) -> None:
 
 
 @given(st.lists(st.lists(plain_records, min_size=1, max_size=3), min_size=1, max_size=4), st.binary(max_size=20))
-def test_answers_in_one_buffer_are_not_copied_together(answers: list[list[Record]], between: bytes) -> None:
-    """Blocks that are views of one receive buffer, whatever lies between them, read as separate ones do."""
-    apart = [block(records) for records in answers]
+def test_answers_in_one_buffer_are_not_copied_together(responses: list[list[Record]], between: bytes) -> None:
+    """Blocks that are views of one receive buffer read as separate ones do, whatever lies between them."""
+    apart = [block(records) for records in responses]
     buffer = memoryview(b"".join(between + bytes(single.data) for single in apart))
     blocks, at = [], 0
     for single in apart:
@@ -177,7 +176,7 @@ def test_answers_in_one_buffer_are_not_copied_together(answers: list[list[Record
 
 
 def test_a_tag_at_another_place_is_found() -> None:
-    """Shapes with other names, other orders or none of the names wanted, mixed in one batch."""
+    """A tag is found in a batch that mixes shapes of other names, other orders, and none of the wanted names."""
     texts = [b"", property_text([("TAGS", "x"), ("k", "1")]), property_text([("k", "1"), ("TAGS", "y")])]
     decoded = whole(ColumnDecoder(["tags", "properties"]), [block([with_text(text) for text in texts * 2])])
     assert decoded.batch.to_pydict() == {

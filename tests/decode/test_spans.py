@@ -1,4 +1,4 @@
-"""Slices of a buffer, cut out many at a time."""
+"""Test cutting many slices out of a buffer at once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark_rocketmq.decode.spans import Spans, cut_spans, not_utf8, peek_windo
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 50), max_size=20), st.integers(1, 60))
 def test_windows_may_reach_beyond_the_end(data: bytes, starts: list[int], width: int) -> None:
-    """What lies behind the data reads as zero, however much of the window that is."""
+    """Bytes behind the data's end are zero, however many of the window."""
     windows = peek_windows(np.frombuffer(data, np.uint8), np.array(starts, np.int64), width)
     assert [row.tobytes() for row in windows] == [data[start:][:width].ljust(width, b"\0") for start in starts]
 
 
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 20), st.integers(0, 9))), max_size=12))
 def test_spans_of_any_length_and_none(spans: list[tuple[int, int] | None]) -> None:
-    """Each span's bytes, null where there is none."""
+    """Each span gives its bytes, and no span gives null."""
     data = bytes(range(30))
     starts, ends = (np.array([-1 if span is None else sum(span[:size]) for span in spans]) for size in (1, 2))
     cut = cut_spans(np.frombuffer(data, np.uint8), Spans(starts.astype(np.int64), ends.astype(np.int64)))
@@ -27,5 +27,5 @@ def test_spans_of_any_length_and_none(spans: list[tuple[int, int] | None]) -> No
 
 
 def test_broken_texts_are_named() -> None:
-    """The rows that are no UTF-8, also where halves of a character meet."""
+    """Texts that are not UTF-8 are found, even where two of them are the halves of a character."""
     assert not_utf8(pa.array([b"a", b"\xc3", b"\xa9", "é".encode()])).tolist() == [1, 2]

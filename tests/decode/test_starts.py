@@ -1,4 +1,4 @@
-"""Where records begin is found alike in lock step and one by one."""
+"""Test that records are found in lock step where walking one by one finds them."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.columns import ColumnDecoder
+from pyspark_rocketmq.decode.bulk import Starts, maybe_find_starts
+from pyspark_rocketmq.decode.decoder import ColumnDecoder
 from pyspark_rocketmq.decode.spans import Spans
-from pyspark_rocketmq.decode.starts import Starts, maybe_find_starts
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, record_starts
 
-from .samples import block, odd_records, plain_records, whole
+from .samples import block, irregular_records, plain_records, whole
 from .test_columns import PLAIN
 
-_any_records = st.lists(st.one_of(plain_records, odd_records), min_size=1, max_size=4)
+_any_records = st.lists(st.one_of(plain_records, irregular_records), min_size=1, max_size=4)
 _answers = st.lists(_any_records.map(block), min_size=8, max_size=12)
 
 
 def maybe_find(blocks: list[Block]) -> Starts | None:
-    """What is found of answers that lie one behind the other."""
-    ends = np.cumsum([len(answer.data) for answer in blocks])
-    data = np.frombuffer(b"".join(answer.data for answer in blocks), np.uint8)
+    """Return the records found in lock step, of responses that lie one behind the other."""
+    ends = np.cumsum([len(response.data) for response in blocks])
+    data = np.frombuffer(b"".join(response.data for response in blocks), np.uint8)
     return maybe_find_starts(data, Spans(np.append(0, ends[:-1]), ends))
 
 
 @given(_answers)
 def test_records_are_found_where_the_walk_finds_them(blocks: list[Block]) -> None:
-    """The same places and counts for answers of any lengths, or none at all."""
+    """The walk in lock step finds the same places and counts as the walk one by one, or gives up."""
     found, base, places = maybe_find(blocks), 0, []
-    for answer in blocks:
-        places += [base + start for start in record_starts(answer.data)]
-        base += len(answer.data)
+    for response in blocks:
+        places += [base + start for start in record_starts(response.data)]
+        base += len(response.data)
     if found:
         assert found.places.tolist() == places
-        assert found.counts.tolist() == [len(record_starts(answer.data)) for answer in blocks]
+        assert found.counts.tolist() == [len(record_starts(response.data)) for response in blocks]
 
 
 @pytest.mark.parametrize("count", [8, 40])
 def test_answers_of_unequal_counts_are_walked_in_lock_step(count: int) -> None:
-    """Answers that end earlier than others wait at their ends."""
+    """Responses with different numbers of records are walked in lock step to their ends."""
     found = maybe_find([block([replace(PLAIN, body=b"x" * at)] * (at % 3 + 1)) for at in range(count)])
     assert found
     assert found.counts.tolist() == [at % 3 + 1 for at in range(count)]
 
 
 def test_few_or_unequal_answers_are_walked_one_by_one() -> None:
-    """Where lock step would be slower it is not tried."""
+    """Few responses, or very unequal ones, are left to the walk one by one."""
     assert maybe_find([block([PLAIN])] * 7) is None
     assert maybe_find([*[block([PLAIN])] * 20, block([PLAIN] * 100)]) is None
 
 
 def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:
-    """The offsets of the messages, or what the error says."""
+    """Return the offsets of the messages, or the text of the error."""
     try:
         return list(whole(ColumnDecoder(["queueOffset"]), blocks).batch.column("queueOffset").to_pylist())
     except DecodeError as error:
@@ -67,7 +67,7 @@ def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:
 @example([block([PLAIN]) for _ in range(8)], 0, 0, 7, 0xAB)  # the magic of the other layout
 @given(_answers, st.integers(0, 11), st.integers(0, 10_000), st.integers(0, 7), st.integers(0, 255))
 def test_damage_is_told_as_the_walk_tells_it(blocks: list[Block], which: int, record: int, at: int, byte: int) -> None:
-    """Any byte of a size or magic may be another: the error is that of the damaged answer alone, or there is none."""
+    """A changed byte in a size or magic gives the error of the damaged response alone, or none."""
     which %= len(blocks)
     starts = record_starts(blocks[which].data)
     changed = bytearray(blocks[which].data)
@@ -80,7 +80,7 @@ def test_damage_is_told_as_the_walk_tells_it(blocks: list[Block], which: int, re
 
 @given(st.integers(1, MIN_RECORD_BYTES - 1), st.integers(0, 8))
 def test_an_answer_cut_short_is_told(cut: int, which: int) -> None:
-    """What is missing at the end of one answer is not taken from the next."""
+    """A response that is cut short is refused, and does not go on in the next one."""
     blocks = [block([PLAIN, PLAIN]) for _ in range(9)]
     blocks[which] = blocks[which]._replace(data=blocks[which].data[:-cut])
     with pytest.raises(DecodeError, match="no record at byte"):

@@ -1,4 +1,4 @@
-"""On which stubs do the scenarios run?"""
+"""Provide the stubs on which the scenarios run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way to a server that can break without a word, or say what the server never said."""
+"""Forward TCP connections to a server, with the faults of a network in between."""
 
 from __future__ import annotations
 
@@ -10,82 +10,82 @@ from contextlib import contextmanager, suppress
 from pyspark_rocketmq.model import Address
 
 
-class Way:
-    """Carries bytes between clients and a server, a connection for each connection."""
+class ForwardingProxy:
+    """A proxy that opens one connection to the server for each connection of a client."""
 
     def __init__(self, server: Address) -> None:
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._open: list[_Carried] = []
+        self._open: list[_ProxiedConnection] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def address(self) -> Address:
-        """Where it begins."""
+        """The address that clients connect to."""
         return Address("127.0.0.1", self._listener.getsockname()[1])
 
     @property
     def connection_count(self) -> int:
-        """How many connections have been made over it."""
+        """The number of connections that clients have made."""
         return len(self._open)
 
-    def swallow(self) -> None:
-        """Nothing comes through any more on the connections there are, as if a firewall had forgotten them."""
-        for carried in self._open:
-            carried.is_swallowing = True
+    def discard_traffic(self) -> None:
+        """Discard all bytes on the open connections from now on, as a firewall does that has lost its state."""
+        for connection in self._open:
+            connection.is_discarding = True
 
-    def say(self, data: bytes) -> None:
-        """Send clients what the server did not."""
-        for carried in self._open:
-            carried.tell(data)
+    def inject(self, data: bytes) -> None:
+        """Send clients bytes that the server did not send."""
+        for connection in self._open:
+            connection.send_to_client(data)
 
     def close(self) -> None:
-        """End all connections, and take no more."""
+        """End all connections and accept no more."""
         self._listener.close()
-        for carried in self._open:
-            carried.close()
+        for connection in self._open:
+            connection.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                carried = _Carried(client, socket.create_connection(self._server))
-                self._open.append(carried)
-                carried.start()
+                connection = _ProxiedConnection(client, socket.create_connection(self._server))
+                self._open.append(connection)
+                connection.start()
 
 
-class _Carried:
-    """One connection over the way. Frames are carried as a whole, so that what is said comes between two of them."""
+class _ProxiedConnection:
+    """One proxied connection. Frames are forwarded whole, so that injected bytes stand between two of them."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
-        self.is_swallowing = False
+        self.is_discarding = False
         self._client = client
         self._server = server
-        self._telling = threading.Lock()
+        self._sending = threading.Lock()
 
     def start(self) -> None:
-        """Begin to carry."""
-        threading.Thread(target=self._carry, args=(self._client, self._server.sendall), daemon=True).start()
-        threading.Thread(target=self._carry, args=(self._server, self.tell), daemon=True).start()
+        """Begin to forward in both directions."""
+        threading.Thread(target=self._forward, args=(self._client, self._server.sendall), daemon=True).start()
+        threading.Thread(target=self._forward, args=(self._server, self.send_to_client), daemon=True).start()
 
-    def tell(self, data: bytes) -> None:
-        """Send the client something."""
-        with self._telling:
+    def send_to_client(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        with self._sending:
             self._client.sendall(data)
 
     def close(self) -> None:
-        """End it at both sides."""
+        """End both sides."""
         for end in (self._client, self._server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
-    def _carry(self, source: socket.socket, send: Callable[[bytes], None]) -> None:
+    def _forward(self, source: socket.socket, send: Callable[[bytes], None]) -> None:
         with suppress(OSError):
             for frame in _frames(source):
-                if not self.is_swallowing:
+                if not self.is_discarding:
                     send(frame)
-        if not self.is_swallowing:
+        if not self.is_discarding:
             self.close()
 
 
@@ -96,10 +96,10 @@ def _frames(source: socket.socket) -> Iterator[bytes]:
 
 
 @contextmanager
-def way_to(server: Address) -> Iterator[Way]:
-    """A way to a server, for a `with` block."""
-    way = Way(server)
+def proxy_to(server: Address) -> Iterator[ForwardingProxy]:
+    """Open a proxy to a server for a `with` block."""
+    proxy = ForwardingProxy(server)
     try:
-        yield way
+        yield proxy
     finally:
-        way.close()
+        proxy.close()

@@ -1,4 +1,4 @@
-"""How do scenarios read ranges, and what do they look at?"""
+"""Read ranges with the pull engine, and record losses."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ _QUICK = Backoff(first_s=0.1, longest_s=0.5)
 Loss = tuple[str, MessageQueue, int, int]
 
 
-class Losses:
-    """A loss policy that notes what it hears and goes on, or fails with the first."""
+class RecordingPolicy:
+    """A loss policy that records each finding and goes on, or raises at the first."""
 
     def __init__(self, *, fails: bool = False) -> None:
-        self.noted: list[Loss] = []
+        self.findings: list[Loss] = []
         self._fails = fails
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Messages from `planned` to `minimum` are gone."""
-        self._note("begins later", queue, planned, minimum)
+        """Record that messages from `planned` to `minimum` are gone."""
+        self._record("begins later", queue, planned, minimum)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """The queue ends at `maximum`, before the end of the range."""
-        self._note("ends earlier", queue, planned_end, maximum)
+        """Record that the queue ends at `maximum`, before the end of the range."""
+        self._record("ends earlier", queue, planned_end, maximum)
 
     def vanished(self, rest: QueueRange) -> None:
-        """The queue is not in the route any more."""
-        self._note("vanished", rest.queue, rest.start, rest.end)
+        """Record that the queue is not in the route any more."""
+        self._record("vanished", rest.queue, rest.start, rest.end)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """An admin moved the group."""
-        self._note("was reset", queue, planned, reset_to)
+        """Record that an administrator moved the group."""
+        self._record("was reset", queue, planned, reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Messages within [start, end) are gone."""
-        self._note("gap", queue, start, end)
+        """Record that messages within [start, end) are gone."""
+        self._record("gap", queue, start, end)
 
-    def _note(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
+    def _record(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
         if self._fails:
             raise DataLossError(what, topic=queue.topic, offset=planned)
-        if (what, queue, planned, found) not in self.noted:
-            self.noted.append((what, queue, planned, found))
+        if (what, queue, planned, found) not in self.findings:
+            self.findings.append((what, queue, planned, found))
 
 
 class Reading:
-    """One run of the pull engine; iterate it once."""
+    """One run of the pull engine; it can be iterated once."""
 
-    def __init__(self, blocks: Iterator[Block], policy: Losses) -> None:
+    def __init__(self, blocks: Iterator[Block], policy: RecordingPolicy) -> None:
         self._blocks = blocks
         self._policy = policy
 
@@ -67,8 +67,8 @@ class Reading:
 
     @property
     def losses(self) -> list[Loss]:
-        """What the loss policy has heard so far."""
-        return self._policy.noted
+        """The findings that the loss policy has recorded so far."""
+        return self._policy.findings
 
 
 def read_all(
@@ -76,22 +76,22 @@ def read_all(
     ranges: Sequence[QueueRange],
     settings: PullSettings | None = None,
     *,
-    policy: Losses | None = None,
+    policy: RecordingPolicy | None = None,
 ) -> Reading:
-    """Read ranges; failures are tried again quickly."""
-    policy = policy or Losses()
+    """Read ranges, retrying failures after short pauses."""
+    policy = policy or RecordingPolicy()
     quick = replace(settings or PullSettings(), failure_pause=_QUICK)
     pool = pool_for(cluster.settings.net)
     return Reading(read_ranges(ranges, cluster.brokers, pool, policy, quick), policy)
 
 
 def whole(queue: MessageQueue, count: int) -> QueueRange:
-    """The first so many offsets of a queue."""
+    """Return the range of the first `count` offsets of a queue."""
     return QueueRange(queue, 0, count)
 
 
 def offsets_of(blocks: Iterable[Block]) -> dict[MessageQueue, list[int]]:
-    """The offsets that were handed out, queue by queue, in their order."""
+    """Return the offsets that blocks hold, by queue, in the order of arrival."""
     found: defaultdict[MessageQueue, list[int]] = defaultdict(list)
     for block in blocks:
         queue, start, end, _ = block.wanted

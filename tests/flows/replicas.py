@@ -1,4 +1,4 @@
-"""What scenarios of a master and its slave have in common."""
+"""Help scenarios of a master and its slave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.flows.world import World
 
 
 def replicated_queue(world: World, count: int) -> MessageQueue:
-    """A queue of so many messages, all of which the slave holds, too."""
+    """Make a queue of `count` messages and wait until the slave holds all of them."""
     queue = world.make_queue()
     world.fill(queue, count)
     world.servers.replicate([queue])
@@ -20,7 +20,7 @@ def replicated_queue(world: World, count: int) -> MessageQueue:
 
 @contextmanager
 def master_down(world: World, queue: MessageQueue) -> Iterator[None]:
-    """The master is stopped, and starts again in the end."""
+    """Stop the master for a `with` block, and start it again at its end."""
     world.servers.stop(queue.broker_name)
     try:
         yield
@@ -30,14 +30,14 @@ def master_down(world: World, queue: MessageQueue) -> Iterator[None]:
 
 
 @contextmanager
-def hearing(words: str) -> Iterator[Callable[[], bool]]:
-    """What tells whether the library has written these words to its log."""
-    heard: list[str] = []
-    ear = logging.Handler()
-    ear.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]  # one function is enough
+def watch_log(words: str) -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether the library has logged these words within the block."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     library = logging.getLogger("pyspark_rocketmq")
-    library.addHandler(ear)
+    library.addHandler(handler)
     try:
-        yield lambda: any(words in line for line in heard)
+        yield lambda: any(words in line for line in lines)
     finally:
-        library.removeHandler(ear)
+        library.removeHandler(handler)

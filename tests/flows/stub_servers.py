@@ -1,4 +1,4 @@
-"""How does a scenario lay hands on the stub's servers?"""
+"""Start stubs for scenarios, and control their brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RELEASES = ("5.3.3", "4.9.7")
 
 
 class StubServers:
-    """A stub's brokers in the hands of a test."""
+    """Control of a stub's brokers."""
 
     def __init__(self, stub: StubCluster) -> None:
         self._stub = stub
@@ -25,24 +25,24 @@ class StubServers:
         self._stub.faults.broker_down(broker_name, 0)
 
     def start(self, broker_name: str) -> None:
-        """Bring a master back with what it had stored."""
+        """Start a master again with the messages it had stored."""
         self._stub.faults.broker_up(broker_name, 0)
 
     def replicate(self, queues: Sequence[MessageQueue]) -> None:
-        """The stub's slaves hold everything at once."""
+        """Return at once: the stub's slaves always hold everything."""
 
     def expire(self, queue: MessageQueue) -> int:
-        """Let retention take the oldest messages of a queue that has some; returns the new minimum offset."""
+        """Delete the oldest messages of a queue, as retention does; return the new minimum offset."""
         minimum = len(self._stub.messages(queue.topic, queue.queue_id, broker=queue.broker_name)) // 2
         self._stub.expire(queue.topic, queue.queue_id, minimum, broker=queue.broker_name)
         return minimum
 
 
 def stub_world(stub: StubCluster, release: str = "5.3.3", **options: Any) -> World:
-    """Our client core in front of a stub."""
+    """Return our client core in front of a stub."""
     return World(stub.name_server, release, True, StubServers(stub), options)
 
 
 def start_stub(release: str = "5.3.3", *shape: int, **options: Any) -> StubCluster:
-    """A stub as quick as the real brokers of the suite."""
+    """Start a stub whose timers are as quick as those of the suite's real brokers."""
     return StubCluster(*shape, emulate=release, settings=QUICK, **options)

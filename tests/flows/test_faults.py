@@ -1,4 +1,4 @@
-"""What comes of servers that answer badly, late or not at all? Each ends in one named error, in time."""
+"""Test servers that answer badly, late or not at all: each case ends in time, with one named error."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark_rocketmq.broker_errors import FlowControl, SystemBusy
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import (
+    BrokerError,
     ConnectError,
     ConnectionLost,
     FrameTooLarge,
@@ -37,18 +38,18 @@ BRIEF = NetSettings(connect_timeout_s=5, request_timeout_s=1.0)
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker; a scripted fault that did not happen fails the test."""
+    """One broker; a scripted fault that did not fire fails the test."""
     with StubBroker({"T": 1}) as stub:
         yield stub
 
 
-def impatient(name_server: str, retries: int = 0) -> ClusterSettings:
-    """Settings that give up after a second."""
+def failing_fast(name_server: str, retries: int = 0) -> ClusterSettings:
+    """Return settings that give up after a second."""
     return replace(patient_settings(name_server), net=BRIEF, retries=retries)
 
 
 def ask(cluster: Cluster) -> int:
-    """A question that may be asked again."""
+    """Send a request that may be retried."""
     return cluster.offsets.fetch_max([QUEUE])[QUEUE]
 
 
@@ -57,38 +58,40 @@ def ask(cluster: Cluster) -> int:
 
 @pytest.mark.parametrize(("fault", "error"), [("busy", SystemBusy), ("flow_control", FlowControl)])
 def test_a_busy_broker_is_asked_again(stub: StubBroker, fault: str, error: type[RocketMQError]) -> None:
-    """As often as retries allow; then its own words are the error."""
+    """A request is retried as often as `retries` allows; after that the broker's refusal is the error."""
     getattr(stub.faults, fault)(on=ASKED, times=2)
-    assert ask(open_cluster(impatient(stub.name_server, retries=2))) == 0
+    assert ask(open_cluster(failing_fast(stub.name_server, retries=2))) == 0
 
     getattr(stub.faults, fault)(on=ASKED)
     with pytest.raises(error, match=r"flow control.*broker broker-a, queue 0"):
-        ask(open_cluster(impatient(stub.name_server)))
+        ask(open_cluster(failing_fast(stub.name_server)))
 
 
 def test_a_busy_name_server_is_asked_again(stub: StubBroker) -> None:
-    """It is no different from a broker."""
     stub.faults.busy(on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=2)
 
-    assert ask(open_cluster(impatient(stub.name_server, retries=2))) == 0
+    assert ask(open_cluster(failing_fast(stub.name_server, retries=2))) == 0
 
 
 def test_a_refused_send_is_not_repeated(stub: StubBroker) -> None:
-    """What stores is sent once; the caller decides."""
+    """A request that stores a message is sent once, and its refusal reaches the caller."""
     busy = stub.faults.busy(on=RequestCode.SEND_MESSAGE_V2)
 
     with pytest.raises(SystemBusy):
-        open_cluster(impatient(stub.name_server, retries=5)).messages.send(sending(QUEUE, b"x", {}))
+        open_cluster(failing_fast(stub.name_server, retries=5)).messages.send(sending(QUEUE, b"x", {}))
 
     assert busy.fired == 1 and stub.messages("T") == []
 
 
 def test_an_unknown_code_keeps_its_number(stub: StubBroker) -> None:
-    """A code from a later release is an error that shows code and remark."""
+    """A response code of a later release becomes an error that shows code and remark."""
     stub.faults.answer(4711, "from the future", on=ASKED)
 
-    with pytest.raises(RocketMQError, match=r"response code 4711: from the future.*request GET_MAX_OFFSET"):
-        ask(open_cluster(impatient(stub.name_server)))
+    with pytest.raises(BrokerError) as caught:
+        ask(open_cluster(failing_fast(stub.name_server)))
+
+    assert (caught.value.response_code, caught.value.remark) == (4711, "from the future")
+    assert caught.value.where["request"] == "GET_MAX_OFFSET" and "4711: from the future" in str(caught.value)
 
 
 # --- connections that break ------------------------------------------------------------------------------------------
@@ -96,17 +99,17 @@ def test_an_unknown_code_keeps_its_number(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("fault", ["cut_reply", "half_close"])
 def test_a_broken_answer_is_asked_for_again(stub: StubBroker, fault: str) -> None:
-    """On a new connection; without retries the loss is named."""
+    """A request whose response breaks is retried on a new connection; without retries the broken one is the error."""
     getattr(stub.faults, fault)(on=ASKED)
     with pytest.raises((ConnectionLost, RequestTimeout), match=rf"address {stub.broker_address()}"):
-        ask(open_cluster(impatient(stub.name_server)))
+        ask(open_cluster(failing_fast(stub.name_server)))
 
     getattr(stub.faults, fault)(on=ASKED)
-    assert ask(open_cluster(impatient(stub.name_server, retries=1))) == 0
+    assert ask(open_cluster(failing_fast(stub.name_server, retries=1))) == 0
 
 
 def test_a_trickled_answer_arrives(stub: StubBroker) -> None:
-    """One byte at a time is as good as all at once."""
+    """A response that arrives byte by byte is complete."""
     stub.put("T", b"x")
     stub.faults.trickle(on=ASKED)
 
@@ -114,9 +117,9 @@ def test_a_trickled_answer_arrives(stub: StubBroker) -> None:
 
 
 def test_an_answer_that_comes_too_late_is_dropped(stub: StubBroker) -> None:
-    """Its request has timed out, the next one on the same connection gets its own answer; nobody waits longer."""
+    """A late response is dropped, and the next request on its connection gets its own response."""
     stub.faults.delay(60_000, on=ASKED)
-    cluster, started = open_cluster(impatient(stub.name_server)), time.monotonic()
+    cluster, started = open_cluster(failing_fast(stub.name_server)), time.monotonic()
 
     with pytest.raises(RequestTimeout, match=rf"address {stub.broker_address()}.*GET_MAX_OFFSET"):
         ask(cluster)
@@ -128,7 +131,7 @@ def test_an_answer_that_comes_too_late_is_dropped(stub: StubBroker) -> None:
 
 
 def test_a_late_answer_is_counted_on_its_connection(stub: StubBroker) -> None:
-    """A time-out ends one request, not the connection."""
+    """A timeout ends one request and leaves the connection open."""
     address = Address("127.0.0.1", int(stub.broker_address().rpartition(":")[2]))
     fields = {"topic": "T", "queueId": "0"}
     stub.faults.delay(60_000, on=ASKED)
@@ -142,18 +145,18 @@ def test_a_late_answer_is_counted_on_its_connection(stub: StubBroker) -> None:
 
 
 def test_a_lost_answer_to_a_send_is_not_repeated(stub: StubBroker) -> None:
-    """The message may be stored: here it is, once."""
+    """A send whose response is lost stores its message once."""
     stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
 
     with pytest.raises(RequestTimeout, match="SEND_MESSAGE_V2"):
-        open_cluster(impatient(stub.name_server, retries=5)).messages.send(sending(QUEUE, b"x", {}))
+        open_cluster(failing_fast(stub.name_server, retries=5)).messages.send(sending(QUEUE, b"x", {}))
 
     assert len(stub.messages("T")) == 1
 
 
 def test_a_broker_that_is_gone_is_named(stub: StubBroker) -> None:
-    """Its port is closed and its name is out of the route: whichever is met first names the broker."""
-    cluster = open_cluster(impatient(stub.name_server, retries=1))
+    """The error names the broker, whether its closed port or the missing route is met first."""
+    cluster = open_cluster(failing_fast(stub.name_server, retries=1))
     assert ask(cluster) == 0
 
     stub.faults.broker_down()
@@ -164,7 +167,7 @@ def test_a_broker_that_is_gone_is_named(stub: StubBroker) -> None:
     assert ask(cluster) == 0
 
 
-# --- servers that are none -------------------------------------------------------------------------------------------
+# --- servers of another kind -----------------------------------------------------------------------------------------
 
 UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
 
@@ -178,37 +181,37 @@ UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
         (b"\x00\x00\x00\x08\x00\x00\x00\x04oops", MalformedFrame),
         (UNASKED, UnexpectedReply),
     ],
-    ids=["http", "zeros", "hostile length", "no json", "reply for nobody"],
+    ids=["http", "zeros", "hostile length", "no json", "unexpected reply"],
 )
 def test_garbage_is_named(start_peer: StartPeer, data: bytes, error: type[RocketMQError]) -> None:
-    """What is no answer ends the connection at once, with an error that names address and request."""
+    """Bytes that are no response end the connection at once; the error names address and request."""
     address = start_peer(sends(data)).address
 
     with pytest.raises(error, match=rf"address {address}.*GET_ROUTEINFO_BY_TOPIC"):
-        open_cluster(impatient(str(address))).routes.route("T")
+        open_cluster(failing_fast(str(address))).routes.route("T")
 
 
 def test_silence_ends_in_time(start_peer: StartPeer) -> None:
-    """A server that never answers costs the request time-out, no more."""
+    """A server that never responds costs one request timeout."""
     address, started = start_peer(never_answer).address, time.monotonic()
 
     with pytest.raises(RequestTimeout, match=rf"address {address}"):
-        open_cluster(impatient(str(address))).routes.route("T")
+        open_cluster(failing_fast(str(address))).routes.route("T")
 
     assert 0.9 < time.monotonic() - started < 20
 
 
 def test_no_name_server_at_all() -> None:
-    """All addresses are in the error, also when one is no host."""
-    cluster = open_cluster(impatient("127.0.0.1:1;no.such.host.invalid:9876"))
+    """The error lists all addresses, also when one names no host."""
+    cluster = open_cluster(failing_fast("127.0.0.1:1;no.such.host.invalid:9876"))
 
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1.*no\.such\.host\.invalid:9876"):
         cluster.routes.route("T")
 
 
 def test_a_name_server_that_fails_leaves_the_routes_in_force(stub: StubBroker) -> None:
-    """Brokers serve on without it: a route that cannot be renewed is used on."""
-    cluster = open_cluster(impatient(stub.name_server))
+    """A route that cannot be refreshed stays in use."""
+    cluster = open_cluster(failing_fast(stub.name_server))
     assert ask(cluster) == 0
 
     stub.faults.busy(on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=None)

@@ -1,4 +1,4 @@
-"""Does reading go on after whatever happens to connections, at the depth that users have, and with what limits?"""
+"""Test that reading survives the loss of connections and brokers, with the window and limits that users have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 
-from .forwarding import Way, way_to
+from .forwarding import ForwardingProxy, proxy_to
 from .reading import offsets_of, read_all, whole
 from .world import patient_settings
 
@@ -32,27 +32,29 @@ PULL = RequestCode.PULL_MESSAGE
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """More messages in one queue than pulls of the window's first depth cover."""
+    """One queue with more messages than the pulls of the first window cover."""
     with StubBroker({"T": 1}) as stub:
         stub.fill("T", COUNT, 20)
         yield stub
 
 
-def client(stub: StubCluster, way: Way | None = None) -> Cluster:
-    """A client that has met no broker yet; a way leads it to all of them."""
-    others = way.address if way else None
+def client(stub: StubCluster, proxy: ForwardingProxy | None = None) -> Cluster:
+    """Return a client that has not connected to any broker yet; with a proxy it reaches all brokers through that."""
+    others = proxy.address if proxy else None
     return open_cluster(patient_settings(stub.name_server, address_map=AddressMap(other=others)))
 
 
-def read(stub: StubCluster, settings: PullSettings, way: Way | None = None) -> dict[MessageQueue, list[int]]:
-    """All offsets of the queue as they are handed out."""
-    return offsets_of(read_all(client(stub, way), [whole(QUEUE, COUNT)], settings))
+def read(
+    stub: StubCluster, settings: PullSettings, proxy: ForwardingProxy | None = None
+) -> dict[MessageQueue, list[int]]:
+    """Return all offsets of the queue in the order in which they are read."""
+    return offsets_of(read_all(client(stub, proxy), [whole(QUEUE, COUNT)], settings))
 
 
 def read_with(
     cluster: Cluster, settings: PullSettings, meanwhile: Callable[[], None], count: int = COUNT
 ) -> dict[MessageQueue, list[int]]:
-    """The first so many; something happens after some of the blocks."""
+    """Read the first `count` offsets, and call `meanwhile` after three blocks."""
     blocks = iter(read_all(cluster, [whole(QUEUE, count)], settings))
     first = [next(blocks) for _ in range(3)]
     meanwhile()
@@ -65,7 +67,7 @@ def read_with(
 @pytest.mark.parametrize("fault", ["cut_reply", "half_close"])
 @pytest.mark.parametrize("limit", [1, 100, 1000])
 def test_a_lost_connection_takes_all_its_pulls_along(stub: StubBroker, fault: str, limit: int) -> None:
-    """What they were to bring is more than a queue may hold; it is asked for again all the same."""
+    """The pulls of a lost connection are sent again, although together they exceed the limits of the queue."""
     getattr(stub.faults, fault)(on=PULL)
 
     assert read(stub, PullSettings(limits=FlowLimits(message_count=limit), stall_timeout_s=20)) == EVERYTHING
@@ -73,7 +75,7 @@ def test_a_lost_connection_takes_all_its_pulls_along(stub: StubBroker, fault: st
 
 @pytest.mark.parametrize("fault", ["busy", "flow_control", "drop_reply"])
 def test_all_pulls_may_fail_at_once(stub: StubBroker, fault: str) -> None:
-    """A broker under load refuses the whole window, or answers none of it."""
+    """Reading survives a broker that refuses the whole window, or answers none of it."""
     getattr(stub.faults, fault)(on=PULL, times=32)
 
     assert read(stub, PullSettings(pull_timeout_s=0.5, stall_timeout_s=20)) == EVERYTHING
@@ -81,7 +83,7 @@ def test_all_pulls_may_fail_at_once(stub: StubBroker, fault: str) -> None:
 
 @pytest.mark.parametrize("depth", [None, 1])
 def test_a_filter_that_finds_nothing_for_long_and_then_all(depth: int | None) -> None:
-    """Pulls grow to what a filter passes over; where it passes over nothing, most of one is left to be asked for."""
+    """A pull grows while its filter matches nothing; at the first matches its unread rest is pulled again."""
     with StubBroker({"T": 1}) as stub:
         stub.fill("T", 4000, 20)
         for _ in range(1500):
@@ -98,7 +100,7 @@ def test_a_filter_that_finds_nothing_for_long_and_then_all(depth: int | None) ->
 
 
 def test_a_broker_that_restarts_between_two_pulls(stub: StubBroker) -> None:
-    """With an interval between pulls most of the time nothing is in flight."""
+    """A restart is survived while no pull is in flight."""
 
     def restart() -> None:
         stub.faults.broker_down()
@@ -108,8 +110,8 @@ def test_a_broker_that_restarts_between_two_pulls(stub: StubBroker) -> None:
     assert read_with(client(stub), settings, restart, count=320) == {QUEUE: list(range(320))}
 
 
-def test_a_broker_that_says_goodbye(stub: StubBroker) -> None:
-    """On shutting down it first refuses everything, then ends its connections."""
+def test_a_broker_that_shuts_down(stub: StubBroker) -> None:
+    """Reading survives a broker that first refuses all requests and then closes its connections."""
 
     def shut_down() -> None:
         stub.faults.answer(ResponseCode.SYSTEM_ERROR, "shutting down", on=PULL, times=None)
@@ -121,34 +123,34 @@ def test_a_broker_that_says_goodbye(stub: StubBroker) -> None:
 
 
 def test_nonsense_behind_good_answers(stub: StubBroker) -> None:
-    """The answers count, the connection is given up, and the rest is asked for over a new one."""
-    with way_to(parse_address(stub.broker_address())) as way:
+    """Responses before garbage count; the connection is closed, and the rest is pulled on a new one."""
+    with proxy_to(parse_address(stub.broker_address())) as proxy:
         nonsense = (8).to_bytes(4, "big") + (4).to_bytes(4, "big") + b"oops"
         settings = PullSettings(depth=16, stall_timeout_s=20)
 
-        assert read_with(client(stub, way), settings, lambda: way.say(nonsense)) == EVERYTHING
-        assert way.connection_count == 2
+        assert read_with(client(stub, proxy), settings, lambda: proxy.inject(nonsense)) == EVERYTHING
+        assert proxy.connection_count == 2
 
 
-# --- a way that broke without a word ---------------------------------------------------------------------------------
+# --- a connection that delivers nothing ------------------------------------------------------------------------------
 
 
 def test_a_silent_connection_is_replaced(stub: StubBroker) -> None:
-    """In the middle of a reading: nothing came on it since the pulls were sent."""
-    with way_to(parse_address(stub.broker_address())) as way:
+    """A connection that delivers nothing for the pulls in flight is replaced."""
+    with proxy_to(parse_address(stub.broker_address())) as proxy:
         settings = PullSettings(depth=8, pull_timeout_s=0.5, max_retries=2)
 
-        assert read_with(client(stub, way), settings, way.swallow) == EVERYTHING
-        assert way.connection_count == 2
+        assert read_with(client(stub, proxy), settings, proxy.discard_traffic) == EVERYTHING
+        assert proxy.connection_count == 2
 
 
 def test_a_connection_that_talks_is_kept(stub: StubBroker) -> None:
-    """Though one of its answers never comes."""
-    with way_to(parse_address(stub.broker_address())) as way:
+    """A connection that loses one response of many stays open."""
+    with proxy_to(parse_address(stub.broker_address())) as proxy:
         stub.faults.drop_reply(on=PULL)
 
-        assert read(stub, PullSettings(depth=8, pull_timeout_s=0.5), way) == EVERYTHING
-        assert way.connection_count == 1
+        assert read(stub, PullSettings(depth=8, pull_timeout_s=0.5), proxy) == EVERYTHING
+        assert proxy.connection_count == 1
 
 
 # --- brokers do not hold up each other -------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ def test_a_connection_that_talks_is_kept(stub: StubBroker) -> None:
 
 @pytest.fixture
 def pair() -> Iterator[StubCluster]:
-    """Two brokers with some messages in each of four queues."""
+    """Two brokers with `EACH` messages in each of four queues."""
     with StubCluster(2, topics={"T": 4}) as pair:
         for broker in BROKERS:
             pair.fill("T", 4 * EACH, 20, broker=broker)
@@ -168,20 +170,22 @@ BROKERS = ("broker-a", "broker-b")
 BOTH = [QueueRange(MessageQueue("T", broker, number), 0, EACH) for broker in BROKERS for number in range(4)]
 
 
-def test_a_slow_broker_does_not_hold_up_who_pauses(pair: StubCluster) -> None:
-    """A queue with an interval is asked again when that is over, though an answer of the other broker is missing."""
+def test_a_slow_broker_does_not_delay_a_queue_with_an_interval(pair: StubCluster) -> None:
+    """A queue with a pull interval is pulled on time while a response of another broker is missing."""
     missing = pair.faults.drop_reply(on=PULL, at="broker-b")
     settings = PullSettings(interval_s=0.01, pull_timeout_s=2)
-    told = list(read_all(client(pair), BOTH, settings))
+    blocks = list(read_all(client(pair), BOTH, settings))
 
-    assert missing.fired == 1 and len(offsets_of(told)) == len(BOTH)
-    assert len({block.wanted.queue for block in told[-EACH // 32 :]}) == 1, "all others' came before the late one's"
+    assert missing.fired == 1 and len(offsets_of(blocks)) == len(BOTH)
+    assert len({block.wanted.queue for block in blocks[-EACH // 32 :]}) == 1, (
+        "the blocks of other queues come before the late one"
+    )
 
 
-def test_an_unreachable_broker_holds_up_nobody_for_each_of_its_queues(
+def test_an_unreachable_broker_is_tried_once_for_all_its_queues(
     pair: StubCluster, deaf: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried for all of them together, after what others are asked has left, which is not late then."""
+    """An unreachable broker is tried once for all its queues, after the pulls of other brokers are sent."""
     attempts: list[Address] = []
 
     def counted(address: Address, deadline: Deadline, tls: TlsSettings | None) -> Transport:
@@ -206,7 +210,7 @@ def test_an_unreachable_broker_holds_up_nobody_for_each_of_its_queues(
 
 
 def test_a_topic_without_a_route_is_waited_for(stub: StubBroker) -> None:
-    """Its only broker is away, and takes its routes along; then it is back."""
+    """Reading waits while the topic's only broker and its route are gone."""
     blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2)))
     first = next(blocks)
     stub.faults.broker_down()
@@ -218,7 +222,7 @@ def test_a_topic_without_a_route_is_waited_for(stub: StubBroker) -> None:
 
 
 def test_a_topic_that_stays_without_a_route_ends_reading(stub: StubBroker) -> None:
-    """It may be deleted: after as long as reading may stand still the error says where it stood."""
+    """A route that stays away for `stall_timeout_s` is an error that names the offset."""
     blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2, stall_timeout_s=0.5)))
     next(blocks)
     stub.faults.broker_down()
@@ -228,7 +232,7 @@ def test_a_topic_that_stays_without_a_route_ends_reading(stub: StubBroker) -> No
 
 
 def test_a_broker_that_is_away_is_no_loss(pair: StubCluster) -> None:
-    """It takes its routes along, others keep the topic; what it holds is waited for, while the others are read."""
+    """While a broker is out of the route its queues wait and those of other brokers are read."""
     blocks = iter(read_all(client(pair), BOTH, PullSettings(max_retries=1)))
     first = next(blocks)
     pair.faults.broker_down("broker-b")

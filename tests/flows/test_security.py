@@ -1,4 +1,4 @@
-"""Do access control and TLS hold on the stub as on real servers?"""
+"""Run the scenarios of access control and TLS on the stub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY, SECRET = "rocketmq", "12345678"
 
 @pytest.fixture(scope="module", params=RELEASES)
 def guarded_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """A broker that knows one user."""
+    """A broker with access control that knows one user."""
     with start_stub(request.param, acl={KEY: SECRET}) as stub:
         yield stub_world(stub, request.param, credentials=Credentials(KEY, SECRET))
 
@@ -36,11 +36,11 @@ def tls_world() -> Iterator[World]:
 
 @each_of(ACCESS_CONTROL)
 def test_access_control(guarded_world: World, scenario: Scenario) -> None:
-    """Signed as both generations of access control want it."""
+    """Each scenario of access control holds on the stub, for both generations of signatures."""
     scenario(guarded_world)
 
 
 @each_of(TLS)
 def test_tls(tls_world: World, scenario: Scenario) -> None:
-    """With a certificate the client trusts, or does not."""
+    """Each scenario of TLS holds on the stub."""
     scenario(tls_world)

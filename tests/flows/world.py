@@ -1,8 +1,8 @@
-"""What does a scenario know of the cluster under test?
+"""Present a cluster under test to scenarios.
 
 A `World` is our client core in front of one cluster: the stub or a real one, of some version. Scenarios are plain
-functions over it that take fresh names, so all of them share one cluster. What versions do differently stands in
-the scenario as data (`by_version`); what only the owner of the servers can do goes through `Servers`.
+functions of a `World`. They take fresh names, so all of them share one cluster. A scenario states the differences
+between versions as data (`by_version`), and stops or starts servers through `Servers`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from pyspark_rocketmq.broker_errors import SystemBusy
-from pyspark_rocketmq.cluster.broker import Errand
+from pyspark_rocketmq.cluster.broker import RoutedRequest
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster, open_shared_cluster
 from pyspark_rocketmq.cluster.messages import Receipt, Sending
 from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -36,25 +36,25 @@ from pyspark_rocketmq.wire.record import Record, decode_records
 
 T = TypeVar("T")
 
-PATIENCE_S = 50.0
+WAIT_TIMEOUT_S = 50.0
 WAIT_FLAG, SUBSCRIPTION_FLAG = 2, 4
 PULL_CODES = frozenset(int(status) for status in PullStatus)
 
 
 class Servers(Protocol):
-    """What the owner of the servers can do to them."""
+    """Control of the servers of a cluster."""
 
     def stop(self, broker_name: str) -> None:
         """End a master, as a crash does."""
 
     def start(self, broker_name: str) -> None:
-        """Bring a master back with what it had stored."""
+        """Start a master again with the messages it had stored."""
 
     def replicate(self, queues: Sequence[MessageQueue]) -> None:
-        """Wait until the slaves hold what the masters hold of these queues."""
+        """Wait until the slaves hold all messages of these queues."""
 
     def expire(self, queue: MessageQueue) -> int:
-        """Let retention take the oldest messages of a queue that has some; returns the new minimum offset."""
+        """Delete the oldest messages of a queue, as retention does; return the new minimum offset."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class World:
     is_stub: bool
     servers: Servers
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the cluster asks of its clients beyond the name server's address, as fields of `ClusterSettings`."""
+    """Settings that this cluster needs beyond the name server's address, as fields of `ClusterSettings`."""
 
     def __repr__(self) -> str:
         return f"<World {'stub' if self.is_stub else 'real'} {self.version} at {self.name_server}>"
 
     @cached_property
     def settings(self) -> ClusterSettings:
-        """The cluster's settings, for variations."""
+        """The settings of `cluster`, for variations."""
         return patient_settings(self.name_server, **self.options)
 
     @cached_property
@@ -83,7 +83,7 @@ class World:
 
     @contextmanager
     def shared_cluster(self, handler: Handler | None = None) -> Iterator[Cluster]:
-        """The cluster for many threads, with a handler of the brokers' own requests."""
+        """Open the cluster for many threads, with a handler of the brokers' own requests."""
         cluster = open_shared_cluster(self.settings, handler)
         try:
             yield cluster
@@ -91,13 +91,13 @@ class World:
             cluster.close()
 
     def by_version(self, answers: Mapping[str, T]) -> T:
-        """The entry whose key begins this version's number."""
+        """Return the entry whose key is a prefix of this cluster's version."""
         return next(answer for prefix, answer in answers.items() if self.version.startswith(prefix))
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
     def make_topic(self, queue_count: int = 1, **config: Any) -> list[MessageQueue]:
-        """The queues of a topic of our own, once it is routed; so many at each broker."""
+        """Make a new topic with `queue_count` queues at each broker; return its queues once it is routed."""
         topic = fresh("topic")
         self.cluster.admin.create_topic(
             TopicConfig(topic_name=topic, read_queue_nums=queue_count, write_queue_nums=queue_count, **config)
@@ -108,22 +108,22 @@ class World:
         return list(route.readable or route.writable)
 
     def make_queue(self, **config: Any) -> MessageQueue:
-        """The first queue of a topic of our own."""
+        """Make a new topic and return its first queue."""
         return self.make_topic(**config)[0]
 
     def route_names(self, topic: str) -> tuple[str, ...]:
-        """The brokers that the name servers know to hold a topic now."""
+        """Return the brokers that the name servers list for a topic now."""
         try:
             return tuple(self.cluster.name_servers.fetch_route(topic).brokers)
         except RocketMQError:
             return ()
 
     def master(self, queue: MessageQueue) -> Address:
-        """Where the master of a queue listens."""
+        """Return the address of a queue's master."""
         return self.cluster.routes.route(queue.topic).broker(queue.broker_name).master()
 
     def make_group(self) -> str:
-        """A group of our own; brokers since 5.3 take commits of groups they know only."""
+        """Make a new group; brokers since 5.3 accept commits of known groups only."""
         group = fresh("group")
         self.cluster.admin.create_group(SubscriptionGroupConfig(group_name=group))
         return group
@@ -137,8 +137,8 @@ class World:
         return receipt
 
     def store(self, message: Sending) -> Receipt:
-        """Send what is in its final form; a loaded broker refuses what waited 200 ms, and is asked again as by Java."""
-        deadline = Deadline.after(PATIENCE_S)
+        """Send a message in its final form; retry, as Java does, when a loaded broker refuses what waited 200 ms."""
+        deadline = Deadline.after(WAIT_TIMEOUT_S)
         while True:
             try:
                 return self.cluster.messages.send(message)
@@ -156,29 +156,29 @@ class World:
         self.await_end(queue, receipt.queue_offset + count)
 
     def await_end(self, queue: MessageQueue, offset: int) -> None:
-        """Wait until a queue goes as far; brokers answer a send before they enter it into its queue."""
+        """Wait until a queue ends at `offset` or later; brokers answer a send before they update its queue."""
         until(lambda: self.cluster.offsets.fetch_max([queue])[queue] >= offset, f"{queue} goes up to {offset}")
 
-    def pull(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> PullOutcome:
-        """One pull, whatever it comes to."""
-        question = self.cluster.brokers.question(pull_errand(queue, offset, **wish))
-        answer = self.cluster.brokers.requests.ask(question, welcome=PULL_CODES)
-        with located(question.where()):
+    def pull(self, queue: MessageQueue, offset: int = 0, **options: Any) -> PullOutcome:
+        """Send one pull and return its outcome, whatever the response code."""
+        request = self.cluster.brokers.locate(pull_request(queue, offset, **options))
+        answer = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)
+        with located(request.where()):
             return read_outcome(answer.command)
 
-    def read(self, queue: MessageQueue, offset: int = 0, **wish: Any) -> list[Record]:
-        """The messages that one pull finds."""
-        outcome = self.pull(queue, offset, **wish)
+    def read(self, queue: MessageQueue, offset: int = 0, **options: Any) -> list[Record]:
+        """Return the messages of one pull."""
+        outcome = self.pull(queue, offset, **options)
         return decode_records(outcome.body) if outcome.status is PullStatus.FOUND else []
 
     def await_messages(self, queue: MessageQueue, count: int = 1) -> list[Record]:
-        """The messages of a queue from its beginning, as soon as there are so many."""
+        """Wait until a queue holds `count` messages; return its messages from the beginning."""
         until(lambda: len(self.read(queue)) >= count, f"{count} messages in {queue}")
         return self.read(queue)
 
 
 def sending(queue: MessageQueue, body: bytes, properties: Mapping[str, str], sys_flag: int = 0) -> Sending:
-    """One message in its final form."""
+    """Return one message in its final form."""
     return Sending(
         producer_group="flows_producer",
         queue=queue,
@@ -189,7 +189,7 @@ def sending(queue: MessageQueue, body: bytes, properties: Mapping[str, str], sys
     )
 
 
-def pull_errand(
+def pull_request(
     queue: MessageQueue,
     offset: int,
     *,
@@ -198,8 +198,8 @@ def pull_errand(
     count: int = 32,
     wait_ms: int = 0,
     group: str = "TOOLS_CONSUMER",
-) -> Errand:
-    """A pull that carries its own subscription."""
+) -> RoutedRequest:
+    """Return a pull that carries its own subscription."""
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=queue.topic,
@@ -213,33 +213,33 @@ def pull_errand(
         sub_version=0,
         expression_type=expression_type,
     )
-    return Errand(queue.topic, queue.broker_name, header)
+    return RoutedRequest(queue.topic, queue.broker_name, header)
 
 
 def patient_settings(name_server: str, **settings: Any) -> ClusterSettings:
-    """Settings for a loaded machine: quick to try again, slow to give up."""
+    """Return settings for a loaded machine: short pauses between retries, long timeouts."""
     pause = Backoff(first_s=0.05, longest_s=1.0)
     return ClusterSettings(parse_addresses(name_server), **{"net": patient_net(), "pause": pause, **settings})
 
 
 def patient_net(tls: TlsSettings | None = None) -> NetSettings:
-    """Connections that wait long for a loaded machine."""
+    """Return connection settings with timeouts for a loaded machine."""
     return NetSettings(connect_timeout_s=10, request_timeout_s=10, tls=tls)
 
 
 def fresh(kind: str) -> str:
-    """A name nobody else uses."""
+    """Return a name that is used nowhere else."""
     return f"flows_{kind}_{uuid4().hex[:10]}"
 
 
 def now_ms() -> int:
-    """The wall time as messages carry it."""
+    """Return the wall time in the unit of message timestamps."""
     return time.time_ns() // 1_000_000
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for a condition, and fail when it does not come true."""
-    deadline = Deadline.after(PATIENCE_S)
+    """Wait for a condition; fail if it stays false."""
+    deadline = Deadline.after(WAIT_TIMEOUT_S)
     while not condition():
-        assert not deadline.expired, f"not within {PATIENCE_S:g} s: {what}"
+        assert not deadline.expired, f"not within {WAIT_TIMEOUT_S:g} s: {what}"
         time.sleep(0.02)

@@ -21,7 +21,7 @@ from typing import Self
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.model import Address, parse_address
-from pyspark_rocketmq.wire.header import Command, PullAnswer, decode_command, encode_command
+from pyspark_rocketmq.wire.header import Command, PullResponse, decode_command, encode_command
 
 LOOPBACK = "127.0.0.1"
 NAME_SERVER = "name server"
@@ -222,7 +222,7 @@ class _Forwarded:
 def _plain(frame: bytes, renamed: dict[bytes, bytes]) -> Command:
     """Return a frame's command, its body as bytes with addresses replaced."""
     command = decode_command(memoryview(frame))
-    if isinstance(command, PullAnswer):
+    if isinstance(command, PullResponse):
         command = command.plain()
     body = bytes(command.body)
     if command.code == 0 and body[:1] == b"{":

@@ -22,8 +22,8 @@ import pytest
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.loss import Finding, LossWarning
+from pyspark_rocketmq.model import Finding, MessageQueue
+from pyspark_rocketmq.offsets.loss import LossWarning
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import Command, encode_command
 from pyspark_rocketmq.wire.record import decode_records, encode_record

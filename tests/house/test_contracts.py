@@ -1,4 +1,4 @@
-"""Each import contract of setup.cfg is kept, and breaks on the import it is there to stop."""
+"""Check that each import contract of setup.cfg is kept, and breaks on an import that it forbids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pyspark_rocketmq", "broker_stub")
 
-# Contract, the module that oversteps it, and how.
+# Contract, the module that breaks it, and the import.
 WRONG_IMPORTS = [
     ("rooms", "pyspark_rocketmq/wire/planted.py", "import pyspark_rocketmq.net"),
     ("rooms", "pyspark_rocketmq/unplaced/planted.py", ""),
@@ -37,7 +37,7 @@ WRONG_IMPORTS = [
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A copy of both packages and their contracts, in which rooms can be added."""
+    """A copy of both packages and their contracts, to which rooms can be added."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "setup.cfg", tmp_path)
@@ -45,7 +45,7 @@ def house(tmp_path: Path) -> Path:
 
 
 def contracts() -> dict[str, str]:
-    """Identifier and name of every contract."""
+    """Return the name of every contract by its identifier."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     prefix = "importlinter:contract:"
@@ -61,7 +61,7 @@ def check_imports(house: Path, *contracts: str) -> subprocess.CompletedProcess[s
 
 
 def plant(house: Path, path: str, line: str) -> None:
-    """Add a line to a module; it, its room and the room it imports are made where they are not built yet."""
+    """Add a line to a module; create the module, its room and the imported room where they do not exist."""
     imported = line.removeprefix("import ").replace(".", "/")
     for room in (Path(path).parent, Path(imported)):
         if room.parts[:1] in [(package,) for package in PACKAGES] and not (house / f"{room}.py").exists():
@@ -72,7 +72,7 @@ def plant(house: Path, path: str, line: str) -> None:
 
 
 def test_the_house_keeps_its_contracts(house: Path) -> None:
-    """Every room imports only what it may."""
+    """The packages keep all contracts."""
     result = check_imports(house)
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -80,7 +80,7 @@ def test_the_house_keeps_its_contracts(house: Path) -> None:
 
 @pytest.mark.parametrize(("contract", "path", "line"), WRONG_IMPORTS)
 def test_a_wrong_import_breaks_its_contract(house: Path, contract: str, path: str, line: str) -> None:
-    """A contract that cannot fail would hold nothing."""
+    """Each contract breaks on an import that it forbids, and names the importing module."""
     plant(house, path, line)
 
     result = check_imports(house, contract)
@@ -91,5 +91,5 @@ def test_a_wrong_import_breaks_its_contract(house: Path, contract: str, path: st
 
 
 def test_no_contract_is_left_untried() -> None:
-    """A new contract comes with an import that breaks it."""
+    """Every contract has a sample of an import that breaks it."""
     assert {contract for contract, _, _ in WRONG_IMPORTS} == set(contracts())

@@ -1,4 +1,4 @@
-"""Pages that describe the project cannot fall behind it."""
+"""Check that pages agree with the project that they describe."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from pyspark_rocketmq import errors
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+GLOSSARY_LINES = 60
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The page's code blocks in one language."""
+    """Return the page's code blocks in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[str]:
-    """Every line of shell that README prints, in blocks and in text."""
+    """Return every shell command of README, from blocks and text."""
     in_text = re.findall(r"`(make[^`\n]*)`", (ROOT / "README.md").read_text())
     return [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()] + in_text
 
 
 def section(page: Path, title: str) -> str:
-    """The part of a page below one heading."""
+    """Return the part of a page below one heading."""
     return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
@@ -43,7 +44,7 @@ def test_commands_of_the_readme_exist(command: str) -> None:
 
 
 def test_help_lists_every_target() -> None:
-    """`make` without a target is the index: nothing that a user calls is missing."""
+    """`make` without a target lists every target for users."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*##", makefile, flags=re.MULTILINE))
 
@@ -52,26 +53,41 @@ def test_help_lists_every_target() -> None:
     assert targets == set(re.findall(r"^  make (\S+)", listed, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link names a file that exists."""
+    """Every relative link names an existing file."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
 
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_glossary_is_short_and_sorted() -> None:
+    """The glossary opens the page, has at most sixty lines, and explains each word once, in alphabetical order."""
+    glossary = section(ARCHITECTURE, "Glossary")
+    words = re.findall(r"^\| (.*?) \|", glossary, flags=re.MULTILINE)[1:]
+    single = [word for entry in words for word in entry.split(", ")]
+
+    assert ARCHITECTURE.read_text().index("## Glossary") == ARCHITECTURE.read_text().index("## ")
+    assert len(glossary.strip().splitlines()) < GLOSSARY_LINES
+    assert words == sorted(words, key=str.lower)
+    assert len(set(single)) == len(single)
+
+
 def test_the_map_shows_every_room() -> None:
-    """The rooms of the import contract and those of the map are the same, in the same order."""
+    """The map and the import contract name the same rooms, layer by layer from the top."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    placed = re.findall(r"\w+", config["importlinter:contract:rooms"]["layers"])
+    layers = config["importlinter:contract:rooms"]["layers"].strip().splitlines()
+    depth = {room: number for number, layer in enumerate(layers) for room in re.findall(r"\w+", layer)}
     rows = re.findall(r"^\| (`.*?) \|", section(ARCHITECTURE, "Map"), flags=re.MULTILINE)
+    shown = [room for row in rows for room in re.findall(r"`(\w+)`", row)]
 
-    assert {room for row in rows for room in re.findall(r"`(\w+)`", row)} == set(placed)
+    assert sorted(shown) == sorted(depth)
+    assert [depth[room] for room in shown] == sorted(depth.values())
 
 
 def test_rooms_to_come_are_not_there_yet() -> None:
-    """The map marks what is only designed, and the mark goes when the room arrives."""
+    """A room that the map marks as *to come* does not exist in the package."""
     rows = re.findall(r"^\| (`.*?) \|", section(ARCHITECTURE, "Map"), flags=re.MULTILINE)
     promised = {room for row in rows if "to come" in row for room in re.findall(r"`(\w+)`", row)}
     package = ROOT / "pyspark_rocketmq"
@@ -91,7 +107,7 @@ def test_the_failure_table_names_real_errors() -> None:
 
 
 def test_every_invariant_is_held_by_a_test() -> None:
-    """The file that each row links defines the test that the row names."""
+    """Each row names a test that the linked file defines."""
     table = section(ARCHITECTURE, "Invariants").strip().splitlines()[2:]
     rows = [re.fullmatch(r"\|.*\]\((\S+\.py)\) `(\w+)` \|", row) for row in table]
 
@@ -101,7 +117,7 @@ def test_every_invariant_is_held_by_a_test() -> None:
 
 
 def test_every_dependency_has_its_reason() -> None:
-    """What is installed on a user's machine is in the table, and says why."""
+    """Every package that users install is in the table of dependencies."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     extras = config["options.extras_require"]

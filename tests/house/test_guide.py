@@ -1,4 +1,4 @@
-"""The guide names what the code can say."""
+"""Check that the troubleshooting page explains every error code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 
 
 def every_code() -> list[str]:
-    """Codes of all errors of the library; the stub has some of its own."""
+    """Return the codes of all errors of the library, without those of the stub."""
     found: set[str] = set()
     waiting = list(errors.RocketMQError.__subclasses__())
     while waiting:
@@ -25,15 +25,15 @@ def every_code() -> list[str]:
 
 @pytest.mark.parametrize("code", every_code())
 def test_every_code_is_explained(code: str) -> None:
-    """A user who searches for a code finds what it means and what to do."""
+    """The page names every code."""
     assert f"`{code}`" in GUIDE.read_text()
 
 
 def test_the_table_of_answers_agrees_with_the_code() -> None:
-    """Which answers are tried again by themselves is said as the code does it."""
+    """The column *again* agrees with the flag `retriable` of each error class."""
     rows = [line.split(" | ") for line in GUIDE.read_text().splitlines() if line.startswith("| `BROKER_")]
-    told = {row[0].split("`")[1]: row[2] == "yes" for row in rows}
+    shown = {row[0].split("`")[1]: row[2] == "yes" for row in rows}
     leaves = [cls for cls in vars(broker_errors).values() if isinstance(cls, type)]
-    assert told == {
+    assert shown == {
         cls.code: cls.retriable for cls in leaves if issubclass(cls, errors.BrokerError) and cls.code != "BROKER"
     }

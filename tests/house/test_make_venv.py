@@ -1,4 +1,4 @@
-"""What is missing on a machine is said by name before anything is half done."""
+"""Test that a missing Python or venv package is named before anything is installed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "make_venv.sh"
 
 
 def make_venv(directory: Path, python: Path | str) -> subprocess.CompletedProcess[str]:
-    """Run the script with one python to choose from."""
+    """Run the script with one python as the only candidate."""
     command = [str(SCRIPT), str(directory), str(python)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def python_that_fails_at(directory: Path, word: str) -> Path:
-    """A python that is fine except for code which mentions one word."""
+    """Write a python that fails only at code with this word."""
     script = directory / "python"
     script.write_text(f'#!/bin/sh\ncase "$2" in *{word}*) exit 1;; esac\nexec {sys.executable} "$@"\n')
     script.chmod(0o755)
@@ -24,7 +24,7 @@ def python_that_fails_at(directory: Path, word: str) -> Path:
 
 
 def test_an_old_python_is_named(tmp_path: Path) -> None:
-    """The message says what is needed, what was tried, and how to choose another."""
+    """An old Python is refused; the message says what is needed, what was tried, and how to choose another."""
     result = make_venv(tmp_path / "venv", python_that_fails_at(tmp_path, "version_info"))
 
     assert result.returncode == 1
@@ -34,7 +34,7 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
 
 
 def test_a_python_without_venv_is_told_the_package(tmp_path: Path) -> None:
-    """Debian ships venv apart; the message names the package instead of failing half-way."""
+    """A Python without venv is refused before anything is made; the message names Debian's package."""
     result = make_venv(tmp_path / "venv", python_that_fails_at(tmp_path, "ensurepip"))
 
     assert result.returncode == 1

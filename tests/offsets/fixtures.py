@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.offsets.loss import Bounds
+from pyspark_rocketmq.model import MessageQueue, QueueBounds
+from pyspark_rocketmq.offsets.requested import QueueTree
+from pyspark_rocketmq.options import queue_json
+from pyspark_rocketmq.options.values import OptionText
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "offsets"
 
@@ -17,15 +19,17 @@ QUEUES = [A0, A1, B0, U0]
 
 
 @dataclass
-class KnownCluster:
+class KnownOffsets:
     """Message `o` of every queue is stored at `o * 10` ms; by default each queue holds offsets 10 to 99."""
 
-    bounds: Mapping[MessageQueue, Bounds] = field(default_factory=lambda: dict.fromkeys(QUEUES, Bounds(10, 100)))
+    bounds: Mapping[MessageQueue, QueueBounds] = field(
+        default_factory=lambda: dict.fromkeys(QUEUES, QueueBounds(10, 100))
+    )
     committed: Mapping[MessageQueue, int] = field(default_factory=dict)
     readable: Mapping[MessageQueue, int] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, Bounds]:
+    def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """Bounds as given."""
         self.asked.append("bounds")
         return {queue: self.bounds[queue] for queue in queues}
@@ -44,7 +48,19 @@ class KnownCluster:
         self.asked.append("committed")
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
 
-    def fetch_first_readable(self, bounds: Mapping[MessageQueue, Bounds]) -> Mapping[MessageQueue, int]:
+    def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
         """As given, by default the smallest offset."""
         self.asked.append("readable")
         return {queue: self.readable.get(queue, each.min_offset) for queue, each in bounds.items()}
+
+
+def read_tree(text: str, option: str = "startingOffsets") -> QueueTree:
+    """Return offsets by queue from JSON that is known to be right."""
+    tree = queue_json.read_offsets(OptionText(option, text))
+    assert isinstance(tree, QueueTree)
+    return tree
+
+
+def read_times(text: str) -> QueueTree:
+    """Return times by queue from JSON that is known to be right."""
+    return queue_json.read_times(OptionText("startingOffsetsByTimestamp", text))

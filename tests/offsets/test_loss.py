@@ -12,11 +12,9 @@ from pyspark_rocketmq.errors import (
     OffsetWentBack,
     QueueVanished,
 )
-from pyspark_rocketmq.model import QueueRange
+from pyspark_rocketmq.model import Finding, QueueBounds, QueueRange
 from pyspark_rocketmq.offsets.loss import (
-    RULES,
-    Bounds,
-    Finding,
+    LOSS_RULES,
     GapLog,
     LossWarning,
     judge,
@@ -62,8 +60,8 @@ def test_what_is_no_loss_never_fails(finding: Finding) -> None:
 
 def test_every_finding_has_its_rule() -> None:
     """The table is complete, and five of its rules are fatal."""
-    assert RULES.keys() == set(Finding)
-    assert {finding: rule.error for finding, rule in RULES.items() if rule.error} == FATAL
+    assert LOSS_RULES.keys() == set(Finding)
+    assert {finding: rule.error for finding, rule in LOSS_RULES.items() if rule.error} == FATAL
 
 
 def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
@@ -96,7 +94,7 @@ def test_many_gaps_are_told_in_few_warnings() -> None:
 
 def test_starts_move_into_what_is_there() -> None:
     """Positions below the smallest offset go up to it, positions above the end come down to it, others stay."""
-    bounds = {A0: Bounds(10, 20), A1: Bounds(10, 20), B0: Bounds(10, 20), U0: Bounds(10, 20)}
+    bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20), B0: QueueBounds(10, 20), U0: QueueBounds(10, 20)}
 
     settled = settle_starts({A0: 9, A1: 21, B0: 10, U0: 20}, bounds, fail_on_data_loss=False)
 
@@ -118,7 +116,7 @@ def test_a_queue_out_of_the_route_keeps_its_position() -> None:
 
 def test_a_replica_is_never_believed() -> None:
     """A replica may be behind its master, so its bounds move nothing."""
-    bounds = {A0: Bounds(10, 20, from_replica=True)}
+    bounds = {A0: QueueBounds(10, 20, from_replica=True)}
 
     assert settle_starts({A0: 21}, bounds, fail_on_data_loss=True) == ({A0: 21}, [])
     assert settle_ranges([QueueRange(A0, 5, 25)], bounds, fail_on_data_loss=True) == ([QueueRange(A0, 5, 25)], [])
@@ -126,7 +124,7 @@ def test_a_replica_is_never_believed() -> None:
 
 def test_ranges_are_cut_to_what_is_there() -> None:
     """A range ends where its queue ends now, and begins where it begins; one that lies outside is dropped."""
-    bounds = {A0: Bounds(10, 20), A1: Bounds(10, 20), B0: Bounds(10, 20)}
+    bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20), B0: QueueBounds(10, 20)}
     planned = [QueueRange(A0, 5, 25), QueueRange(A1, 20, 30), QueueRange(B0, 10, 20)]
 
     kept, warnings = settle_ranges(planned, bounds, fail_on_data_loss=False)
@@ -152,7 +150,7 @@ def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
 
 def test_nothing_is_lost_at_a_front_that_is_open() -> None:
     """Of a queue of which nothing was read yet, and which begins at its first readable message."""
-    bounds = dict.fromkeys(QUEUES, Bounds(10, 100))
+    bounds = dict.fromkeys(QUEUES, QueueBounds(10, 100))
     moved = settle_starts({A0: 5, A1: 5}, bounds, fail_on_data_loss=False, opened={A0})
     cut = settle_ranges([QueueRange(A0, 5, 50, is_front_open=True)], bounds, fail_on_data_loss=True)
 

@@ -8,59 +8,52 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, OptionError
-from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.offsets.loss import Bounds, Finding, settle_starts
-from pyspark_rocketmq.offsets.resolve import Resolved, resolve_batch, resolve_wish
-from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, QueueTree, StartSettings, parse_offsets, parse_times
-from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownCluster
+from pyspark_rocketmq.model import Finding, MessageQueue, QueueBounds, QueueRange
+from pyspark_rocketmq.offsets.loss import settle_starts
+from pyspark_rocketmq.offsets.requested import EndSettings, Keyword, StartSettings
+from pyspark_rocketmq.offsets.resolve import Resolved, resolve_batch, resolve_offsets
+from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownOffsets, read_times, read_tree
 
 EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
 
 
-def offsets(text: str, option: str = "startingOffsets") -> QueueTree:
-    """Offsets JSON that is known to be right."""
-    parsed = parse_offsets(text, option)
-    assert isinstance(parsed, QueueTree)
-    return parsed
-
-
-def resolved(settings: StartSettings, cluster: KnownCluster) -> Resolved:
+def resolved(settings: StartSettings, source: KnownOffsets) -> Resolved:
     """What the wish of a new query means."""
-    return resolve_wish(settings.wish, QUEUES, cluster.fetch_bounds(QUEUES), cluster)
+    return resolve_offsets(settings.requested, QUEUES, source.fetch_bounds(QUEUES), source)
 
 
-def start(settings: StartSettings, cluster: KnownCluster) -> dict[MessageQueue, int]:
+def start(settings: StartSettings, source: KnownOffsets) -> dict[MessageQueue, int]:
     """Its positions, without loss."""
-    positions = resolved(settings, cluster).positions
-    return settle_starts(positions, cluster.bounds, fail_on_data_loss=True).positions
+    positions = resolved(settings, source).positions
+    return settle_starts(positions, source.bounds, fail_on_data_loss=True).positions
 
 
 @pytest.mark.parametrize(("keyword", "offset"), [(EARLIEST, 10), (LATEST, 100)])
 def test_keywords(keyword: Keyword, offset: int) -> None:
     """Every queue starts at its bound; one question is enough."""
-    cluster = KnownCluster()
+    source = KnownOffsets()
 
-    assert start(StartSettings(keyword), cluster) == dict.fromkeys(QUEUES, offset)
-    assert cluster.asked == ["bounds", "readable"][: 1 + (keyword is EARLIEST)]
+    assert start(StartSettings(keyword), source) == dict.fromkeys(QUEUES, offset)
+    assert source.asked == ["bounds", "readable"][: 1 + (keyword is EARLIEST)]
 
 
 def test_earliest_is_the_first_readable_message() -> None:
     """Also for a time before it; queues that begin there are known as open, and one question covers all of them."""
-    cluster = KnownCluster(readable={A0: 15, U0: 100})
-    times = parse_times('{"T":{"a":{"0":0,"1":300}}}', "startingOffsetsByTimestamp", now_ms=0)
+    source = KnownOffsets(readable={A0: 15, U0: 100})
+    times = read_times('{"T":{"a":{"0":0,"1":300}}}')
 
-    found = resolved(StartSettings(EARLIEST, times=times), cluster)
+    found = resolved(StartSettings(EARLIEST, times=times), source)
 
     assert (found.positions, found.opened) == ({A0: 15, A1: 30, B0: 10, U0: 100}, {A0: 15, B0: 10, U0: 100})
-    assert cluster.asked.count("readable") == 1
+    assert source.asked.count("readable") == 1
 
 
 def test_an_empty_queue_has_no_first_message() -> None:
     """Nothing can be missing at its front."""
-    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, Bounds(7, 7)))
+    source = KnownOffsets(bounds=dict.fromkeys(QUEUES, QueueBounds(7, 7)))
 
-    assert resolved(StartSettings(EARLIEST), cluster) == (dict.fromkeys(QUEUES, 7), (), {})
-    assert cluster.asked == ["bounds"]
+    assert resolved(StartSettings(EARLIEST), source) == (dict.fromkeys(QUEUES, 7), (), {})
+    assert source.asked == ["bounds"]
 
 
 @pytest.mark.parametrize(
@@ -70,105 +63,109 @@ def test_an_empty_queue_has_no_first_message() -> None:
         (StartSettings(EARLIEST), 10, 10),
         (StartSettings(LATEST, time_ms=500), 10, 77),
         (StartSettings(GROUP, LATEST), 10, 77),
-        (StartSettings(offsets('{"T":{"*":{"*":50}}}')), 10, 77),
-        (StartSettings(offsets('{"T":{"*":{"*":50}},"U":{"*":{"*":-1}}}')), 100, 100),
+        (StartSettings(read_tree('{"T":{"*":{"*":50}}}')), 10, 77),
+        (StartSettings(read_tree('{"T":{"*":{"*":50}},"U":{"*":{"*":-1}}}')), 100, 100),
     ],
 )
 def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, committed: int) -> None:
     """Without an entry of its own the retry topic begins where the group stands, or else at its first message."""
     wanted = replace(settings, retry_topic=U0.topic)
 
-    assert start(wanted, KnownCluster())[U0] == alone
-    assert start(wanted, KnownCluster(committed=dict.fromkeys(QUEUES, 77)))[U0] == committed
+    assert start(wanted, KnownOffsets())[U0] == alone
+    assert start(wanted, KnownOffsets(committed=dict.fromkeys(QUEUES, 77)))[U0] == committed
 
 
 def test_json_then_default() -> None:
     """Queues that the JSON leaves out take the default."""
-    tree = offsets('{"T":{"a":{"0":50,"1":-1}}}')
+    tree = read_tree('{"T":{"a":{"0":50,"1":-1}}}')
 
-    assert start(StartSettings(tree, EARLIEST), KnownCluster()) == {A0: 50, A1: 100, B0: 10, U0: 10}
+    assert start(StartSettings(tree, EARLIEST), KnownOffsets()) == {A0: 50, A1: 100, B0: 10, U0: 10}
 
 
 def test_left_out_without_default() -> None:
     """Without a default the first queue left out is named."""
     with pytest.raises(OptionError, match=r"T/b/0 \(2 such queues\); .*set startingOffsetsDefault"):
-        start(StartSettings(offsets('{"T":{"a":{"*":50}}}')), KnownCluster())
+        start(StartSettings(read_tree('{"T":{"a":{"*":50}}}')), KnownOffsets())
 
 
 def test_group_then_time_then_default() -> None:
     """A committed position wins, 0 included; other queues go by time, as CONSUME_FROM_TIMESTAMP does."""
-    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, Bounds(0, 100)), committed={A0: 0, A1: 77})
+    source = KnownOffsets(bounds=dict.fromkeys(QUEUES, QueueBounds(0, 100)), committed={A0: 0, A1: 77})
 
-    assert start(StartSettings(GROUP, time_ms=205), cluster) == {A0: 0, A1: 77, B0: 21, U0: 21}
-    assert cluster.asked == ["bounds", "committed", "times"]
+    assert start(StartSettings(GROUP, time_ms=205), source) == {A0: 0, A1: 77, B0: 21, U0: 21}
+    assert source.asked == ["bounds", "committed", "times"]
 
 
 def test_group_sentinel_falls_through_to_the_default() -> None:
     """A queue that asks for the group's position by JSON takes the default if there is none."""
-    tree = offsets('{"T":{"*":{"*":-3}},"U":{"a":{"0":12}}}')
-    cluster = KnownCluster(committed={B0: 30})
+    tree = read_tree('{"T":{"*":{"*":-3}},"U":{"a":{"0":12}}}')
+    source = KnownOffsets(committed={B0: 30})
 
-    assert start(StartSettings(tree, LATEST), cluster) == {A0: 100, A1: 100, B0: 30, U0: 12}
+    assert start(StartSettings(tree, LATEST), source) == {A0: 100, A1: 100, B0: 30, U0: 12}
 
 
 def test_time_by_queue_outranks_offsets() -> None:
     """A queue with a time ignores its offset; one without keeps it."""
-    times = parse_times('{"T":{"a":{"0":300}}}', "startingOffsetsByTimestamp", now_ms=0)
-    tree = offsets('{"T":{"*":{"*":50}},"U":{"*":{"*":51}}}')
+    times = read_times('{"T":{"a":{"0":300}}}')
+    tree = read_tree('{"T":{"*":{"*":50}},"U":{"*":{"*":51}}}')
 
-    assert start(StartSettings(tree, times=times), KnownCluster()) == {A0: 30, A1: 50, B0: 50, U0: 51}
+    assert start(StartSettings(tree, times=times), KnownOffsets()) == {A0: 30, A1: 50, B0: 50, U0: 51}
 
 
 def test_time_before_the_first_message_means_the_first() -> None:
     """A search is clamped to what the queue holds."""
-    assert start(StartSettings(time_ms=0), KnownCluster()) == dict.fromkeys(QUEUES, 10)
+    assert start(StartSettings(time_ms=0), KnownOffsets()) == dict.fromkeys(QUEUES, 10)
 
 
-@pytest.mark.parametrize("bounds", [Bounds(10, 100), Bounds(100, 100), Bounds(0, 0)])
-def test_no_message_that_young(bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [QueueBounds(10, 100), QueueBounds(100, 100), QueueBounds(0, 0)])
+def test_no_message_that_young(bounds: QueueBounds) -> None:
     """Past the last message, and in an empty queue, the strategy says latest or fails."""
-    cluster = KnownCluster(bounds=dict.fromkeys(QUEUES, bounds))
+    source = KnownOffsets(bounds=dict.fromkeys(QUEUES, bounds))
 
-    assert start(StartSettings(time_ms=5000, if_too_young=LATEST), cluster) == dict.fromkeys(QUEUES, bounds.max_offset)
+    assert start(StartSettings(time_ms=5000, if_too_young=LATEST), source) == dict.fromkeys(QUEUES, bounds.max_offset)
     with pytest.raises(
         OptionError, match=r"startingTimestamp: no message of T/a/0 .* 5000 .*ByTimestampStrategy=latest"
     ):
-        start(StartSettings(time_ms=5000), cluster)
+        start(StartSettings(time_ms=5000), source)
 
 
 def test_options_that_have_no_say_are_told() -> None:
     """An option whose every queue is decided above it is reported; a default that waits is not."""
-    settings = StartSettings(offsets('{"T":{"a":{"0":50}}}'), time_ms=300)
+    settings = StartSettings(read_tree('{"T":{"a":{"0":50}}}'), time_ms=300)
     by_group = StartSettings(GROUP, EARLIEST)
-    cluster = KnownCluster(committed=dict.fromkeys(QUEUES, 20))
+    source = KnownOffsets(committed=dict.fromkeys(QUEUES, 20))
 
-    assert resolved(settings, cluster).outranked == ("startingOffsets",)
-    assert resolved(by_group, cluster).outranked == ()
+    assert resolved(settings, source).outranked == ("startingOffsets",)
+    assert resolved(by_group, source).outranked == ()
 
 
 def test_unknown_queue() -> None:
     """JSON that names a queue nobody has is refused before anything is asked of it."""
     with pytest.raises(OptionError, match="there is no queue 9"):
-        start(StartSettings(offsets('{"T":{"a":{"9":1}}}'), EARLIEST), KnownCluster())
+        start(StartSettings(read_tree('{"T":{"a":{"9":1}}}'), EARLIEST), KnownOffsets())
 
 
 def test_explicit_start_outside_what_is_there() -> None:
     """Offsets outside the bounds are loss: fatal, or moved to the nearer bound with a warning."""
-    settings = StartSettings(offsets('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}'))
-    cluster = KnownCluster()
+    settings = StartSettings(read_tree('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}'))
+    source = KnownOffsets()
 
-    settled = settle_starts(resolved(settings, cluster).positions, cluster.bounds, fail_on_data_loss=False)
+    settled = settle_starts(resolved(settings, source).positions, source.bounds, fail_on_data_loss=False)
 
     assert settled.positions == {A0: 10, A1: 100, B0: 10, U0: 100}
     assert [warning.finding for warning in settled.warnings] == [Finding.BELOW_MIN, Finding.ABOVE_MAX]
     with pytest.raises(OffsetBeforeEarliest):
-        start(settings, cluster)
+        start(settings, source)
 
 
 def test_batch_between_times() -> None:
     """A batch reads from the first message at or after the start to the first at or after the end."""
     plan = resolve_batch(
-        StartSettings(time_ms=200).wish, EndSettings(time_ms=299).wish, QUEUES, KnownCluster(), fail_on_data_loss=True
+        StartSettings(time_ms=200).requested,
+        EndSettings(time_ms=299).requested,
+        QUEUES,
+        KnownOffsets(),
+        fail_on_data_loss=True,
     )
 
     assert plan.ranges == [QueueRange(queue, 20, 30) for queue in QUEUES]
@@ -176,18 +173,24 @@ def test_batch_between_times() -> None:
 
 def test_batch_end_by_queue() -> None:
     """The end may be given per queue; the others, and times past the last message, mean latest."""
-    ends = EndSettings(offsets('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
+    ends = EndSettings(read_tree('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
 
-    plan = resolve_batch(StartSettings(EARLIEST).wish, ends.wish, QUEUES, KnownCluster(), fail_on_data_loss=True)
+    plan = resolve_batch(
+        StartSettings(EARLIEST).requested, ends.requested, QUEUES, KnownOffsets(), fail_on_data_loss=True
+    )
     late = resolve_batch(
-        StartSettings(EARLIEST).wish, EndSettings(time_ms=9999).wish, [U0], KnownCluster(), fail_on_data_loss=True
+        StartSettings(EARLIEST).requested,
+        EndSettings(time_ms=9999).requested,
+        [U0],
+        KnownOffsets(),
+        fail_on_data_loss=True,
     )
 
     assert plan.ranges == [QueueRange(A0, 10, 40, True), QueueRange(A1, 10, 100, True), QueueRange(U0, 10, 100, True)]
     assert late.ranges == [QueueRange(U0, 10, 100, True)]
 
 
-class LiveCluster(KnownCluster):
+class LiveOffsets(KnownOffsets):
     """A group reads to the ends, of which each of its positions is a later one."""
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
@@ -200,7 +203,11 @@ class LiveCluster(KnownCluster):
 def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool) -> None:
     """Though the group goes on while brokers are asked."""
     plan = resolve_batch(
-        StartSettings(GROUP, EARLIEST).wish, EndSettings().wish, QUEUES, LiveCluster(), fail_on_data_loss=fatal
+        StartSettings(GROUP, EARLIEST).requested,
+        EndSettings().requested,
+        QUEUES,
+        LiveOffsets(),
+        fail_on_data_loss=fatal,
     )
 
     assert plan.ranges == [] and plan.warnings == []
@@ -208,18 +215,18 @@ def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool
 
 def test_end_below_start() -> None:
     """An end below the start is the user's mistake."""
-    ends = EndSettings(offsets('{"T":{"a":{"0":9}}}', "endingOffsets"))
+    ends = EndSettings(read_tree('{"T":{"a":{"0":9}}}', "endingOffsets"))
 
     with pytest.raises(OptionError, match="endingOffsets: the end 9 of T/a/0 lies below its start 10"):
-        resolve_batch(StartSettings(EARLIEST).wish, ends.wish, QUEUES, KnownCluster(), fail_on_data_loss=True)
+        resolve_batch(StartSettings(EARLIEST).requested, ends.requested, QUEUES, KnownOffsets(), fail_on_data_loss=True)
 
 
 def test_end_below_a_start_that_retention_moved() -> None:
     """If retention took the whole range there is nothing to read, and a warning instead of a mistake."""
-    starts, ends = offsets('{"T":{"a":{"0":0}}}'), offsets('{"T":{"a":{"0":5}}}', "endingOffsets")
+    starts, ends = read_tree('{"T":{"a":{"0":0}}}'), read_tree('{"T":{"a":{"0":5}}}', "endingOffsets")
 
     plan = resolve_batch(
-        StartSettings(starts).wish, EndSettings(ends).wish, [A0], KnownCluster(), fail_on_data_loss=False
+        StartSettings(starts).requested, EndSettings(ends).requested, [A0], KnownOffsets(), fail_on_data_loss=False
     )
 
     assert plan.ranges == []
@@ -232,8 +239,8 @@ def test_end_below_a_start_that_retention_moved() -> None:
 )
 def test_batch_outside_what_is_there(start_offset: int, end_offset: int, error: type[Exception]) -> None:
     """Each way to point outside a queue is its own error."""
-    starts = StartSettings(offsets(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).wish
-    ends = EndSettings(offsets(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).wish
+    starts = StartSettings(read_tree(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).requested
+    ends = EndSettings(read_tree(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).requested
 
     with pytest.raises(error, match=f"{start_offset if error is not OffsetWentBack else end_offset}.*failOnDataLoss"):
-        resolve_batch(starts, ends, [A0], KnownCluster(), fail_on_data_loss=True)
+        resolve_batch(starts, ends, [A0], KnownOffsets(), fail_on_data_loss=True)

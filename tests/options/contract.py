@@ -18,7 +18,6 @@ class Row(NamedTuple):
     use: str
     range: str
     default: str
-    tier: str
 
 
 def table(section: str) -> list[list[str]]:
@@ -31,11 +30,11 @@ def table(section: str) -> list[list[str]]:
 def option_rows() -> Iterator[Row]:
     """Every option of section 3."""
     for part in range(1, 10):
-        for names, aliases, use, accepted, default, _, tier, _ in table(f"3.{part} "):
+        for names, aliases, use, accepted, default, *_ in table(f"3.{part} "):
             mains = re.findall(r"`([^`]+)`(°?)", names)
             for (name, mark), others in zip(mains, _aliases_of(aliases, len(mains)), strict=True):
                 spellings = {name} | others | ({f"rocketmq.{name}"} if mark else set())
-                yield Row(name, frozenset(spellings), use, plain(accepted), plain(default), tier)
+                yield Row(name, frozenset(spellings), use, plain(accepted), plain(default))
 
 
 def _aliases_of(cell: str, count: int) -> list[set[str]]:

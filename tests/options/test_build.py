@@ -11,12 +11,11 @@ from pyspark_rocketmq.allocation.choice import StrategyName
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
-from pyspark_rocketmq.decode.layout import Layout, default_columns
-from pyspark_rocketmq.decode.rows import Content, Mode
+from pyspark_rocketmq.decode.columns import Content, Layout, Mode, default_columns
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
-from pyspark_rocketmq.offsets.wish import EndSettings, Keyword, StartSettings
+from pyspark_rocketmq.offsets.requested import EndSettings, Keyword, StartSettings
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.options.reader_options import CommitSettings, LockSettings, Selection, ShareSettings
 from pyspark_rocketmq.planning.admission import Limits

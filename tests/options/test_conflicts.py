@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_rocketmq.options import require_topics
 from pyspark_rocketmq.options.conflicts import RULES
 from tests.options.samples import LEAST, LOCKING, SHARED, error_of, read
 
@@ -177,7 +178,7 @@ def test_something_must_be_read(stream: bool) -> None:
 
     assert error.code == "OPTION_MISSING" and "exactly one of subscribe, subscribePattern and assign" in str(error)
     with pytest.raises(type(error), match="OPTION_MISSING"):
-        read({"nameServer": "a:1"}, stream=None).selection.require_some()
+        require_topics(read({"nameServer": "a:1"}, stream=None))
 
 
 def test_defaults_contradict_nobody() -> None:

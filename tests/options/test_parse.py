@@ -10,7 +10,13 @@ from pyspark_rocketmq.options.option import USES
 from pyspark_rocketmq.options.table import OPTIONS
 from tests.options.samples import HELPERS_ONLY, LEAST, SAMPLES, error_of, raw_with, read
 
-SCOPED = [(o.name, stream) for o in OPTIONS if not o.planned for stream in (True, False) if "BS"[stream] not in o.use]
+SCOPED = [
+    (option.name, stream)
+    for option in OPTIONS
+    if not option.is_planned
+    for stream in (True, False)
+    if "BS"[stream] not in option.use
+]
 
 
 @pytest.mark.parametrize(("name", "stream"), SCOPED)

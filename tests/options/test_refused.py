@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.options.names import find_option
+from pyspark_rocketmq.options.keys import find_option
 from pyspark_rocketmq.options.refused import REFUSED, TRANSLATED, find_refusal
 from tests.options.samples import LEAST, error_of
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pyspark_rocketmq.options.names import find_option
+from pyspark_rocketmq.options.keys import find_option
 from pyspark_rocketmq.options.option import Option
 from pyspark_rocketmq.options.table import OPTIONS
 from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, settings_of
 
-BUILT = [option for option in OPTIONS if not option.planned]
-PLANNED = [option for option in OPTIONS if option.planned and option.name not in ("topic", "ordering")]
+BUILT = [option for option in OPTIONS if not option.is_planned]
+PLANNED = [option for option in OPTIONS if option.is_planned and option.name not in ("topic", "ordering")]
 WITHOUT_SETTING = {"nameServer", "strictOptions"}
 NEEDED_BY_COMPANIONS = {
     "accessKey",

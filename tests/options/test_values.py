@@ -6,7 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pyspark_rocketmq.cluster.routes import AddressMap
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.options.table.addressing import read_address_map
+from pyspark_rocketmq.options.table.row_format import read_columns
+from pyspark_rocketmq.options.values import OptionText
 from tests.options.samples import LEAST, SAMPLES, error_of, raw_with, read, read_least, refusal_of, settings_of
 
 ADDRESS, JSON, INTEGER = "host:port", "JSON", "integer"
@@ -183,3 +188,31 @@ def test_mebibytes(text: str, mib: int | None) -> None:
 def test_long_values_are_cut_in_errors() -> None:
     """A value of megabytes does not fill the driver's log."""
     assert len(str(error_of(LEAST | {"pullBatchSize": "9" * 100_000}))) < 500
+
+
+def test_an_address_map_reads_entries_and_the_star() -> None:
+    """The star stands for all brokers without an entry."""
+    text = '{"a:1": "near:7", "*": "[::1]:9"}'
+
+    expected = AddressMap(((Address("a", 1), Address("near", 7)),), other=Address("::1", 9))
+    assert read_address_map(OptionText("brokerAddressMap", text)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a:1": 7}', '{"a:1": "b"}', '{"a": "b:1"}', '{"a:1": "http://b:1"}'])
+def test_a_map_of_anything_else_is_an_option_error(text: str) -> None:
+    """The error names the option."""
+    with pytest.raises(OptionError, match="brokerAddressMap"):
+        read_address_map(OptionText("brokerAddressMap", text))
+
+
+def test_columns_are_matched_without_regard_to_case() -> None:
+    """A column may be written in any case and comes out under its own name; a star names none."""
+    assert read_columns(OptionText("columns", "TOPIC, queueid ,msgId")) == ("topic", "queueId", "msgId")
+    assert read_columns(OptionText("columns", "*")) == ()
+
+
+@pytest.mark.parametrize(("text", "what"), [("topic,colour", "unknown column 'colour'"), ("body,body", "named twice")])
+def test_wrong_columns_are_refused(text: str, what: str) -> None:
+    """An unknown or repeated column is an error that says which."""
+    with pytest.raises(OptionError, match=what):
+        read_columns(OptionText("columns", text))

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pyspark_rocketmq.allocation import AllocationSettings, parse_strategy
+from pyspark_rocketmq.allocation import AllocationSettings
+from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.position import advance, batch_ranges, parse_position, position_json
 from pyspark_rocketmq.planning.admission import Limits, admit

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.allocation import AllocationSettings, parse_strategy
+from pyspark_rocketmq.allocation import AllocationSettings
+from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import PlanTooLarge
 from pyspark_rocketmq.model import QueueRange, sort_queues
 from pyspark_rocketmq.planning.ranges import PlanSettings, Task, count_parts, cut, plan_tasks

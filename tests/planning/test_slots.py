@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.allocation import AllocationSettings, ConsistentHash, parse_strategy
+from pyspark_rocketmq.allocation import AllocationSettings, ConsistentHash
+from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.planning.slots import covered_queues, deal_slots, name_slots, unlisted_queues
+from pyspark_rocketmq.planning.ranges import covered_queues, deal_slots, name_slots, unlisted_queues
 from tests.planning.fixtures import queue, ranges_of
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.links import Call
-from pyspark_rocketmq.cluster.routes import BrokerPlaces, Place, Route
+from pyspark_rocketmq.cluster.routes import BrokerEndpoints, Place, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
@@ -102,7 +101,7 @@ class ScriptedQueue:
             at += 1
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
 
-    def tell_minimum(self, call: Call) -> Command:
+    def tell_minimum(self, request: Command) -> Command:
         """Answer the request for the minimum offset."""
         return answer(offset=self.minimum)
 
@@ -138,7 +137,7 @@ def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brok
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
         links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
-    named = BrokerPlaces("broker-a", "c", tuple(queues))
+    named = BrokerEndpoints("broker-a", "c", tuple(queues))
     route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
     brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it needs no name server
     return brokers
@@ -167,8 +166,8 @@ class FixedRoutes:
     def without(self, gone: Place | None) -> None:
         """Remove one process from the route."""
         named = self._whole.brokers["broker-a"]
-        left = tuple(place for place in named.places if place != gone)
-        self._route = replace(self._whole, brokers={"broker-a": replace(named, places=left)})
+        left = tuple(place for place in named.endpoints if place != gone)
+        self._route = replace(self._whole, brokers={"broker-a": replace(named, endpoints=left)})
 
     def expire(self, topic: str) -> None:
         """Do nothing: there is no newer route."""
@@ -222,9 +221,9 @@ class Reading:
         end = self.queues[MASTER].count
         confirm_front(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
 
-    def _answer(self, call: Call) -> Command:
-        assert (call.fields or {})["subscription"] == "*"
-        start, most = (int((call.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
+    def _answer(self, request: Command) -> Command:
+        assert (request.fields or {})["subscription"] == "*"
+        start, most = (int((request.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
         return self.queues[MASTER].answer(start, most, is_filtered=False)
 
     def send(self) -> None:

@@ -1,7 +1,7 @@
-"""Which official jars does a test need, and where do they lie?
+"""Fetch the official jars of a release, and find the JDK.
 
-Maven resolves `pom.xml` for one release into `.cache/rocketmq/<version>`, once: a stamp holds the text of the
-pom that filled the directory, and a lock keeps parallel runs apart.
+Maven resolves `pom.xml` for one release into `.cache/rocketmq/<version>`, once. A stamp holds the text of the pom that
+filled the directory, and a lock keeps parallel runs apart.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FETCH_SECONDS = 600
 
 
 class MissingTool(Exception):
-    """The machine lacks something that the real servers need."""
+    """The error of a machine that lacks a tool of the real servers."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """One official release and what it can do."""
+    """One official release and its capabilities."""
 
     version: str
     acl: str
@@ -40,7 +40,7 @@ class Release:
 
 @cache
 def releases() -> dict[str, Release]:
-    """Every release under test, by version."""
+    """Return every release under test, by version."""
     config = configparser.ConfigParser()
     config.read_string((CONF / "versions.ini").read_text(encoding="utf-8"))
     return {
@@ -49,21 +49,21 @@ def releases() -> dict[str, Release]:
     }
 
 
-def chosen_versions(wish: str | None) -> list[str]:
-    """The versions that `REAL` asks for: nothing is the default, `all` every one, or a list with commas."""
-    if wish == "all":
+def chosen_versions(requested: str | None) -> list[str]:
+    """Return the versions that `REAL` names: the default if empty, all for `all`, else a list with commas."""
+    if requested == "all":
         return list(releases())
-    versions = [part.strip() for part in (wish or DEFAULT_VERSION).split(",") if part.strip()]
+    versions = [part.strip() for part in (requested or DEFAULT_VERSION).split(",") if part.strip()]
     if unknown := [version for version in versions if version not in releases()]:
         raise ValueError(
-            f"REAL={wish}: {', '.join(unknown)} not in conf/brokers/versions.ini ({', '.join(releases())})"
+            f"REAL={requested}: {', '.join(unknown)} not in conf/brokers/versions.ini ({', '.join(releases())})"
         )
     return versions
 
 
 @cache
 def java_home_tool(name: str) -> str:
-    """The path of `java` or `javac`, from a JDK 17 or newer."""
+    """Return the path of `java` or `javac`, from a JDK 17 or newer."""
     path = shutil.which(name)
     if path is None:
         raise MissingTool(f"{name} is not on the PATH; install a JDK, 17 or newer")
@@ -75,7 +75,7 @@ def java_home_tool(name: str) -> str:
 
 
 def check_tools() -> None:
-    """Raise `MissingTool` unless JDK and Maven are here."""
+    """Raise `MissingTool` unless JDK and Maven are installed."""
     java_home_tool("java")
     java_home_tool("javac")
     if shutil.which("mvn") is None:
@@ -83,7 +83,7 @@ def check_tools() -> None:
 
 
 def jars(version: str) -> Path:
-    """The directory that holds every jar of a release; fetched when it is not there yet."""
+    """Return the directory of a release's jars; fetch them if they are missing."""
     directory, stamp, wanted = CACHE / version, CACHE / version / "pom.xml", POM.read_text(encoding="utf-8")
     CACHE.mkdir(parents=True, exist_ok=True)
     with _locked(CACHE / f"{version}.lock"):
@@ -96,7 +96,7 @@ def jars(version: str) -> Path:
 
 
 def class_path(version: str) -> str:
-    """What `java -cp` takes to see every jar of a release."""
+    """Return the argument of `java -cp` for every jar of a release."""
     return f"{jars(version)}/*"
 
 

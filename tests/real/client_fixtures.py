@@ -1,7 +1,7 @@
-"""Which servers and official clients stand beside ours?
+"""Provide servers and official clients for scenarios that mix them with our clients.
 
-Real brokers of every version that `REAL` asks for, and the stub; official clients of 5.3.3, and of the server's own
-release where a tool must fit its server. The scenarios of official clients alone have servers of their own.
+The servers are real brokers of every version that `REAL` names, and the stub. Official clients are of 5.3.3; official
+tools are of the server's own release. Scenarios of official clients alone use `java_fixtures`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mixed_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
 
 @pytest.fixture(scope="session")
 def mixed_processes(mixed_server: ScenarioServer) -> Iterator[Callable[[str], JavaClients]]:
-    """One JVM for each release, started when first asked for."""
+    """One JVM for each release, started at its first use."""
     with ExitStack() as stack:
         running: dict[str, JavaClients] = {}
 
@@ -55,7 +55,7 @@ def mixed_clients(mixed_processes: Callable[[str], JavaClients]) -> Iterator[Jav
 
 @pytest.fixture
 def mixed_tools(mixed_server: ScenarioServer, mixed_processes: Callable[[str], JavaClients]) -> Iterator[JavaClients]:
-    """Official tools of the server's own release: later ones ask what earlier servers do not know."""
+    """Official tools of the server's own release: later ones send requests that earlier servers do not know."""
     process = mixed_processes(mixed_server.name.rpartition(" ")[2] if "real" in mixed_server.name else DEFAULT_VERSION)
     yield process
     process.shutdown_all()

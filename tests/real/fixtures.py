@@ -1,9 +1,9 @@
-"""Which real clusters does a test get by naming them, and what did a run cover?
+"""Provide real clusters to tests, and report what a run covered.
 
-Every fixture comes once for each version that `REAL` asks for (5.3.3 when unset, `all`, or a list with commas). Brokers
-have the profile `quick`; tests marked with `both_profiles` run on RocketMQ's own defaults, too. A
-cluster serves many tests, what a test stopped is started again before the next, and at most two clusters run at a
-time: an idle broker is not free. Machines without JDK 17 or Maven skip these tests, and fail them when
+Every fixture comes once for each version that `REAL` names (5.3.3 when unset, `all`, or a list with commas). Brokers
+have the profile `quick`; tests marked with `both_profiles` also run on RocketMQ's own defaults. A cluster serves many
+tests; servers that a test stopped are started again before the next. At most two clusters run at a time, since an
+idle broker costs processor time. Machines without JDK 17 or Maven skip these tests, or fail them with
 `REQUIRE_REAL=1`.
 """
 
@@ -20,16 +20,16 @@ from .servers import DEFAULT, QUICK, RealCluster
 pytest_plugins = ["tests.real.java_fixtures"]
 
 both_profiles = pytest.mark.profiles(QUICK, DEFAULT)
-"""Run tests on brokers with the quick settings and on brokers with RocketMQ's own defaults."""
+"""The mark of tests that run on brokers with the quick settings and on brokers with RocketMQ's own defaults."""
 slow_by_default = pytest.mark.profiles(QUICK, pytest.param(DEFAULT, marks=pytest.mark.slow))
-"""The same for tests that are slow on RocketMQ's own defaults."""
+"""The mark of tests that run on both profiles, and are slow on RocketMQ's own defaults."""
 
 _MOST_CLUSTERS = 2
 _COVERED = pytest.StashKey[dict[str, set[str]]]()
 
 
 class ClusterKeeper:
-    """Running clusters of one release by shape; the one unused for longest makes room for a new one."""
+    """Running clusters of one release by shape; the least recently used one makes room for a new one."""
 
     def __init__(self, version: str, profile: str = QUICK) -> None:
         self.version = version
@@ -46,7 +46,7 @@ class ClusterKeeper:
         tls: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> RealCluster:
-        """The cluster of this shape with every server running."""
+        """Return the cluster of this shape with every server running."""
         shape = (brokers, slaves, name_servers, acl, tls, *sorted((options or {}).items()))
         found = self._running.pop(shape, None)
         if found is None:
@@ -77,7 +77,7 @@ class ClusterKeeper:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test that runs on a real cluster one run for each chosen version, and for each profile it asks for."""
+    """Run each test on a real cluster once for each chosen version and each profile that it is marked with."""
     if "real_version" in metafunc.fixturenames:
         metafunc.parametrize("real_version", chosen_versions(os.environ.get("REAL")), indirect=True, scope="session")
     if "real_profile" in metafunc.fixturenames:
@@ -87,7 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def real_version(request: pytest.FixtureRequest) -> str:
-    """The release under test, its jars fetched; skips or fails where tools are missing."""
+    """The release under test, with its jars fetched; skips or fails where tools are missing."""
     version = str(request.param)
     fetch_or_skip(version)
     return version
@@ -95,13 +95,13 @@ def real_version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def real_profile(request: pytest.FixtureRequest) -> str:
-    """The profile of the brokers: quick, if a test does not ask for others by `both_profiles`."""
+    """The profile of the brokers: quick, or each profile that the test is marked with."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def real_clusters(real_version: str, real_profile: str) -> Iterator[ClusterKeeper]:
-    """For shapes without a fixture of their own: `real_clusters.cluster(options=DISK_ANSWERS)`."""
+    """The clusters of any shape, for tests that need options: `real_clusters.cluster(options=DISK_ANSWERS)`."""
     keeper = ClusterKeeper(real_version, real_profile)
     yield keeper
     keeper.close()
@@ -144,7 +144,7 @@ def real_tls(real_clusters: ClusterKeeper) -> RealCluster:
 
 
 def fetch_or_skip(version: str) -> None:
-    """Fetch the jars of a release; skip without JDK or Maven, fail instead with `REQUIRE_REAL=1`."""
+    """Fetch the jars of a release; without JDK or Maven skip the test, or fail it with `REQUIRE_REAL=1`."""
     try:
         check_tools()
         jars(version)
@@ -158,7 +158,7 @@ def fetch_or_skip(version: str) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the servers wrote beside a failure, and note what passed."""
+    """Show the servers' logs beside a failure, and note a passed scenario."""
     report = yield
     clusters = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, RealCluster)]
     if report.failed:

@@ -1,4 +1,4 @@
-"""How does a test hold the official Java clients in its hands?
+"""Drive the official Java clients from tests.
 
     with JavaClients("5.3.3", cluster.name_server) as clients:      # one JVM, ready within a second
         producer = clients.producer("group")
@@ -6,10 +6,10 @@
         consumer = clients.push_consumer("readers", {"orders": "red"})
         assert consumer.wait_for(1)[0]["body"] == "hello"
 
-Objects are the official classes and settings their setters' names; `call` takes any public method by its official
-name, with messages, queues (`queue`), SQL selectors, callbacks (`CALLBACK`, whose outcome `call` returns) and queue
-selectors (`SELECT` by index, `BY_HASH`, `BY_CHANCE`). `mqadmin` runs a command of the command line. The Java side
-(`java/`) is compiled once for each release.
+Objects are named after the official classes, and settings after their setters; `call` takes any public method by its
+official name, with messages, queues (`queue`), SQL selectors, callbacks (`CALLBACK`, whose outcome `call` returns) and
+queue selectors (`SELECT` by index, `BY_HASH`, `BY_CHANCE`). `mqadmin` runs a command of the command line. The Java
+side (`java/`) is compiled once for each release.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ADMIN_TIMEOUT_MS = 20_000
 
 
 class JavaError(Exception):
-    """What a Java method threw: its class, text and, from a broker, the response code."""
+    """An exception of a Java method: its class, text and, from a broker, the response code."""
 
     def __init__(self, error: Json) -> None:
         super().__init__(f"{error['type']}: {error['message']}")
@@ -60,12 +60,12 @@ class JavaError(Exception):
 
 
 def message(topic: str, body: str, **properties: str) -> Json:
-    """A message; TAGS, KEYS and DELAY are properties like the user's own."""
+    """Return a message; TAGS, KEYS and DELAY are properties like the user's own."""
     return {"topic": topic, "body": body, "properties": properties}
 
 
 def queue(topic: str, broker_name: str, queue_id: int) -> Json:
-    """One message queue."""
+    """Return one message queue."""
     return {"topic": topic, "brokerName": broker_name, "queueId": queue_id}
 
 
@@ -108,7 +108,7 @@ class JavaClients:
         self._home.cleanup()
 
     def shutdown_all(self) -> None:
-        """Shut everything down, all at once, and forget it; a second time does no harm."""
+        """Shut every object down, all at once, and forget them; a second call has no effect."""
         under_way = [self.begin(made, "shutdown") for made in self._objects]
         self._objects.clear()
         for wait in under_way:
@@ -122,11 +122,11 @@ class JavaClients:
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def producer(self, group: str, *args: object, **settings: object) -> JavaObject:
-        """A started DefaultMQProducer."""
+        """Return a started DefaultMQProducer."""
         return self.create("client.producer.DefaultMQProducer", group, *args, **{**_SEND_SETTINGS, **settings}).start()
 
     def transaction_producer(self, group: str, script: Mapping[str, Sequence[Json]]) -> JavaObject:
-        """A started TransactionMQProducer; a body's first outcome is the local one, the others answer checks."""
+        """Return a started TransactionMQProducer; a body's first outcome is the local one, the others answer checks."""
         producer = self.create("client.producer.TransactionMQProducer", group, **_SEND_SETTINGS)
         producer.listen(script)
         return producer.start()
@@ -142,7 +142,7 @@ class JavaClients:
         credentials: Json | None = None,
         **settings: object,
     ) -> JavaObject:
-        """A started DefaultMQPushConsumer that reads from the beginning and reports every delivery."""
+        """Return a started DefaultMQPushConsumer that reads from the beginning and reports every delivery."""
         defaults: Json = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "persistConsumerOffsetInterval": 500}
         signing = [credentials, "AllocateMessageQueueAveragely"] if credentials else []
         consumer = self.create("client.consumer.DefaultMQPushConsumer", group, *signing, **{**defaults, **settings})
@@ -152,27 +152,27 @@ class JavaClients:
         return consumer.start()
 
     def lite_pull_consumer(self, group: str, **settings: object) -> JavaObject:
-        """A DefaultLitePullConsumer, to be subscribed or assigned and started."""
+        """Return a DefaultLitePullConsumer that is neither subscribed nor started."""
         return self.create("client.consumer.DefaultLitePullConsumer", group, **settings)
 
     def pull_consumer(self, group: str) -> JavaObject:
-        """A started DefaultMQPullConsumer."""
+        """Return a started DefaultMQPullConsumer."""
         return self.create("client.consumer.DefaultMQPullConsumer", group).start()
 
     def admin(self) -> JavaObject:
-        """A started DefaultMQAdminExt."""
+        """Return a started DefaultMQAdminExt."""
         return self.create("tools.admin.DefaultMQAdminExt", _ADMIN_TIMEOUT_MS).start()
 
     def mqadmin(self, *words: str) -> str:
-        """What a command of the official command line prints."""
+        """Run a command of the official command line; return its output."""
         return str(self.request(op="mqadmin", args=[*words, "-n", self.name_server]))
 
     def create(self, java_class: str, *args: object, **settings: object) -> JavaObject:
-        """Any class below org.apache.rocketmq that is configured like a client."""
+        """Return an object of any class below org.apache.rocketmq that is configured like a client."""
         name = f"{java_class.rpartition('.')[2]}-{next(self._ids)}"
         identity = {"namesrvAddr": self.name_server, "instanceName": name}
-        wish = {**_CLIENT_SETTINGS, **identity, **settings}
-        self.request(op="create", object=name, args=list(args), settings=wish, **{"class": java_class})
+        given = {**_CLIENT_SETTINGS, **identity, **settings}
+        self.request(op="create", object=name, args=list(args), settings=given, **{"class": java_class})
         made = JavaObject(self, name)
         self._objects.append(made)
         return made
@@ -180,16 +180,16 @@ class JavaClients:
     # --- talking -----------------------------------------------------------------------------------------------------
 
     def request(self, **request: object) -> Any:
-        """One request and its answer; raises `JavaError`."""
+        """Send one request to the JVM and return its answer; raise `JavaError` for an exception."""
         return self._answer(self._send(request))
 
     def begin(self, target: JavaObject, method: str, *args: object) -> Callable[[], Any]:
-        """Start a call that takes its time; what is returned waits for its result."""
+        """Start a call that takes its time; return a function that waits for its result."""
         answer = self._send({"op": "call", "object": target.name, "method": method, "args": list(args)})
         return lambda: self._answer(answer)
 
     def events(self, name: str, event: str) -> list[Json]:
-        """What an object reported so far."""
+        """Return the events that an object has reported so far."""
         with self._news:
             return [line for line in self._events.get(name, []) if line["event"] == event]
 
@@ -219,8 +219,8 @@ class JavaClients:
     def _start(self, properties: Mapping[str, str]) -> subprocess.Popen[str]:
         home = self._home.name
         logging = {"rmq.logback.configurationFile": str(CONF / "logback.xml"), "rocketmq.client.logRoot": home}
-        wish = {**_SYSTEM_PROPERTIES, **logging, "user.home": home, **properties}
-        switches = [f"-D{name}={value}" for name, value in wish.items()]
+        given = {**_SYSTEM_PROPERTIES, **logging, "user.home": home, **properties}
+        switches = [f"-D{name}={value}" for name, value in given.items()]
         java = [java_home_tool("java"), "-Xmx256m", *QUICK_START, *OPENED_MODULES, *switches]
         command = [*java, "-cp", f"{driver_classes(self.version)}:{class_path(self.version)}", "Driver"]
         with self._log.open("wb") as log:
@@ -271,43 +271,43 @@ class JavaObject:
         self, script: Mapping[str, Sequence[Json]], *, orderly: bool = False, replier: JavaObject | None = None
     ) -> None:
         """Register a listener that answers by script and reports."""
-        wish: Json = {"script": {body: list(outcomes) for body, outcomes in script.items()}, "orderly": orderly}
-        self.clients.request(op="listen", object=self.name, **wish, **({"replier": replier.name} if replier else {}))
+        answers: Json = {"script": {body: list(outcomes) for body, outcomes in script.items()}, "orderly": orderly}
+        self.clients.request(op="listen", object=self.name, **answers, **({"replier": replier.name} if replier else {}))
 
     def held_queues(self, topic: str) -> set[int]:
-        """The queues of a topic that a push consumer reads now."""
-        # Not the whole table: its values change while they are written down.
+        """Return the queues of a topic that a push consumer reads now."""
+        # Not the whole table: its values change while they are serialized.
         held = self.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable.keySet")
         return {int(queue["queueId"]) for queue in held if queue["topic"] == topic}
 
     @property
     def deliveries(self) -> list[Json]:
-        """Every message delivered so far, in the order of delivery."""
+        """Return every message delivered so far, in the order of delivery."""
         return self.clients.events(self.name, "delivery")
 
     @property
     def checks(self) -> list[Json]:
-        """Every half message the broker has asked about so far."""
+        """Return every half message that the broker has checked so far."""
         return self.clients.events(self.name, "check")
 
     @property
     def bodies(self) -> list[str]:
-        """Bodies delivered so far."""
+        """Return the bodies delivered so far."""
         return [delivery["body"] for delivery in self.deliveries]
 
     def wait_for_bodies(self, *bodies: str) -> None:
-        """Wait until each of these was delivered, and as often as it is given; what else comes does no harm."""
+        """Wait until each of these bodies was delivered as often as it is given; ignore other bodies."""
         wanted = Counter(bodies)
         self.clients.wait(lambda: wanted <= Counter(self.bodies), f"{wanted} to {self.name}: {self.bodies}")
 
     def wait_for(self, count: int) -> list[Json]:
-        """Wait until so many messages were delivered, and return them."""
+        """Wait until `count` messages were delivered, and return them."""
         self.clients.wait(lambda: len(self.deliveries) >= count, f"{count} deliveries to {self.name}: {self.bodies}")
         return self.deliveries
 
 
 def driver_classes(version: str) -> Path:
-    """The compiled Java side for one release; compiled when its sources changed."""
+    """Return the compiled Java side for one release; compile it if its sources changed."""
     sources = sorted(SOURCES.glob("*.java"))
     stamp = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     target = CACHE / f"driver-{version}-{stamp}"
@@ -322,7 +322,7 @@ def driver_classes(version: str) -> Path:
 
 
 def _move_in(source: Path, target: Path) -> None:
-    """Publish a finished directory; another run may have been quicker."""
+    """Publish a finished directory, unless another run was quicker."""
     try:
         source.rename(target)
     except OSError:
@@ -330,7 +330,7 @@ def _move_in(source: Path, target: Path) -> None:
 
 
 def eventually(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_SECONDS) -> Any:
-    """Ask a server again and again until the answer is true; returns that answer. Errors count as no."""
+    """Call a function until its answer is true, and return that answer; an error counts as false."""
     deadline = time.monotonic() + timeout_s
     last: object = None
     while time.monotonic() < deadline:

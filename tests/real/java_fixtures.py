@@ -1,8 +1,8 @@
-"""Which server and which official clients does a Java scenario get?
+"""Provide a server and official clients to Java scenarios.
 
 Every scenario that takes `clients` runs against the real broker and against the stub, with the same assertions;
-`clients` are of release 5.3.3, `any_clients` of 5.3.3 and of 4.9.7. Objects that a test made are shut down after it;
-topics and groups have names of their own, so servers and JVMs serve a whole run.
+`clients` are of release 5.3.3, `any_clients` of 5.3.3 and of 4.9.7. Objects that a test made are shut down after it.
+Topics and groups have names of their own, so servers and JVMs serve a whole run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class ScenarioServer:
-    """What a scenario may know of its server; nothing tells real and stub apart."""
+    """The server of a scenario, real or stub; scenarios cannot tell which."""
 
     name: str
     name_server: str
@@ -52,7 +52,7 @@ class ScenarioServer:
         wait_until(lambda: self._routes(topic), f"topic {topic} is routed")
 
     def committed(self, group: str, topic: str, queues: int = 4) -> int:
-        """How many messages of a topic a group has behind it, as far as the broker knows."""
+        """Return the sum of a group's committed offsets in a topic, as the broker knows them."""
         return sum(self._committed(group, topic, queue_id) for queue_id in range(queues))
 
     def _committed(self, group: str, topic: str, queue_id: int) -> int:
@@ -67,14 +67,14 @@ class ScenarioServer:
 
 
 def real_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
-    """A real name server and broker of the default release."""
+    """Start a real name server and broker of the default release."""
     cluster = stack.enter_context(RealCluster(DEFAULT_VERSION, acl=acl, tls=tls))
     name = f"real RocketMQ {DEFAULT_VERSION}"
     return _server(name, cluster.name_server, str(cluster.broker.address), acl=acl, tls=tls)
 
 
 def stub_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
-    """A stub configured as the real broker is (conf/brokers/quick.conf)."""
+    """Start a stub that is configured as the real broker is (conf/brokers/quick.conf)."""
     settings = Settings(
         cluster_name=CLUSTER_NAME,
         delay_levels=" ".join(["1s"] * 18),
@@ -107,7 +107,7 @@ def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
 
 @pytest.fixture(scope="module", params=SERVERS)
 def guarded_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
-    """The same with access control."""
+    """The server of a Java scenario with access control: a real one, then the stub."""
     fetch_or_skip(DEFAULT_VERSION)
     with ExitStack() as stack:
         yield SERVERS[request.param](stack, acl=True)
@@ -115,7 +115,7 @@ def guarded_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServ
 
 @pytest.fixture(scope="module", params=SERVERS)
 def encrypted_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
-    """The same with a certificate."""
+    """The server of a Java scenario with a certificate: a real one, then the stub."""
     fetch_or_skip(DEFAULT_VERSION)
     with ExitStack() as stack:
         yield SERVERS[request.param](stack, tls=True)
@@ -123,7 +123,7 @@ def encrypted_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioSe
 
 @pytest.fixture(scope="session")
 def java_processes(java_server: ScenarioServer) -> Iterator[Callable[[str], JavaClients]]:
-    """One JVM for each release, started when first asked for."""
+    """One JVM for each release, started at its first use."""
     running: dict[str, JavaClients] = {}
 
     def process(version: str) -> JavaClients:

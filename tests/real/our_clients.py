@@ -1,4 +1,4 @@
-"""Our clients, as a scenario beside official ones wants them: quick, and ended with it."""
+"""Start our clients for scenarios with official ones, with short intervals, and close them at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Checker, Producer
+from pyspark_rocketmq.client.producer import Producer, TransactionChecker
 from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered
 from pyspark_rocketmq.client.settings import (
     ConsumeFrom,
@@ -39,20 +39,20 @@ Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
 
 
 class Log:
-    """Remembers what a listener of ours got."""
+    """A listener of ours that records messages."""
 
     def __init__(self, answer: Answer = lambda _: SUCCESS) -> None:
         self.messages: list[ReceivedMessage] = []
         self._answer = answer
 
     def __call__(self, messages: Sequence[ReceivedMessage]) -> Any:
-        """Remember, then answer."""
+        """Record the messages and return the scripted result."""
         self.messages.extend(messages)
         return self._answer(messages)
 
     @property
     def bodies(self) -> list[str]:
-        """What came so far."""
+        """The bodies of the messages so far."""
         return [message.body.decode() for message in self.messages]
 
 
@@ -66,42 +66,42 @@ class Ours:
         self._open = ExitStack()
 
     def close(self) -> None:
-        """End everything."""
+        """Close every client."""
         self._open.close()
 
-    def member(self, group: str, listener: Any, *, orderly: bool = False, **wish: Any) -> PushConsumer:
-        """A started member of a group."""
+    def member(self, group: str, listener: Any, *, orderly: bool = False, **given: Any) -> PushConsumer:
+        """Start a member of a group."""
         settings = ConsumerSettings(
             **{
                 "group": group,
                 "subscriptions": {self.topic: Subscription()},
                 "consume_from": ConsumeFrom.FIRST_OFFSET,
                 "rhythm": QUICK,
-                **wish,
+                **given,
             }
         )
         make = PushConsumer.orderly if orderly else PushConsumer.concurrent
         return self._open.enter_context(make(self.settings, settings, listener))
 
-    def pulling(self, group: str, **wish: Any) -> PullConsumer:
-        """A started pull consumer."""
+    def pulling(self, group: str, **given: Any) -> PullConsumer:
+        """Start a pull consumer."""
         common = {"group": group, "consume_from": ConsumeFrom.FIRST_OFFSET, "rhythm": QUICK}
-        return self._open.enter_context(PullConsumer(self.settings, PullConsumerSettings(**{**common, **wish})))
+        return self._open.enter_context(PullConsumer(self.settings, PullConsumerSettings(**{**common, **given})))
 
-    def producer(self, group: str = "ours", check: Checker | None = None) -> Producer:
-        """A started producer."""
+    def producer(self, group: str = "ours", check: TransactionChecker | None = None) -> Producer:
+        """Start a producer."""
         settings = ProducerSettings(group=group, send_timeout_s=20)
         return self._open.enter_context(Producer(self.settings, settings, check=check))
 
     def cluster(self) -> Cluster:
-        """The cluster, asked without any group."""
+        """Open the cluster as a client without a group."""
         cluster = open_shared_cluster(self.settings)
         self._open.callback(cluster.close)
         return cluster
 
 
 def committed(ours: Ours, cluster: Cluster, group: str) -> int:
-    """How many messages of the topic the group stands behind."""
+    """Return the sum of a group's committed offsets in the topic."""
     queues = cluster.routes.route(ours.topic).readable
     try:
         return sum(cluster.offsets.fetch_committed(group, queues).values())

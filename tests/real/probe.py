@@ -1,4 +1,4 @@
-"""What does a server answer to one request on a fresh connection?
+"""Send one request over a fresh connection, and return the response.
 
 The plainest client there is: our wire codec over one blocking socket, for readiness and preparation. Nothing here
 is under test.
@@ -23,7 +23,7 @@ def ask(
     tls: ssl.SSLContext | None = None,
     timeout_s: float = 20,
 ) -> Command:
-    """Send one request and return its answer; raises `OSError` where there is none."""
+    """Send one request and return its response; raise `OSError` if there is none."""
     with Caller(address, tls=tls, timeout_s=timeout_s) as caller:
         return caller.ask(code, fields, body)
 
@@ -43,7 +43,7 @@ class Caller:
         self._socket.close()
 
     def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-        """Send one request and return its answer."""
+        """Send one request and return its response."""
         opaque, data = self._session.request(code, fields, body)
         self._socket.sendall(data)
         while received := self._socket.recv_into(self._session.space()):

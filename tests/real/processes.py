@@ -1,7 +1,7 @@
-"""How does a Java process of a test live and die?
+"""Start and end the Java processes of tests.
 
-It runs in its own session and home, writes to a log that is kept, and never outlives its test run: a watchdog in
-front of it holds a pipe from us, and kills it when that pipe ends without a word, however we died.
+A process runs in its own session and home, writes to a log that is kept, and never outlives its test run: a watchdog
+holds a pipe from the test run, and kills the process when that pipe ends without a line.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _STARTED: weakref.WeakSet[JavaProcess] = weakref.WeakSet()
 
 
 class ProcessFailed(AssertionError):
-    """A process ended, or did not become ready; carries the tail of its log."""
+    """The error of a process that ended or did not become ready, with the tail of its log."""
 
 
 class JavaProcess:
-    """One JVM with a name, a log, and an end."""
+    """One JVM with a name and a log."""
 
     def __init__(self, name: str, arguments: Sequence[str], *, log: Path, environment: dict[str, str]) -> None:
         self.name = name
@@ -60,11 +60,11 @@ class JavaProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Wait for a condition that this process is to bring about."""
+        """Wait until this process has made a condition true; raise `ProcessFailed` if it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.running:
@@ -74,7 +74,7 @@ class JavaProcess:
             time.sleep(0.1)
 
     def terminate(self, timeout_s: float = 30) -> None:
-        """End it in order, so that it saves what it has; kill it when that takes too long."""
+        """End the process in order, so that it saves its state; kill it at the timeout."""
         self._process.terminate()
         try:
             self._process.wait(timeout_s)
@@ -83,18 +83,18 @@ class JavaProcess:
         self._dismiss_watchdog()
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         self._process.kill()
         self._process.wait()
         self._dismiss_watchdog()
 
     def log_tail(self, count: int = 40) -> str:
-        """The last lines it wrote."""
+        """Return the last lines that the process wrote."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-count:])
 
     def _dismiss_watchdog(self) -> None:
-        """A line tells the watchdog to leave; the process id may belong to somebody else by now."""
+        """Send the watchdog a line, which ends it: the process id may belong to another process by now."""
         if self._process.stdin and not self._process.stdin.closed:
             try:
                 self._process.stdin.write(b"ended\n")

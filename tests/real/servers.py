@@ -1,9 +1,9 @@
-"""Which official servers can a test start, and how does it ask them?
+"""Start official servers, and send them requests.
 
     with RealCluster("5.3.3") as cluster:              # one name server, one broker, ready when this returns
         cluster.name_server                            # "127.0.0.1:21234", several joined by ';'
         cluster.create_topic("orders", queues=4)
-        cluster.admin("clusterList")                   # any mqadmin command; returns what it printed
+        cluster.admin("clusterList")                   # any mqadmin command; returns its output
         cluster.broker.stop(); cluster.broker.start()  # keeps its port and its store
         cluster.broker.expire("orders", 0)             # raises the minimum offset as retention does
 
@@ -59,10 +59,10 @@ ADMIN_SECONDS = 120
 QUICK, DEFAULT = "quick", "default"
 """The profiles of brokers: the settings of most tests, and RocketMQ's own defaults."""
 EXPIRE_SECONDS = 240
-"""A broker first looks for what has expired when it has been up for a minute."""
+"""The timeout of retention, in seconds; a broker first looks for expired files a minute after its start."""
 
 DISK_ANSWERS = {"accessMessageInMemoryMaxRatio": "0"}
-"""Broker option: every pull is answered as if it came from disk (8 messages or 64 KiB)."""
+"""The broker options that answer every pull as if from disk (8 messages or 64 KiB)."""
 
 _given_ports: set[int] = set()
 _FILLER_BYTES = 200 * 1024
@@ -70,12 +70,12 @@ _COMMIT_LOG_FILE_BYTES = 16 * 1024 * 1024
 
 
 class AdminFailed(AssertionError):
-    """An mqadmin command printed an exception."""
+    """The error of an mqadmin command that printed an exception."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What all servers of one cluster share."""
+    """The settings that all servers of one cluster share."""
 
     release: Release
     home: Path
@@ -87,11 +87,11 @@ class Site:
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
-        """How a client trusts these servers; None where they speak plainly."""
+        """The TLS context of clients of these servers; None without TLS."""
         return ssl.create_default_context(cafile=str(PKI / "ca.pem")) if self.tls else None
 
     def fill(self, template: str, target: Path, **words: object) -> Path:
-        """Write a template of `conf/brokers` with its words filled in."""
+        """Write a template of `conf/brokers` with its placeholders filled in."""
         text = Template((CONF / template).read_text(encoding="utf-8"))
         known = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "pki": PKI, **words}
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,13 +99,13 @@ class Site:
         return target
 
     def java_arguments(self, home: Path, heap_mb: int) -> list[str]:
-        """JVM arguments of every process: its home, its memory, its logging, TLS."""
+        """Return the JVM arguments of every process: home, memory, logging, TLS."""
         logging = home / "conf" / "logback.xml"
         properties = {"user.home": home, "rmq.logback.configurationFile": logging, **self.properties}
         if self.tls:
             tls_conf = self.fill("tls.conf", home / "conf" / "tls.conf")
             properties |= {"tls.enable": "true", "tls.server.mode": "enforcing", "tls.config.file": tls_conf}
-        else:  # by default each server spends seconds on making itself a certificate
+        else:  # By default each server spends seconds on a certificate of its own.
             properties |= {"tls.server.mode": "disabled"}
         memory = [f"-Xmx{heap_mb}m", f"-Xms{heap_mb // 4}m", f"-XX:MaxDirectMemorySize={heap_mb}m"]
         switches = [f"-D{name}={value}" for name, value in properties.items()]
@@ -133,12 +133,12 @@ class Server(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether the process is alive."""
         return self.process is not None and self.process.running
 
     @property
     def log_tail(self) -> str:
-        """The last lines it wrote."""
+        """The last lines that the process wrote."""
         return self.process.log_tail() if self.process else ""
 
     def launch(self) -> None:
@@ -150,39 +150,39 @@ class Server(ABC):
         self.process = JavaProcess(self.name, arguments, log=self.home / "out.log", environment=environment)
 
     def wait_ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until the server answers requests."""
         assert self.process is not None, f"{self.name} was never launched"
         self.process.wait_until(lambda: _answers(self._ready), READY_SECONDS)
 
     def start(self) -> None:
-        """Start it and wait until it serves; nothing happens when it runs."""
+        """Start the server and wait until it is ready; do nothing if it runs."""
         if not self.running:
             self.launch()
             self.wait_ready()
 
     def stop(self) -> None:
-        """Shut it down in order; its store stays for `start`."""
+        """Shut the server down in order; its store stays for `start`."""
         if self.process:
             self.process.terminate()
 
     def kill(self) -> None:
-        """End it at once, as a power cut does; its store stays for `start`."""
+        """End the server at once, as a power cut does; its store stays for `start`."""
         if self.process:
             self.process.kill()
 
     def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-        """One request on a fresh connection, signed where access control asks for it."""
+        """Send one request on a fresh connection, signed if access control is on; return the response."""
         if self.site.acl:
             fields = sign(Credentials(ACCESS_KEY, SECRET_KEY), code, fields or {}, body)
         return ask(self.address, code, fields, body, tls=self.site.client_tls)
 
     @abstractmethod
     def _main(self) -> list[str]:
-        """Main class and its arguments; writes the configuration they name."""
+        """Write the configuration; return the main class and its arguments."""
 
     @abstractmethod
     def _ready(self) -> bool:
-        """Whether it serves now."""
+        """Return whether the server answers requests now."""
 
 
 class NameServer(Server):
@@ -196,7 +196,7 @@ class NameServer(Server):
         return self.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
 
     def knows(self, address: Address) -> bool:
-        """Whether a broker is registered here under this address."""
+        """Return whether a broker is registered here under this address."""
         return f'"{address}"'.encode() in bytes(self.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
 
 
@@ -248,36 +248,36 @@ class Broker(Server):
         return {**bind, **self.site.options}
 
     def _ready(self) -> bool:
-        """Registered and serving: a registration may be left over from before a kill."""
+        """Return whether the broker is registered and answers: a registration may be left over from before a kill."""
         registered = all(server.knows(self.address) for server in self.name_servers if server.running)
         if not registered:
             self._register_again()
         return registered and self.ask(RequestCode.GET_ALL_TOPIC_CONFIG) is not None
 
     def _register_again(self) -> None:
-        """A 5.x broker that boots before it has reached a name server waits ten seconds, or for this change."""
+        """Change a setting, which makes a 5.x broker register at once instead of ten seconds later."""
         self.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
 
     def knows_topic(self, topic: str) -> bool:
-        """Whether this broker has the topic's configuration."""
+        """Return whether this broker has the topic's configuration."""
         return f'"{topic}"'.encode() in bytes(self.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body)
 
     def has_caught_up(self, master: Broker, topic: str, queues: int) -> bool:
-        """Whether this slave holds all that its master holds of a topic."""
+        """Return whether this slave holds all messages of a topic that its master holds."""
         return all(self.max_offset(topic, q) == master.max_offset(topic, q) for q in range(queues))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The next offset that a message of this queue will get."""
+        """Return the next offset of a queue."""
         return self._offset(RequestCode.GET_MAX_OFFSET, topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first offset that is still stored."""
+        """Return the first offset of a queue that is still stored."""
         return self._offset(RequestCode.GET_MIN_OFFSET, topic, queue_id)
 
     def expire(self, topic: str, queue_id: int) -> int:
-        """Let retention take the oldest messages of a queue; returns the new minimum offset, above 0.
+        """Delete the oldest messages of a queue, as retention does; return the new minimum offset, above 0.
 
-        Large messages push the log into its third file, then the broker is told that nothing need be kept.
+        Large messages push the log into its third file; then a retention of 0 hours lets the broker delete the others.
         """
         before = self.min_offset(topic, queue_id)
         self._fill_log(topic, queue_id, 2 * _COMMIT_LOG_FILE_BYTES + _FILLER_BYTES)
@@ -308,7 +308,7 @@ class Broker(Server):
 
 
 class RealCluster:
-    """Name servers and brokers of one release; started on entering, gone on leaving."""
+    """Name servers and brokers of one release, started on entering and removed on leaving."""
 
     def __init__(
         self,
@@ -352,7 +352,7 @@ class RealCluster:
 
     @property
     def name_server(self) -> str:
-        """What clients take as name server address."""
+        """The name server addresses for clients."""
         return ";".join(str(server.address) for server in self.name_servers)
 
     @property
@@ -366,7 +366,7 @@ class RealCluster:
         return self.slaves[0]
 
     def start(self) -> None:
-        """Start whatever does not run, and wait until every broker is registered everywhere.
+        """Start every server that does not run, and wait until every broker is registered everywhere.
 
         Name servers come first: a broker that finds none tries again only after ten seconds.
         """
@@ -384,7 +384,7 @@ class RealCluster:
         shutil.rmtree(self.site.home, ignore_errors=True)
 
     def admin(self, *arguments: str) -> str:
-        """Run one mqadmin command against these name servers; returns what it printed."""
+        """Run one mqadmin command against these name servers; return its output."""
         done = subprocess.run(
             self._admin_command(arguments),
             capture_output=True,
@@ -407,11 +407,11 @@ class RealCluster:
         wait_until(lambda: self._is_routed(topic), f"topic {topic} is routed")
 
     def wait_replicated(self, topic: str, *, queues: int) -> None:
-        """Wait until every slave knows the topic and holds all that its master holds."""
+        """Wait until every slave knows the topic and holds all messages that its master holds."""
         for master in self.brokers:
             for slave in self.slaves:
                 if slave.broker_name == master.broker_name:
-                    _catch_up(slave, master, topic, queues)
+                    _wait_caught_up(slave, master, topic, queues)
 
     def _is_routed(self, topic: str) -> bool:
         answers = [server.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}) for server in self.name_servers]
@@ -430,7 +430,7 @@ class RealCluster:
 
 
 def free_ports(*offsets: int) -> int:
-    """A port P with P + offset free on loopback for each offset; below the range that systems hand out themselves."""
+    """Return a port P, below the ephemeral range, with P + offset free on loopback for each offset."""
     while True:
         port = random.randrange(20000, 32000)
         wanted = {port + offset for offset in offsets}
@@ -440,7 +440,7 @@ def free_ports(*offsets: int) -> int:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Ask again and again until it is so."""
+    """Poll a condition until it is true; raise `AssertionError` at the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -448,8 +448,8 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
         time.sleep(0.05)
 
 
-def _catch_up(slave: Broker, master: Broker, topic: str, queues: int) -> None:
-    """A 5.x slave copies its master's topics once a minute; handing them over while it is down is quicker."""
+def _wait_caught_up(slave: Broker, master: Broker, topic: str, queues: int) -> None:
+    """Wait until a slave holds a topic; a 5.x slave copies topics once a minute, so copy its master's file."""
     if not slave.knows_topic(topic):
         slave.kill()
         (slave.home / TOPICS_FILE).parent.mkdir(parents=True, exist_ok=True)
@@ -468,7 +468,7 @@ def _is_free(port: int) -> bool:
 
 
 def _answers(condition: Callable[[], bool]) -> bool:
-    """The condition, where a server that does not answer yet counts as no."""
+    """Return the condition's result; an unreachable server counts as false."""
     try:
         return condition()
     except OSError:
@@ -480,7 +480,7 @@ def _succeed(answer: Command, what: str) -> None:
 
 
 def topic_fields(topic: str, queues: int, permission: int) -> dict[str, str]:
-    """Header fields of the request that makes a topic."""
+    """Return the header fields of the request that makes a topic."""
     counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": str(permission)}
     rest = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     return {"topic": topic, **counts, **rest}
@@ -500,11 +500,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--acl", action="store_true")
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="a line of broker.conf")
-    wish = parser.parse_args(arguments)
-    options = dict(option.split("=", 1) for option in wish.option)
+    parsed = parser.parse_args(arguments)
+    options = dict(option.split("=", 1) for option in parsed.option)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    shape = {name: getattr(wish, name) for name in ("brokers", "slaves", "name_servers", "acl", "tls", "profile")}
-    with RealCluster(wish.version, options=options, **shape) as cluster:
+    shape = {name: getattr(parsed, name) for name in ("brokers", "slaves", "name_servers", "acl", "tls", "profile")}
+    with RealCluster(parsed.version, options=options, **shape) as cluster:
         print(f"nameServer={cluster.name_server}", flush=True)
         for server in cluster.servers:
             print(f"{server!r} log {server.home / 'out.log'}", flush=True)

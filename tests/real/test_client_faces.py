@@ -1,4 +1,4 @@
-"""Do our producer and pull consumer do what they promise, before a real broker and before the stub?"""
+"""Test our producer and pull consumer with official clients, before real brokers and before the stub."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.client.dead_letters import DeadLetters
 from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.producer import Fate
+from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.client.results import DEAD_LETTER, later
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
@@ -34,7 +34,7 @@ def clients(mixed_clients: JavaClients) -> JavaClients:
 
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
-    """Ask until so many messages were handed out."""
+    """Poll until `count` messages were returned."""
     end, messages = time.monotonic() + 45, list[ReceivedMessage]()
     while len(messages) < count:
         assert time.monotonic() < end, f"{len(messages)} of {count} messages"
@@ -43,7 +43,7 @@ def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
 
 
 def test_official_consumers_read_what_we_send(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """Single, packed, batched, one-way, ordered and delayed messages arrive whole."""
+    """Single, compressed, batched, one-way, ordered and delayed messages arrive whole."""
     producer, large = ours.producer(), "abc" * 3000
     producer.send(Message(topic, b"single", "tag", "key", {"colour": "red"}, flag=5))
     producer.send(Message(topic, large.encode()))
@@ -60,15 +60,15 @@ def test_official_consumers_read_what_we_send(clients: JavaClients, ours: Ours, 
 
 
 def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """A commit shows, a rollback does not, and an open one is asked about and then shows."""
+    """A commit is delivered, a rollback is not, and an open transaction is checked and then delivered."""
     asked: list[bytes] = []
 
-    def check(message: ReceivedMessage) -> Fate:
-        asked.append(message.body)  # A slow broker may ask about one whose end is on its way, too.
-        return Fate.ROLLBACK if message.body == b"ROLLBACK" else Fate.COMMIT
+    def check(message: ReceivedMessage) -> TransactionResolution:
+        asked.append(message.body)  # A slow broker may also check one whose end is on its way.
+        return TransactionResolution.ROLLBACK if message.body == b"ROLLBACK" else TransactionResolution.COMMIT
 
     producer = ours.producer(f"{unique}_producers", check)
-    for fate in Fate:
+    for fate in TransactionResolution:
         producer.send_in_transaction(Message(topic, fate.name.encode()), lambda _, fate=fate: fate)  # type: ignore[misc]
     reader = clients.push_consumer(unique, {topic: "*"})
 
@@ -78,7 +78,7 @@ def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, 
 
 
 def test_pull_consumers_share_with_each_other(ours: Ours, topic: str, unique: str) -> None:
-    """Two members in subscribe mode hold two queues each; together they get everything."""
+    """Two subscribed members hold two queues each, and together receive every message."""
 
     def share(member: PullConsumer) -> int:
         return sum(queue.topic == topic for queue in member.queues)
@@ -95,7 +95,7 @@ def test_pull_consumers_share_with_each_other(ours: Ours, topic: str, unique: st
 
 
 def test_assigned_queues_are_read_sought_and_committed(ours: Ours, topic: str, unique: str) -> None:
-    """Without a group of members: from the beginning, from an offset, since a time, and from where it was committed."""
+    """An assigned queue is read from its beginning, from an offset, and from a time, and its commit is kept."""
     queue = MessageQueue(topic, "broker-a", 0)
     producer = ours.producer()
     for number in range(10):
@@ -114,19 +114,19 @@ def test_assigned_queues_are_read_sought_and_committed(ours: Ours, topic: str, u
 
 
 def test_dead_letters_are_revived(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """What a group gave up on is sent again, and a Java group gets it from the topic it came from."""
+    """A dead letter is sent again, and a Java group receives it from its original topic."""
     ours.producer().send(Message(topic, b"poison", "tag", "key", {"colour": "red"}))
     member = ours.member(unique, Log(lambda _: later(DEAD_LETTER)))
-    letters = DeadLetters(ours.cluster(), unique)
+    letters = DeadLetters(ours.settings, unique)
     eventually(lambda: list(letters.read()), "there is a dead letter")
     member.close()
     report = letters.resend(ours.producer())
     reader = clients.push_consumer(f"{unique}_java", {topic: "*"})
 
-    def places() -> set[tuple[int, int]]:
+    def stored_at() -> set[tuple[int, int]]:
         return {(each["queueId"], each["queueOffset"]) for each in reader.deliveries}
 
-    clients.wait(lambda: len(places()) == 2, "the first one and the one sent again")
+    clients.wait(lambda: len(stored_at()) == 2, "the first one and the one sent again")
     assert str(report) == "1 sent again, 0 failed, 0 not wanted"
     assert len({each["properties"]["UNIQ_KEY"] for each in reader.deliveries}) == 1
     assert {each["properties"]["colour"] for each in reader.deliveries} == {"red"}

@@ -1,4 +1,4 @@
-"""Does order hold before a real broker through failures, suspensions, and members that come, go and die?"""
+"""Test order before a real broker through failures, suspensions, and members that join, leave and die."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.real
 QUEUES = 8
 BATCH = 125
 SHORT_LEASE = replace(QUICK, lock_s=0.5, lock_max_live_s=2.5, unlock_delay_s=2.0)
-"""For the brokers of this suite, whose leases are of 5 s."""
+"""The rhythm of members whose lock leases end before those of this suite's brokers, which last 5 s."""
 
 
 def fill(ours: Ours, count: int) -> None:
-    """As many messages for each queue."""
+    """Send an equal number of messages to each queue."""
     producer = ours.producer()
     for number in range(QUEUES):
         queue = MessageQueue(ours.topic, "broker-a", number)
@@ -30,14 +30,14 @@ def fill(ours: Ours, count: int) -> None:
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_order_holds_through_failures_and_deaths(real_cluster: RealCluster, unique: str, count: int) -> None:
-    """Per queue, what is done for the first time is done in the order of the offsets, and nothing is missing."""
+    """First deliveries of a queue are in the order of offsets, and no message is missing."""
     real_cluster.create_topic(unique, queues=QUEUES)
     ours, ledger = Ours(real_cluster.name_server, unique), Ledger(seed=count)
     fill(ours, count)
-    cluster, wish = ours.cluster(), {"batch_size": 8, "rhythm": SHORT_LEASE, "thread_count": 4}
+    cluster, settings = ours.cluster(), {"batch_size": 8, "rhythm": SHORT_LEASE, "thread_count": 4}
     try:
         change_members(
-            lambda: ours.member(unique, ledger.consume, orderly=True, **wish),
+            lambda: ours.member(unique, ledger.consume, orderly=True, **settings),
             lambda: committed(ours, cluster, unique),
             count,
             pause_s=5.0,

@@ -1,4 +1,4 @@
-"""Do our members and the official Java consumers make one group, and is what they leave behind the same?
+"""Test groups of our members and official Java consumers, and their dead letters.
 
 Every scenario runs against real brokers and against the stub, with official consumers of 5.3.3 beside ours.
 """
@@ -52,8 +52,8 @@ def clients(mixed_clients: JavaClients) -> JavaClients:
     return mixed_clients
 
 
-def our_share(member: PushConsumer, topic: str) -> set[int]:
-    """Which queues of a topic a member of ours holds."""
+def queues_of(member: PushConsumer, topic: str) -> set[int]:
+    """Return the queues of a topic that a member of ours holds."""
     return {queue.queue_id for queue in member.queues if queue.topic == topic}
 
 
@@ -64,36 +64,36 @@ def send(ours: Ours, *bodies: str) -> None:
         producer.send(Message(ours.topic, body.encode()), MessageQueue(ours.topic, "broker-a", number % 4))
 
 
-def test_shares_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """Two Java members and one of ours hold every queue once; each leaves, and the rest holds all of them."""
+def test_assignments_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """Members of both kinds hold every queue once, and those that remain take over all queues."""
     theirs = [clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
     mine = ours.member(unique, Log())
 
     def held() -> list[int]:
         java = [number for member in theirs for number in member.held_queues(topic)]
-        return sorted([*java, *our_share(mine, topic)])
+        return sorted([*java, *queues_of(mine, topic)])
 
-    eventually(lambda: held() == [0, 1, 2, 3] and our_share(mine, topic), "three members share")
+    eventually(lambda: held() == [0, 1, 2, 3] and queues_of(mine, topic), "three members share")
     theirs.pop().shutdown()
-    eventually(lambda: held() == [0, 1, 2, 3] and len(our_share(mine, topic)) == 2, "two members share")
+    eventually(lambda: held() == [0, 1, 2, 3] and len(queues_of(mine, topic)) == 2, "two members share")
     mine.close()
     eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
-def test_every_message_reaches_somebody(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """While members of both kinds come and go all messages are consumed, and the positions say so."""
+def test_every_message_is_consumed(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
+    """While members of both kinds join and leave, all messages are consumed and committed."""
     bodies = [f"m{number}" for number in range(120)]
     log, late = Log(), Log()
     java = clients.push_consumer(unique, {topic: "*"})
     first = ours.member(unique, log)
-    eventually(lambda: our_share(first, topic) and java.held_queues(topic), "both hold queues")
+    eventually(lambda: queues_of(first, topic) and java.held_queues(topic), "both hold queues")
     send(ours, *bodies[:60])
     first.close()
     ours.member(unique, late)
     send(ours, *bodies[60:])
 
     cluster = ours.cluster()
-    eventually(lambda: committed(ours, cluster, unique) == 120, "the group stands behind everything")
+    eventually(lambda: committed(ours, cluster, unique) == 120, "everything is committed")
     assert {*log.bodies, *late.bodies, *java.bodies} == set(bodies)
 
 
@@ -101,7 +101,7 @@ def test_every_message_reaches_somebody(clients: JavaClients, ours: Ours, topic:
 def test_a_killed_java_member_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str, orderly: bool
 ) -> None:
-    """What a killed Java member had not finished comes to ours, in order once the broker's lock has run out."""
+    """Unfinished messages of a killed Java member go to ours; an orderly one waits for the broker's lock to expire."""
     log = Log()
     send(ours, *"abcd")
     with JavaClients(clients.version, java_server.name_server) as doomed:
@@ -109,16 +109,16 @@ def test_a_killed_java_member_is_replaced(
         doomed.push_consumer(unique, {topic: "*"}, stuck, orderly=orderly).wait_for(4)
         mine = ours.member(unique, log, orderly=orderly)
         doomed.kill()
-        eventually(lambda: our_share(mine, topic) == {0, 1, 2, 3}, "all queues are ours")
+        eventually(lambda: queues_of(mine, topic) == {0, 1, 2, 3}, "all queues are ours")
 
-    eventually(lambda: set(log.bodies) == set("abcd"), "everything came again")
+    eventually(lambda: set(log.bodies) == set("abcd"), "every message is delivered again")
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "in order"])
 def test_a_killed_member_of_ours_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str, orderly: bool
 ) -> None:
-    """What a killed process of ours had not finished comes to a Java member, in order once the lock has run out."""
+    """Unfinished messages of our killed process go to a Java member; an orderly one waits for the lock to expire."""
     send(ours, *"abcd")
     arguments = [sys.executable, "-c", MEMBER, java_server.name_server, topic, unique, str(orderly)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as doomed:
@@ -134,13 +134,13 @@ def test_a_killed_member_of_ours_is_replaced(
 
 @pytest.mark.parametrize("joins", ["java first", "ours first"])
 def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: str, unique: str, joins: str) -> None:
-    """A second member of the other kind joins while the first is at work: every queue's order stays that of offsets."""
+    """Each queue is consumed in order although a member of the other kind joins meanwhile."""
     bodies = [f"m{number}" for number in range(80)]
     order: list[tuple[int, int]] = []
-    gone_slow = threading.Event()
+    never_set = threading.Event()
 
     def answer(messages: Sequence[ReceivedMessage]) -> Consumed | Ordered:
-        gone_slow.wait(0.02)
+        never_set.wait(0.02)
         if messages[0].offset % 7 == 3 and messages[0].failed_here == 0:
             return suspend(0.05)
         order.extend((message.queue.queue_id, message.offset) for message in messages)
@@ -162,19 +162,19 @@ def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: 
         java = clients.push_consumer(unique, {topic: "*"}, script, orderly=True)
         java.wait_for(4)
         ours.member(unique, log, orderly=True)
-    eventually(lambda: committed(ours, cluster, unique) == 80, "the group stands behind everything")
+    eventually(lambda: committed(ours, cluster, unique) == 80, "everything is committed")
 
     assert {*log.bodies, *java.bodies} == set(bodies)
     for number in range(4):
         own = [offset for queue_id, offset in order if queue_id == number]
         theirs = [each["queueOffset"] for each in java.deliveries if each["queueId"] == number]
-        # Whoever inherits a queue may repeat what its owner had not committed yet, so first deliveries count.
+        # A new owner may repeat messages that the old one had not committed, so first deliveries count.
         for offsets in (list(dict.fromkeys(own)), list(dict.fromkeys(theirs))):
             assert offsets == sorted(offsets)
 
 
 def test_dead_letters_are_the_same(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """A message that fails for good leaves the same fields and properties, and took as many deliveries."""
+    """A message that always fails has as many deliveries, and leaves the same dead letter."""
     log = Log(lambda _: RECONSUME_LATER)
     java = clients.push_consumer(f"{unique}_java", {topic: "*"}, {"poison": [JAVA_LATER]}, maxReconsumeTimes=2)
     ours.member(f"{unique}_ours", log, max_reconsume_times=2)
@@ -192,7 +192,7 @@ def test_dead_letters_are_the_same(clients: JavaClients, ours: Ours, topic: str,
 def test_dead_letters_of_orderly_members_are_the_same(
     clients: JavaClients, ours: Ours, topic: str, unique: str
 ) -> None:
-    """The other way to the dead letters, a send of the member's own, ends in the same message, too."""
+    """An orderly member sends the dead letter itself, and it is the same message as Java's."""
     java = clients.push_consumer(
         f"{unique}_java", {topic: "*"}, {"poison": [JAVA_SUSPEND]}, orderly=True, maxReconsumeTimes=2
     )
@@ -208,14 +208,14 @@ def test_dead_letters_of_orderly_members_are_the_same(
 
 
 def dead_letters(ours: Ours, group: str) -> list[Any]:
-    """What a group gave up on, once there is something."""
-    letters = DeadLetters(ours.cluster(), group)
+    """Wait until a group has dead letters, and return them."""
+    letters = DeadLetters(ours.settings, group)
     eventually(lambda: list(letters.read()), f"{dead_letter_topic(group)} holds something")
     return list(letters.read())
 
 
 def comparable(letter: ReceivedMessage, unique: str) -> tuple[Any, ...]:
-    """Everything about a dead letter but where and when it lies there."""
+    """Return the fields of a dead letter without those of its own delivery."""
     own = {
         name: value.replace(f"{unique}_ours", unique).replace(f"{unique}_java", unique)
         for name, value in letter.properties.items()
@@ -225,14 +225,14 @@ def comparable(letter: ReceivedMessage, unique: str) -> tuple[Any, ...]:
     return letter.body, letter.topic, letter.reconsume_times, record.flag, record.sys_flag, own
 
 
-def test_everybody_gets_everything_in_broadcasting(
+def test_every_broadcasting_member_receives_everything(
     clients: JavaClients, ours: Ours, topic: str, unique: str, tmp_path: Any
 ) -> None:
-    """A Java member and one of ours both get all messages, and brokers keep no position of the group."""
+    """Members of both kinds receive all messages, and brokers keep no offset of the group."""
     log = Log()
     java = clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING")
     mine = ours.member(unique, log, message_model=MessageModel.BROADCASTING, local_offset_dir=tmp_path)
-    eventually(lambda: our_share(mine, topic) == java.held_queues(topic) == {0, 1, 2, 3}, "both hold all queues")
+    eventually(lambda: queues_of(mine, topic) == java.held_queues(topic) == {0, 1, 2, 3}, "both hold all queues")
     send(ours, *"abcdefgh")
 
     java.wait_for(8)
@@ -244,7 +244,7 @@ def test_everybody_gets_everything_in_broadcasting(
 def test_the_official_admin_sees_and_moves_our_members(
     mixed_tools: JavaClients, ours: Ours, topic: str, unique: str
 ) -> None:
-    """Progress and running state are told as of a Java member, and a reset is obeyed."""
+    """The admin reads our member's progress and state, and the member obeys a reset."""
     log = Log()
     mine = ours.member(unique, log)
     send(ours, *"abcd")
@@ -259,5 +259,5 @@ def test_the_official_admin_sees_and_moves_our_members(
     info = admin.call("getConsumerRunningInfo", unique, mine.client_id, False)
     assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
     admin.call("resetOffsetByTimestamp", topic, unique, 0, True)
-    eventually(lambda: len(log.messages) >= 8, "everything came again")
+    eventually(lambda: len(log.messages) >= 8, "every message is delivered again")
     eventually(lambda: progress() == (4, 4), "and is committed again")

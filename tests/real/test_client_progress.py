@@ -1,4 +1,4 @@
-"""Does the official command line see where our members stand, as we see it, and do they go where it sends them?"""
+"""Test the official command line on our members: their progress, and resets."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def ours(real_cluster: RealCluster, unique: str) -> Iterator[Ours]:
     ours.close()
 
 
-def told(printed: str, topic: str) -> Mapping[int, tuple[int, int]]:
-    """What `consumerProgress` prints of a topic: by queue, the broker's offset and the group's."""
+def parse_progress(printed: str, topic: str) -> Mapping[int, tuple[int, int]]:
+    """Parse the output of `consumerProgress`: by queue of a topic, the broker's offset and the group's."""
     rows = [line.split() for line in printed.splitlines() if line.startswith(topic)]
     return {int(queue_id): (int(broker), int(group)) for _, _, queue_id, broker, group, *_ in rows}
 
 
 def test_the_progress_of_a_member(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """`consumerProgress -g G` agrees with ours, queue by queue."""
+    """`consumerProgress -g G` prints the offsets that our member has committed."""
     log, cluster = Log(), ours.cluster()
     ours.member(unique, log)
-    eventually(lambda: committed(ours, cluster, unique) == 8, "the group stands behind everything")
+    eventually(lambda: committed(ours, cluster, unique) == 8, "everything is committed")
     printed = real_cluster.admin("consumerProgress", "-g", unique)
 
-    assert told(printed, unique) == dict.fromkeys(range(QUEUES), (2, 2))
+    assert parse_progress(printed, unique) == dict.fromkeys(range(QUEUES), (2, 2))
     assert "Consume TPS" in printed
 
 
 def test_the_progress_of_a_group_without_members(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """What was committed by somebody who is no member: with `-t TOPIC` on 5.x, by the request itself on 4.9."""
+    """Commits of a client that is no member are shown: with `-t TOPIC` on 5.x, by the request itself on 4.9."""
     cluster = ours.cluster()
     queues = cluster.routes.route(unique).readable
     ours.member(unique, Log()).close()
@@ -57,15 +57,15 @@ def test_the_progress_of_a_group_without_members(real_cluster: RealCluster, ours
     assert {queue: at.consumer_offset for queue, at in stats.items()} == dict.fromkeys(queues, 1)
     if real_cluster.site.release.can_bind:
         printed = real_cluster.admin("consumerProgress", "-g", unique, "-t", unique)
-        assert told(printed, unique) == dict.fromkeys(range(QUEUES), (2, 1))
+        assert parse_progress(printed, unique) == dict.fromkeys(range(QUEUES), (2, 1))
 
 
 def test_a_reset_is_obeyed(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """`resetOffsetByTime` to the beginning: everything comes again, and is committed again."""
+    """After `resetOffsetByTime` to the beginning every message is delivered and committed again."""
     log, cluster = Log(), ours.cluster()
     ours.member(unique, log)
-    eventually(lambda: committed(ours, cluster, unique) == 8, "the group stands behind everything")
+    eventually(lambda: committed(ours, cluster, unique) == 8, "everything is committed")
     real_cluster.admin("resetOffsetByTime", "-g", unique, "-t", unique, "-s", "0")
 
-    eventually(lambda: len(log.bodies) >= 16, "everything came again")
+    eventually(lambda: len(log.bodies) >= 16, "every message is delivered again")
     eventually(lambda: committed(ours, cluster, unique) == 8, "and is committed again")

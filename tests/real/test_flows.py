@@ -1,4 +1,4 @@
-"""Does our client core get on with real brokers of every version? The scenarios are those of the stub."""
+"""Run the scenarios of one broker on real brokers of every version."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LONG: list[Scenario] = [transactions.forgotten_message_is_asked_about]
 @both_profiles
 @each_of([each for each in EVERYWHERE if each not in _LONG])
 def test_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """The scenario list on one real broker."""
+    """Each scenario holds on one real broker."""
     scenario(real_world(real_cluster))
 
 
 @slow_by_default
 @each_of(_LONG)
 def test_long_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Scenarios that take half a minute where a broker checks transactions that seldom."""
+    """Each scenario holds that takes half a minute where a broker checks transactions rarely."""
     scenario(real_world(real_cluster))
 
 
 @both_profiles
 @each_of(RANGES)
 def test_answers_from_disk(real_clusters: ClusterKeeper, scenario: Scenario) -> None:
-    """Reading ranges where every answer is short."""
+    """Each scenario of ranges holds where every response is short."""
     scenario(real_world(real_clusters.cluster(options=DISK_ANSWERS)))
 
 
@@ -39,5 +39,5 @@ def test_answers_from_disk(real_clusters: ClusterKeeper, scenario: Scenario) -> 
 @both_profiles
 @each_of(RETENTION)
 def test_retention(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Scenarios in which messages expire."""
+    """Each scenario of expired messages holds on a real broker."""
     scenario(real_world(real_cluster))

@@ -1,4 +1,4 @@
-"""Do queries that work as members of their group do so with real brokers of every version? The flows are the stub's."""
+"""Run the flows of queries that are group members on real brokers of every version."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ pytestmark = pytest.mark.real
 
 @each_of(FLOWS)
 def test_one_broker(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """The flows that need nothing else."""
+    """Each flow for one broker holds on a real one."""
     scenario(real_world(real_cluster))

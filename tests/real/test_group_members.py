@@ -1,4 +1,4 @@
-"""Do queries and the official Java consumers make one group?
+"""Test groups of queries and official Java consumers.
 
 Every scenario runs against a real broker and against the stub, with official consumers of 5.3.3 beside a query that is
 driven as Spark drives it. A query finishes a batch when it plans the next one, so a hand-over may repeat rows; none may
@@ -33,13 +33,13 @@ from tests.real.test_group_members import shared
 from tests.source.driving import Run
 run = Run(shared(SimpleNamespace(name_server=sys.argv[1]), sys.argv[2], sys.argv[3]))
 run.plan()
-print(run.reader.planner.share.client_id, flush=True)
+print(run.reader.planner.role.member.client_id, flush=True)
 time.sleep(600)
 """
 
 
 def shared(server: ScenarioServer, topic: str, group: str, **given: str) -> ReaderOptions:
-    """Options of a query that is a member of the group."""
+    """Return the options of a query that is a member of the group."""
     raw = {"subscribe": topic, "consumerGroup": group, "groupMembership": "shared", "startingOffsets": "group"}
     return options_for(server, **raw, rebalanceInterval="1s", **given)
 
@@ -52,7 +52,7 @@ def send(ours: Ours, *bodies: str) -> None:
 
 
 def committed(cluster: Cluster, topic: str, group: str) -> int:
-    """How many messages of the topic the group stands behind."""
+    """Return the sum of a group's committed offsets in a topic."""
     try:
         return sum(cluster.offsets.fetch_committed(group, cluster.routes.route(topic).readable).values())
     except RocketMQError:
@@ -60,7 +60,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> int:
 
 
 class Query:
-    """A query that is triggered whenever somebody waits."""
+    """A query that is triggered while a test waits."""
 
     def __init__(self, options: ReaderOptions, topic: str, checkpoint: Checkpoint | None = None) -> None:
         self.run = Run(options, checkpoint)
@@ -75,11 +75,11 @@ class Query:
 
     @property
     def bodies(self) -> list[str]:
-        """What came so far."""
+        """The bodies of the rows so far."""
         return [row.body.decode() for row in self.rows]
 
     @property
-    def share(self) -> set[int]:
+    def queues(self) -> set[int]:
         """The queues of the topic in the last offset."""
         if not self.run.checkpoint.offsets:
             return set()
@@ -95,8 +95,8 @@ class Query:
         eventually(holds, what)
 
 
-def written(directory: Path) -> int:
-    """How many messages the one local offset file says are done."""
+def saved_count(directory: Path) -> int:
+    """Return the sum of the offsets in the one local offset file."""
     files = list(directory.rglob("offsets.json"))
     if not files:
         return 0
@@ -105,26 +105,26 @@ def written(directory: Path) -> int:
     return sum(store.progress.snapshot().values())
 
 
-def test_shares_are_disjoint_and_complete(
+def test_assignments_are_disjoint_and_complete(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Two Java members and a query hold every queue once; each leaves, and the rest holds all of them."""
+    """Two Java members and a query hold every queue once, and those that remain take over all queues."""
     theirs = [clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
     with Query(shared(java_server, topic, unique), topic) as query:
 
         def held() -> list[int]:
-            return sorted([number for member in theirs for number in member.held_queues(topic)] + [*query.share])
+            return sorted([number for member in theirs for number in member.held_queues(topic)] + [*query.queues])
 
-        query.until(lambda: held() == [0, 1, 2, 3] and query.share, "three members share")
+        query.until(lambda: held() == [0, 1, 2, 3] and query.queues, "three members share")
         theirs.pop().shutdown()
-        query.until(lambda: held() == [0, 1, 2, 3] and len(query.share) == 2, "two members share")
+        query.until(lambda: held() == [0, 1, 2, 3] and len(query.queues) == 2, "two members share")
     eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
-def test_every_message_reaches_somebody(
+def test_every_message_is_consumed(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """While members of both kinds come and go nothing is missing, and the positions say so."""
+    """While members of both kinds join and leave, all messages are consumed and committed."""
     bodies = [f"m{number}" for number in range(120)]
     cluster, checkpoint = ours.cluster(), Checkpoint()
     options = shared(java_server, topic, unique)
@@ -133,31 +133,31 @@ def test_every_message_reaches_somebody(
         query.until(lambda: query.rows, "the query is at work")
         java = clients.push_consumer(unique, {topic: "*"})
         send(ours, *bodies[40:80])
-        query.until(lambda: committed(cluster, topic, unique) == 80, "the group stands behind what was sent")
+        query.until(lambda: committed(cluster, topic, unique) == 80, "all sent messages are committed")
         first = query.bodies
     send(ours, *bodies[80:])
     with Query(options, topic, checkpoint) as query:
-        query.until(lambda: committed(cluster, topic, unique) == 120, "the group stands behind everything")
+        query.until(lambda: committed(cluster, topic, unique) == 120, "everything is committed")
         assert {*first, *query.bodies, *java.bodies} == set(bodies)
 
 
 def test_a_killed_java_member_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """What it had not finished comes to the query."""
+    """Unfinished messages of a killed Java member go to the query."""
     send(ours, *"abcd")
     with JavaClients(clients.version, java_server.name_server) as doomed:
         doomed.push_consumer(unique, {topic: "*"}, {body: [{"waitMs": 600_000}] for body in "abcd"}).wait_for(4)
         with Query(shared(java_server, topic, unique), topic) as query:
             doomed.kill()
-            query.until(lambda: query.share == {0, 1, 2, 3}, "all queues are the query's")
-            query.until(lambda: set(query.bodies) == set("abcd"), "everything came again")
+            query.until(lambda: query.queues == {0, 1, 2, 3}, "all queues are the query's")
+            query.until(lambda: set(query.bodies) == set("abcd"), "every message is delivered again")
 
 
 def test_a_killed_query_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """What its driver had planned and not finished comes to a Java member."""
+    """Messages of a batch that a killed driver had planned go to a Java member."""
     send(ours, *"abcd")
     arguments = [sys.executable, "-c", QUERY, java_server.name_server, topic, unique]
     with subprocess.Popen(arguments, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as doomed:
@@ -174,7 +174,7 @@ def test_a_killed_query_is_replaced(
 def test_order_holds_across_both_kinds(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """A query that locks joins an orderly consumer at work; what this one was at may come again, and nothing before."""
+    """A query with locks joins a working orderly consumer, and each queue is read once and in order."""
     bodies = [f"m{number}" for number in range(80)]
     send(ours, *bodies)
     slow = {body: [{"waitMs": 20}] for body in bodies}
@@ -182,9 +182,12 @@ def test_order_holds_across_both_kinds(
     java.wait_for(4)
     cluster = ours.cluster()
     with Query(shared(java_server, topic, unique, ordering="queue"), topic) as query:
-        query.until(lambda: committed(cluster, topic, unique) == 80 and query.share, "everything is done, and shared")
+        query.until(
+            lambda: committed(cluster, topic, unique) == 80 and query.queues,
+            "everything is committed, and the queues are assigned",
+        )
         send(ours, *(f"n{number}" for number in range(40)))
-        query.until(lambda: committed(cluster, topic, unique) == 120, "what came later, too")
+        query.until(lambda: committed(cluster, topic, unique) == 120, "later messages are committed, too")
     for number in range(4):
         theirs = [each["queueOffset"] for each in java.deliveries if each["queueId"] == number]
         own = [row.offset for row in query.rows if row.queue.queue_id == number]
@@ -196,11 +199,11 @@ def test_order_holds_across_both_kinds(
 def test_the_official_admin_sees_and_moves_a_query(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """Progress and running state are told as of a Java member, and a reset is obeyed."""
+    """The admin reads a query's progress and state, and the query obeys a reset."""
     cluster, admin = ours.cluster(), clients.admin()
     with Query(shared(java_server, topic, unique, instanceName="one"), topic) as query:
         send(ours, *"abcd")
-        query.until(lambda: committed(cluster, topic, unique) == 4, "everything is published")
+        query.until(lambda: committed(cluster, topic, unique) == 4, "everything is committed")
         table = admin.call("examineConsumeStats", unique)["offsetTable"]
         rows = [row for name, row in table.items() if name.startswith(f"{topic}/")]
         assert sum(row["brokerOffset"] for row in rows) == sum(row["consumerOffset"] for row in rows) == 4
@@ -210,13 +213,13 @@ def test_the_official_admin_sees_and_moves_a_query(
         assert client_id.split("@")[0] in clients.mqadmin("consumerProgress", "-g", unique, "-s", "true")
         admin.call("resetOffsetByTimestamp", topic, unique, 0, True)
         query.until(lambda: len(query.rows) == 8, "everything comes again")
-        query.until(lambda: committed(cluster, topic, unique) == 4, "and is published again")
+        query.until(lambda: committed(cluster, topic, unique) == 4, "and is committed again")
 
 
 def test_the_java_client_goes_on_from_a_querys_file(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str, tmp_path: Path
 ) -> None:
-    """And the query from the Java client's: both keep a broadcasting group's positions in one form and place."""
+    """A query and a Java client of a broadcasting group continue from each other's offset file."""
     place = {"messageModel": "BROADCASTING", "consumerGroup": unique, "localOffsetStoreDir": str(tmp_path)}
     given = {"subscribe": topic, "instanceName": "one", **place, "startingOffsetsDefault": "earliest"}
     with Query(options_for(java_server, **given), topic) as query:
@@ -229,7 +232,7 @@ def test_the_java_client_goes_on_from_a_querys_file(
     ) as java:
         member = java.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING", instanceName="one")
         assert sorted(each["body"] for each in member.wait_for(4)) == list("efgh")
-        eventually(lambda: written(tmp_path) == 8, "the Java client has written it down")
+        eventually(lambda: saved_count(tmp_path) == 8, "the Java client has saved it")
     send(ours, *"ijkl")
     again = options_for(java_server, **{**given, "startingOffsets": "group"})
     with Query(again, topic) as query:

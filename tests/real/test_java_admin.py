@@ -1,4 +1,4 @@
-"""Does the official admin client see and change what an operator expects?"""
+"""Test the official admin client on a real broker and on the stub."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ pytestmark = pytest.mark.real
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
-    """Messages for queue 0, in this order; returns the results."""
+    """Send messages to queue 0 in this order; return the results."""
     producer = clients.producer(f"{topic}_producers")
     return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
 
 
 def progress(admin: JavaObject, group: str, topic: str) -> tuple[int, int]:
-    """How many messages queue 0 holds, and how many of them the group has behind it."""
+    """Return the end of queue 0 and the group's offset in it."""
     table = admin.call("examineConsumeStats", group)["offsetTable"]
     found = table.get(f"{topic}/broker-a/0", {"brokerOffset": -1, "consumerOffset": -1})
     return found["brokerOffset"], found["consumerOffset"]
 
 
 def test_topics_are_made_changed_and_deleted(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A topic's configuration, route and statistics follow what the admin says; a deleted topic has no route."""
+    """A topic's configuration, route and statistics follow the admin's changes; a deleted topic has no route."""
     admin, broker = clients.admin(), str(java_server.broker)
 
     admin.call("createAndUpdateTopicConfig", broker, {"topicName": unique, "readQueueNums": 3, "writeQueueNums": 2})
@@ -50,22 +50,22 @@ def test_topics_are_made_changed_and_deleted(clients: JavaClients, java_server: 
 
 
 def test_groups_are_made_and_deleted(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A subscription group's configuration is kept as given, listed, and gone when deleted."""
+    """A subscription group's configuration is stored as given and listed, until it is deleted."""
     admin, broker = clients.admin(), str(java_server.broker)
-    wish = {"groupName": unique, "retryMaxTimes": 5, "retryQueueNums": 2, "consumeEnable": True}
+    given = {"groupName": unique, "retryMaxTimes": 5, "retryQueueNums": 2, "consumeEnable": True}
 
-    admin.call("createAndUpdateSubscriptionGroupConfig", broker, wish)
+    admin.call("createAndUpdateSubscriptionGroupConfig", broker, given)
     config = admin.call("examineSubscriptionGroupConfig", broker, unique)
     listed = admin.call("getAllSubscriptionGroup", broker, 3000)["subscriptionGroupTable"]
 
-    assert {key: config[key] for key in wish} == wish
+    assert {key: config[key] for key in given} == given
     assert listed[unique]["retryMaxTimes"] == 5
     admin.call("deleteSubscriptionGroup", broker, unique)
     assert unique not in admin.call("getAllSubscriptionGroup", broker, 3000)["subscriptionGroupTable"]
 
 
 def test_progress_of_a_group(clients: JavaClients, topic: str, unique: str) -> None:
-    """Consumption statistics tell what is stored, what is consumed and who consumes what."""
+    """Consumption statistics contain the stored and consumed messages and the members."""
     send_in_order(clients, topic, "a", "b", "c")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(3)
@@ -85,7 +85,7 @@ def test_progress_of_a_group(clients: JavaClients, topic: str, unique: str) -> N
 def test_offset_of_an_absent_group_is_set(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A group that nobody is in is moved by hand, and starts there."""
+    """A group without members is moved by hand, and starts from there."""
     send_in_order(clients, topic, "a", "b", "c")
     admin, broker = clients.admin(), str(java_server.broker)
     admin.call("createAndUpdateSubscriptionGroupConfig", broker, {"groupName": unique})
@@ -97,7 +97,7 @@ def test_offset_of_an_absent_group_is_set(
 
 
 def test_reset_lets_a_running_group_read_again(clients: JavaClients, topic: str, unique: str) -> None:
-    """Reset to the beginning of time: a consumer at work gets the messages once more."""
+    """After a reset to the beginning a running consumer receives the messages again."""
     send_in_order(clients, topic, "a", "b")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(2)
@@ -114,11 +114,11 @@ def test_reset_lets_a_running_group_read_again(clients: JavaClients, topic: str,
 def test_reset_by_time_skips_what_is_older(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Reset of a group that is away, to a time between two messages: it starts with the later one."""
+    """After a reset of a stopped group to a time between two messages it starts with the later one."""
     send_in_order(clients, topic, "old")
     first = clients.push_consumer(unique, {topic: "*"})
     stored_ms = first.wait_for(1)[0]["storeTimestamp"]
-    eventually(lambda: java_server.committed(unique, topic) == 1, "the first one is behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 1, "the first one is committed")
     first.shutdown()
     eventually(lambda: time.time() * 1000 > stored_ms + 100, "time passes")
     (new,) = send_in_order(clients, topic, "new")
@@ -152,7 +152,7 @@ def test_connections_are_listed(clients: JavaClients, topic: str, unique: str) -
 
 
 def test_group_that_went_away_is_not_online(clients: JavaClients, topic: str, unique: str) -> None:
-    """Asking for the members of a group that nobody is in any more: code 206."""
+    """A request for the members of a group without members is answered with code 206."""
     clients.push_consumer(unique, {topic: "*"}).shutdown()
     admin = clients.admin()
 
@@ -163,7 +163,7 @@ def test_group_that_went_away_is_not_online(clients: JavaClients, topic: str, un
 
 
 def test_messages_are_found_by_key_and_id(clients: JavaClients, topic: str, unique: str) -> None:
-    """By key within a time, by the id that names the place, and by the id that the producer gave."""
+    """Messages are found by key within a time, by offset message id, and by the producer's id."""
     (sent,) = send_in_order(clients, topic, "wanted", KEYS="order-7 customer-3")
     send_in_order(clients, topic, "other", KEYS="order-8")
     admin = clients.admin()
@@ -176,11 +176,11 @@ def test_messages_are_found_by_key_and_id(clients: JavaClients, topic: str, uniq
     assert admin.call("viewMessage", topic, sent["offsetMsgId"])["body"] == "wanted"
     assert admin.call("viewMessage", topic, sent["msgId"])["body"] == "wanted"
     with pytest.raises(JavaError):
-        admin.call("queryMessage", topic, "nobody", 32, 0, now_ms + 60_000)
+        admin.call("queryMessage", topic, "absent", 32, 0, now_ms + 60_000)
 
 
 def test_consumer_tells_its_state(clients: JavaClients, topic: str, unique: str) -> None:
-    """Running information goes through the broker to the consumer and back."""
+    """A request for running information passes through the broker to the consumer and back."""
     send_in_order(clients, topic, "a")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(1)
@@ -195,7 +195,7 @@ def test_consumer_tells_its_state(clients: JavaClients, topic: str, unique: str)
 
 
 def test_message_is_consumed_on_command(clients: JavaClients, topic: str, unique: str) -> None:
-    """The admin sends one message to one consumer, and is told how its listener fared."""
+    """The admin sends one message to one consumer, and receives its listener's result."""
     (sent,) = send_in_order(clients, topic, "again")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(1)
@@ -208,7 +208,7 @@ def test_message_is_consumed_on_command(clients: JavaClients, topic: str, unique
 
 
 def test_cluster_is_described(clients: JavaClients, java_server: ScenarioServer) -> None:
-    """Brokers with their addresses, statistics and configuration; and a setting that is changed."""
+    """Brokers are listed with addresses, statistics and configuration, and a setting can be changed."""
     admin, broker = clients.admin(), str(java_server.broker)
 
     cluster = admin.call("examineBrokerClusterInfo")
@@ -224,7 +224,7 @@ def test_cluster_is_described(clients: JavaClients, java_server: ScenarioServer)
 
 
 def test_name_server_keeps_values(clients: JavaClients, unique: str) -> None:
-    """The key-value table of the name server: put, get, list, delete."""
+    """The name server puts, gets, lists and deletes key-value pairs."""
     admin = clients.admin()
 
     admin.call("putKVConfig", unique, "colour", "red")

@@ -1,6 +1,6 @@
-"""Does the official command line, mqadmin, print and change what its users expect?
+"""Test the official command line, mqadmin, on a real broker and on the stub.
 
-One JVM runs many commands; each is looked at for the words that answer its question.
+One JVM runs many commands; each test checks the words of the output that answer its question.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.real
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
-    """Messages for queue 0, in this order; returns the results."""
+    """Send messages to queue 0 in this order; return the results."""
     producer = clients.producer(f"{topic}_producers")
     return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
 
 
 def rows(printed: str, *words: str) -> list[list[str]]:
-    """The words of every printed line that begins with these."""
+    """Return the words of every printed line that begins with the given words."""
     return [line.split() for line in printed.splitlines() if line.split()[: len(words)] == list(words)]
 
 
 def test_topics_are_shown(clients: JavaClients, topic: str) -> None:
-    """Where a topic is, in which cluster, and how far its queues go."""
+    """The commands print a topic's brokers, its cluster, and the bounds of its queues."""
     send_in_order(clients, topic, "a", "b")
 
     assert topic in clients.mqadmin("topicList").split()
@@ -44,7 +44,7 @@ def _status(clients: JavaClients, topic: str) -> str:
 
 
 def test_topics_are_changed(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """Made on a broker, forbidden to be written, ordered, and deleted."""
+    """A topic is made on a broker, closed for writing, ordered, and deleted."""
     broker = str(java_server.broker)
 
     assert "success" in clients.mqadmin("updateTopic", "-b", broker, "-t", unique, "-r", "3", "-w", "3")
@@ -61,7 +61,7 @@ def test_topics_are_changed(clients: JavaClients, java_server: ScenarioServer, u
 def test_several_are_made_at_once(
     clients: JavaClients, java_server: ScenarioServer, unique: str, tmp_path: Path
 ) -> None:
-    """Topics and groups from a file."""
+    """Topics and groups are made from a file."""
     broker, topics, groups = str(java_server.broker), tmp_path / "topics.json", tmp_path / "groups.json"
     topics.write_text(json.dumps([{"topicName": f"{unique}_t{n}", "readQueueNums": n} for n in (1, 2)]))
     groups.write_text(json.dumps([{"groupName": f"{unique}_g{n}", "retryMaxTimes": n} for n in (3, 4)]))
@@ -76,7 +76,7 @@ def test_several_are_made_at_once(
 
 
 def test_groups_are_shown_and_changed(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A group's configuration, made and deleted; attributes that no group has are refused."""
+    """A group's configuration is made and deleted; unknown attributes are refused."""
     broker = str(java_server.broker)
 
     assert "success" in clients.mqadmin("updateSubGroup", "-b", broker, "-g", unique, "-r", "7", "-q", "2")
@@ -91,10 +91,10 @@ def test_groups_are_shown_and_changed(clients: JavaClients, java_server: Scenari
 
 
 def test_progress_is_shown(clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """Of one group, of all, and who is connected."""
+    """The commands print the progress of one group and of all, and the connected members."""
     send_in_order(clients, topic, "a", "b", "c")
     consumer = clients.push_consumer(unique, {topic: "*"})
-    eventually(lambda: java_server.committed(unique, topic) == 3, "all are behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 3, "all are committed")
 
     own = clients.mqadmin("consumerProgress", "-g", unique)
     everybody = clients.mqadmin("brokerConsumeStats", "-b", str(java_server.broker))
@@ -106,10 +106,10 @@ def test_progress_is_shown(clients: JavaClients, java_server: ScenarioServer, to
     assert unique in clients.mqadmin("consumerProgress").split()
 
 
-def test_what_nobody_consumed_counts(
+def test_unconsumed_messages_count_as_lag(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A queue that a group has not begun is behind by all it holds."""
+    """A queue that a group has not begun counts all its messages as lag."""
     send_in_order(clients, topic, "a", "b")
     admin, broker = clients.admin(), str(java_server.broker)
     admin.call("createAndUpdateSubscriptionGroupConfig", broker, {"groupName": unique})
@@ -124,12 +124,12 @@ def test_what_nobody_consumed_counts(
 
 
 def test_groups_are_moved(clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """To where another group stands, back by time, and forth over everything."""
+    """A group is moved to another group's offsets, back by time, and to the end."""
     send_in_order(clients, topic, "a", "b", "c")
     clone = f"{unique}_clone"
     clients.mqadmin("updateSubGroup", "-b", str(java_server.broker), "-g", clone)
     consumer = clients.push_consumer(unique, {topic: "*"})
-    eventually(lambda: java_server.committed(unique, topic) == 3, "all are behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 3, "all are committed")
     consumer.shutdown()
 
     assert "success" in clients.mqadmin("cloneGroupOffset", "-s", unique, "-d", clone, "-t", topic)
@@ -143,7 +143,7 @@ def test_groups_are_moved(clients: JavaClients, java_server: ScenarioServer, top
 
 
 def test_messages_are_shown(clients: JavaClients, topic: str) -> None:
-    """By id, by key, by place, and all of a topic or queue."""
+    """Messages are printed by id, by key, by offset, and by topic or queue."""
     (sent,) = send_in_order(clients, topic, "wanted", TAGS="red", KEYS="order-7")
 
     eventually(lambda: sent["msgId"] in clients.mqadmin("queryMsgByKey", "-t", topic, "-k", "order-7"), "it is indexed")
@@ -159,7 +159,7 @@ def test_messages_are_shown(clients: JavaClients, topic: str) -> None:
 
 
 def test_messages_are_sent(clients: JavaClients, java_server: ScenarioServer, single_queue_topic: str) -> None:
-    """By the command line itself."""
+    """The command line sends messages."""
     printed = clients.mqadmin("sendMessage", "-t", single_queue_topic, "-p", "typed", "-c", "red")
     measured = clients.mqadmin("sendMsgStatus", "-b", "broker-a", "-c", "1", "-s", "10")
 
@@ -170,7 +170,7 @@ def test_messages_are_sent(clients: JavaClients, java_server: ScenarioServer, si
 
 
 def test_servers_are_shown(clients: JavaClients, java_server: ScenarioServer, topic: str) -> None:
-    """The cluster, a broker's figures and settings, the name server's."""
+    """The commands print the cluster, a broker's figures and settings, and the name server's."""
     broker = str(java_server.broker)
 
     assert rows(clients.mqadmin("clusterList"), CLUSTER_NAME, "broker-a", "0")[0][3:5] == [broker, "V5_3_3"]
@@ -185,7 +185,7 @@ def test_servers_are_shown(clients: JavaClients, java_server: ScenarioServer, to
 
 
 def test_servers_are_configured(clients: JavaClients, java_server: ScenarioServer) -> None:
-    """A setting is changed; one that may not be is refused; a broken number is passed over."""
+    """A setting is changed; a fixed one is refused; an invalid number is ignored."""
     broker = str(java_server.broker)
 
     def setting(name: str) -> str:
@@ -203,7 +203,7 @@ def test_servers_are_configured(clients: JavaClients, java_server: ScenarioServe
 
 
 def test_writing_is_forbidden_and_allowed_again(clients: JavaClients, topic: str) -> None:
-    """At the name server, for all topics of a broker."""
+    """The name server forbids and allows writing for all topics of a broker."""
 
     def is_wiped() -> bool:
         clients.mqadmin("wipeWritePerm", "-b", "broker-a")
@@ -236,15 +236,15 @@ def test_writing_is_forbidden_and_allowed_again(clients: JavaClients, topic: str
     ],
 )
 def test_upkeep_is_accepted(clients: JavaClients, java_server: ScenarioServer, command: str, printed: str) -> None:
-    """Whether or not there is anything to do."""
-    clients.producer("somebody").call("send", message("any", "x"))
-    eventually(lambda: "somebody" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known")
+    """Maintenance commands succeed, whether or not there is anything to do."""
+    clients.producer("sender").call("send", message("any", "x"))
+    eventually(lambda: "sender" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known")
 
     assert printed in clients.mqadmin(*command.split(), "-b", str(java_server.broker))
 
 
 def test_metadata_is_exported(clients: JavaClients, java_server: ScenarioServer, topic: str, tmp_path: Path) -> None:
-    """Topics, groups and settings of a cluster, as files."""
+    """Topics, groups and settings of a cluster are exported as files."""
     clients.mqadmin("exportMetadata", "-c", CLUSTER_NAME, "-f", str(tmp_path))
     clients.mqadmin("exportConfigs", "-c", CLUSTER_NAME, "-f", str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""Do the official push consumers get what is theirs, again when they fail, and no more than that?"""
+"""Test the official push consumers on a real broker and on the stub."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def send(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> N
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str) -> None:
-    """Messages for queue 0, in this order."""
+    """Send messages to queue 0 in this order."""
     producer = clients.producer(f"{topic}_producers")
     for body in bodies:
         producer.call("send", message(topic, body), queue(topic, "broker-a", 0))
 
 
 def wait_committed(server: ScenarioServer, group: str, topic: str, count: int) -> None:
-    """Wait until the broker knows what is behind a group: commits are one-way, and a heir may outrun the last."""
-    eventually(lambda: server.committed(group, topic) == count, f"{count} messages are behind {group}")
+    """Wait for a group's commits: they are one-way, and another member may pull before the last one arrives."""
+    eventually(lambda: server.committed(group, topic) == count, f"{count} messages are committed for {group}")
 
 
 def test_every_message_is_delivered_once(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """All queues are read, each in its order, and a restarted member goes on where the group stood."""
+    """All queues are read in order, and a restarted member continues from the group's offset."""
     bodies = [f"m{n}" for n in range(20)]
     send(any_clients, topic, *bodies)
 
@@ -56,8 +56,8 @@ def test_every_message_is_delivered_once(
     assert [delivery["body"] for delivery in second.wait_for(1)] == ["after"]
 
 
-def test_new_group_may_start_at_the_end(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """From the last offset: messages sent before the group existed are read only where the queue still begins at 0.
+def test_new_group_at_the_end_reads_a_small_queue_whole(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """A new group that starts at the last offset still reads a queue that begins at 0.
 
     The broker answers 0 for such a small queue, so the group reads it from its beginning.
     """
@@ -69,7 +69,7 @@ def test_new_group_may_start_at_the_end(any_clients: JavaClients, topic: str, un
 
 
 def test_orderly_consumption_keeps_order_through_suspension(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A suspended message comes again, counted, before anything behind it."""
+    """A suspended message is delivered again, with its count, before any later one."""
     send_in_order(any_clients, topic, "a", "b", "c")
 
     consumer = any_clients.push_consumer(unique, {topic: "*"}, {"b": [SUSPEND, SUSPEND, DONE]}, orderly=True)
@@ -80,7 +80,7 @@ def test_orderly_consumption_keeps_order_through_suspension(any_clients: JavaCli
 
 
 def test_orderly_consumption_gives_up_after_its_maximum(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A message suspended too often goes to the retry topic, and the queue goes on without it."""
+    """A message that is suspended too often goes to the retry topic, and the queue continues."""
     send_in_order(any_clients, topic, "stuck", "next")
     script = {"stuck": [SUSPEND]}
 
@@ -94,7 +94,7 @@ def test_orderly_consumption_gives_up_after_its_maximum(any_clients: JavaClients
 def test_broadcast_reaches_every_member(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Each member reads all queues and commits nothing to the broker."""
+    """Each member reads all queues, and commits nothing to the broker."""
     members = [any_clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING") for _ in range(2)]
 
     send(any_clients, topic, "x", "y", "z")
@@ -104,22 +104,22 @@ def test_broadcast_reaches_every_member(
     assert java_server.committed(unique, topic) == 0
 
 
-def shares(members: list[JavaObject], topic: str) -> list[set[int]]:
-    """Which queues of a topic each member holds."""
+def assignments(members: list[JavaObject], topic: str) -> list[set[int]]:
+    """Return the queues of a topic that each member holds."""
     return [member.held_queues(topic) for member in members]
 
 
 def test_members_share_and_inherit(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Two members own two queues each; when one is shut down the other owns all four, and nothing is lost."""
+    """Two members hold two queues each; after one is shut down the other holds all, and no message is lost."""
     members = [any_clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
-    eventually(lambda: sorted(map(sorted, shares(members, topic))) == [[0, 1], [2, 3]], "the queues are shared")
+    eventually(lambda: sorted(map(sorted, assignments(members, topic))) == [[0, 1], [2, 3]], "the queues are shared")
 
     send(any_clients, topic, *"abcd")
     wait_committed(java_server, unique, topic, 4)
     members[1].shutdown()
-    eventually(lambda: shares(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
+    eventually(lambda: assignments(members[:1], topic) == [{0, 1, 2, 3}], "the other inherits")
     send(any_clients, topic, *"efgh")
     members[0].wait_for_bodies(*"efgh")
 
@@ -130,7 +130,7 @@ def test_members_share_and_inherit(
 def test_messages_of_a_killed_member_are_delivered_again(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """What a member held unfinished when its process was killed goes to the member that is left."""
+    """Unfinished messages of a killed member go to the remaining one."""
     send(any_clients, topic, *"abcd")
     with JavaClients(any_clients.version, java_server.name_server) as other:
         stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
@@ -145,10 +145,10 @@ def test_messages_of_a_killed_member_are_delivered_again(
 def test_orderly_queues_are_inherited_after_their_lease(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A killed member's locks bar the heir until their lease (here five seconds) is over."""
+    """A killed member's queues are read when its locks expire (here after five seconds)."""
     with JavaClients(any_clients.version, java_server.name_server) as other:
         stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
-        send(any_clients, topic, *"abcd")  # first: a lease runs from the lock on, which then comes just before delivery
+        send(any_clients, topic, *"abcd")  # Before the consumer starts, so that delivery follows its lock at once.
         doomed = other.push_consumer(unique, {topic: "*"}, stuck, orderly=True)
         held = doomed.wait_for(4)
         heir = any_clients.push_consumer(unique, {topic: "*"}, orderly=True)
@@ -159,7 +159,7 @@ def test_orderly_queues_are_inherited_after_their_lease(
 
 
 def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """It keeps its topic and body, counts its deliveries, and remembers where it came from."""
+    """A failed message keeps topic and body, counts its deliveries, and names its origin."""
     script = {"bad": [LATER, {"status": "THROW"}, {"status": "NULL"}, DONE]}
     consumer = any_clients.push_consumer(unique, {topic: "*"}, script)
 
@@ -174,13 +174,13 @@ def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaCli
 
 
 def dead_letters(clients: JavaClients, group: str, count: int) -> list[dict[str, Any]]:
-    """The messages that a group gave up on."""
-    reader = clients.push_consumer(f"{group}_undertaker", {f"%DLQ%{group}": "*"})
+    """Return the dead letters of a group."""
+    reader = clients.push_consumer(f"{group}_dead_letters", {f"%DLQ%{group}": "*"})
     return reader.wait_for(count)
 
 
 def test_hopeless_message_ends_among_the_dead_letters(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """After its last attempt the message is kept in the group's dead-letter topic, and not delivered again."""
+    """After its last attempt a message is stored in the dead-letter topic, and not delivered again."""
     consumer = any_clients.push_consumer(unique, {topic: "*"}, {"poison": [LATER]}, maxReconsumeTimes=2)
 
     send_in_order(any_clients, topic, "poison")
@@ -194,7 +194,7 @@ def test_hopeless_message_ends_among_the_dead_letters(any_clients: JavaClients, 
 
 
 def test_listener_may_give_up_at_once(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A delay level below 0 sends the message to the dead letters without another attempt."""
+    """A delay level below 0 makes a message a dead letter without another attempt."""
     consumer = any_clients.push_consumer(unique, {topic: "*"}, {"hopeless": [{**LATER, "delayLevel": -1}]})
 
     send_in_order(any_clients, topic, "hopeless")
@@ -205,7 +205,7 @@ def test_listener_may_give_up_at_once(any_clients: JavaClients, topic: str, uniq
 
 
 def test_listener_may_accept_the_head_of_a_batch(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """With ackIndex 1, the third and fourth message of a batch of four come again."""
+    """With ackIndex 1, the third and fourth message of a batch of four are delivered again."""
     producer = any_clients.producer(f"{unique}_producers")
     producer.call("send", [message(topic, body) for body in "abcd"])
 
@@ -234,7 +234,7 @@ def test_tags_select(any_clients: JavaClients, topic: str, unique: str) -> None:
 
 
 def test_sql_selects(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """An SQL92 expression over properties is evaluated by the broker."""
+    """The broker evaluates an SQL92 expression over properties."""
     for price, colour in ((3, "red"), (7, "red"), (9, "blue"), (12, "red")):
         send(any_clients, topic, f"{price} {colour}", price=str(price), colour=colour)
     expression = "price BETWEEN 5 AND 20 AND colour = 'red' AND missing IS NULL"
@@ -248,7 +248,7 @@ def test_sql_selects(any_clients: JavaClients, topic: str, unique: str) -> None:
 
 
 def test_broken_sql_is_refused_at_start(clients: JavaClients, topic: str, unique: str) -> None:
-    """The broker checks the expression when the consumer starts: code 23."""
+    """The broker refuses an invalid expression with code 23 when the consumer starts."""
     with pytest.raises(JavaError) as refused:
         clients.push_consumer(unique, {topic: {"sql": "price >"}})
 

@@ -1,4 +1,4 @@
-"""Do the official lite pull consumers share, commit and notice as their users rely on?"""
+"""Test groups, commits and notifications of the official lite pull consumers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def send(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> N
 def subscriber(
     clients: JavaClients, group: str, topic: str, expression: object = "*", **settings: object
 ) -> JavaObject:
-    """A started reader of a whole topic from its beginning."""
-    wish = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "autoCommitIntervalMillis": 1000, **settings}
-    reader = clients.lite_pull_consumer(group, **wish)
+    """Start a reader of a whole topic from its beginning."""
+    given = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "autoCommitIntervalMillis": 1000, **settings}
+    reader = clients.lite_pull_consumer(group, **given)
     reader.call("subscribe", topic, expression)
     return reader.start()
 
 
 def poll_until(readers: list[JavaObject], *bodies: str) -> list[set[str]]:
-    """Poll all readers until together they had all of these; returns what each had."""
+    """Poll all readers until together they have received these bodies; return those of each."""
     had: list[set[str]] = [set() for _ in readers]
 
     def polled() -> bool:
@@ -43,7 +43,7 @@ def poll_until(readers: list[JavaObject], *bodies: str) -> list[set[str]]:
 
 
 def test_every_broadcast_reader_gets_everything(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Readers in broadcasting mode do not share."""
+    """Readers in broadcasting mode receive all messages each."""
     readers = [subscriber(any_clients, unique, topic, messageModel="BROADCASTING") for _ in range(2)]
 
     send(any_clients, topic, *"abcd")
@@ -53,7 +53,7 @@ def test_every_broadcast_reader_gets_everything(any_clients: JavaClients, topic:
 
 
 def test_readers_share_a_topic(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Two readers of a group hold two queues each, and together get everything."""
+    """Two readers of a group hold two queues each, and together receive all messages."""
     readers = [subscriber(any_clients, unique, topic) for _ in range(2)]
     eventually(lambda: [len(reader.call("assignment")) for reader in readers] == [2, 2], "the queues are shared")
 
@@ -67,7 +67,7 @@ def test_readers_share_a_topic(any_clients: JavaClients, topic: str, unique: str
 def test_polled_messages_are_committed_by_and_by(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """With autoCommit, later polls commit what earlier ones gave."""
+    """With autoCommit, later polls commit the messages of earlier ones."""
     reader = subscriber(any_clients, unique, topic)
     send(any_clients, topic, *"abcd")
     poll_until([reader], *"abcd")
@@ -76,11 +76,11 @@ def test_polled_messages_are_committed_by_and_by(
         reader.call("poll", POLL_MS)
         return java_server.committed(unique, topic) == 4
 
-    eventually(committed, "all four are behind the group")
+    eventually(committed, "all four are committed")
 
 
 def test_commit_on_command(any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """Without autoCommit nothing is committed until the reader says so."""
+    """Without autoCommit nothing is committed before the reader commits."""
     reader = subscriber(any_clients, unique, topic, autoCommit=False)
     send(any_clients, topic, *"abcd")
     poll_until([reader], *"abcd")
@@ -88,11 +88,11 @@ def test_commit_on_command(any_clients: JavaClients, java_server: ScenarioServer
 
     reader.call("commitSync")
 
-    eventually(lambda: java_server.committed(unique, topic) == 4, "all four are behind the group")
+    eventually(lambda: java_server.committed(unique, topic) == 4, "all four are committed")
 
 
 def test_expressions_select(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """SQL92 over properties, evaluated by the broker."""
+    """The broker evaluates an SQL92 expression over properties."""
     for number in range(4):
         send(any_clients, topic, f"m{number}", number=str(number))
 
@@ -104,16 +104,16 @@ def test_expressions_select(any_clients: JavaClients, topic: str, unique: str) -
 def test_growth_of_a_topic_is_noticed(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Who registered is told of the queues that a topic has now."""
+    """A registered listener is called with the queues of a topic that has grown."""
     reader = clients.lite_pull_consumer(unique, topicMetadataCheckIntervalMillis=500).start()
     reader.call("registerTopicMessageQueueChangeListener", topic, {"report": reader.name})
 
     java_server.create_topic(topic, queues=6)
 
-    def told() -> set[int]:
+    def notified() -> set[int]:
         return {
             queue["queueId"] for change in clients.events(reader.name, "queues changed") for queue in change["queues"]
         }
 
-    clients.wait(lambda: told() == set(range(6)), "the reader is told of six queues")
+    clients.wait(lambda: notified() == set(range(6)), "the listener is called with six queues")
     assert len(reader.call("fetchMessageQueues", topic)) == 6

@@ -1,4 +1,4 @@
-"""Are official producers that send in their less common ways served, and refused where a broker refuses?"""
+"""Test the less common sends of official producers, and the ones that a broker refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNLIMITED = {"maxMessageSize": 64 * MIB, "compressMsgBodyOverHowmuch": 64 * MIB,
 
 
 def test_broker_refuses_a_large_message(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Above four MiB: alone it is an illegal message, code 13; as a batch the error says no more than code 1."""
+    """A message above four MiB is refused with code 13, and a batch of that size with code 1."""
     producer = any_clients.producer(unique, **UNLIMITED)
     half = message(topic, "x" * (3 * MIB))
 
@@ -39,7 +39,7 @@ def test_broker_refuses_a_large_message(any_clients: JavaClients, topic: str, un
 
 
 def test_client_refuses_what_is_no_message(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Nothing in it, or for a topic that cannot be."""
+    """The client refuses an empty message, and an invalid topic."""
     producer = any_clients.producer(unique)
 
     for wrong in (message(topic, ""), message("no/topic", "x"), message("SCHEDULE_TOPIC_XXXX", "x")):
@@ -48,7 +48,7 @@ def test_client_refuses_what_is_no_message(any_clients: JavaClients, topic: str,
 
 
 def test_broker_refuses_long_properties(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Properties are limited to 32767 bytes in all: code 13."""
+    """Properties of more than 32767 bytes are refused with code 13."""
     producer = any_clients.producer(unique)
 
     with pytest.raises(JavaError) as refused:
@@ -58,24 +58,24 @@ def test_broker_refuses_long_properties(any_clients: JavaClients, topic: str, un
 
 
 def test_hash_selects_one_queue_for_a_key(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The same key, the same queue, also without an answer; chance takes any."""
+    """Sends of one key go to one queue, also one-way ones; a random selector takes any queue."""
     producer = any_clients.producer(unique)
 
     chosen = {
         producer.call("send", message(topic, f"m{n}"), BY_HASH, "key")["messageQueue"]["queueId"] for n in range(3)
     }
     producer.call("sendOneway", message(topic, "quiet"), BY_HASH, "key")
-    by_chance = producer.call("send", message(topic, "any"), BY_CHANCE, 0)
+    random = producer.call("send", message(topic, "any"), BY_CHANCE, 0)
     quiet = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
     quiet.wait_for_bodies("quiet")
 
     assert len(chosen) == 1
-    assert by_chance["messageQueue"]["queueId"] in range(4)
+    assert random["messageQueue"]["queueId"] in range(4)
     assert [delivery["queueId"] for delivery in quiet.deliveries if delivery["body"] == "quiet"] == list(chosen)
 
 
 def test_oneway_to_a_queue(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Nothing is answered, and the message is in the queue that was named."""
+    """A one-way message is stored in the named queue."""
     consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
 
     any_clients.producer(unique).call("sendOneway", message(topic, "gone"), queue(topic, "broker-a", 3))
@@ -84,7 +84,7 @@ def test_oneway_to_a_queue(any_clients: JavaClients, topic: str, unique: str) ->
 
 
 def test_callbacks_of_every_kind_of_send(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """To a queue, by a selector, as a batch."""
+    """Callbacks are called for a send to a queue, by a selector, and of a batch."""
     producer, third = any_clients.producer(unique), queue(topic, "broker-a", 3)
 
     to_queue = producer.call("send", message(topic, "a"), third, CALLBACK)
@@ -98,7 +98,7 @@ def test_callbacks_of_every_kind_of_send(any_clients: JavaClients, topic: str, u
 
 @pytest.mark.parametrize("kind", ["ZLIB", "LZ4", "ZSTD"])
 def test_every_compression_arrives_unpacked(clients: JavaClients, topic: str, unique: str, kind: str) -> None:
-    """The consumer gets the body as it was, and far fewer bytes were stored."""
+    """The consumer receives the original body, and far fewer bytes are stored."""
     body = "0123456789" * 2000
 
     clients.producer(unique, compressType=kind).call("send", message(topic, body))
@@ -111,7 +111,7 @@ def test_every_compression_arrives_unpacked(clients: JavaClients, topic: str, un
 def test_recalled_message_is_not_delivered(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A timer message is taken back by its handle where the broker allows that; one due later still comes."""
+    """A timer message is recalled by its handle where the broker allows that; a later one is delivered."""
     clients.admin().call("updateBrokerConfig", str(java_server.broker), {"recallMessageEnable": "true"})
     consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"})
     producer = clients.producer(unique)
@@ -127,7 +127,7 @@ def test_recalled_message_is_not_delivered(
 
 
 def test_recall_may_be_forbidden(clients: JavaClients, topic: str, unique: str) -> None:
-    """As it is unless the broker is told otherwise."""
+    """A broker refuses recalls by default."""
     producer = clients.producer(unique)
     sent = producer.call("send", message(topic, "slow", TIMER_DELAY_MS="3000"))
 
@@ -138,7 +138,7 @@ def test_recall_may_be_forbidden(clients: JavaClients, topic: str, unique: str) 
 
 
 def test_selector_chooses_where_a_request_goes(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The reply finds its requester from whichever queue; release 5.3.3 itself waits in vain without a callback."""
+    """The reply reaches its requester from any queue; release 5.3.3 itself waits in vain without a callback."""
     replier = any_clients.producer(f"{unique}_replier")
     any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, {"ping": [{"reply": "pong"}]}, replier=replier)
     requester = any_clients.producer(unique)
@@ -147,8 +147,8 @@ def test_selector_chooses_where_a_request_goes(any_clients: JavaClients, topic: 
         assert requester.call("request", message(topic, "ping"), SELECT, queue_id, CALLBACK, 20_000)["body"] == "pong"
 
 
-def test_late_reply_is_nobodys(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A reply after the requester's time is over does not disturb the next request."""
+def test_late_reply_is_ignored(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """A reply after the requester's timeout does not disturb the next request."""
     replier = any_clients.producer(f"{unique}_replier")
     script: dict[str, list[Json]] = {"slow": [{"waitMs": 6000, "reply": "too late"}], "quick": [{"reply": "in time"}]}
     any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, script, replier=replier)
@@ -162,7 +162,7 @@ def test_late_reply_is_nobodys(any_clients: JavaClients, topic: str, unique: str
 
 
 def test_producer_asks_about_queues(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Limits, times and messages, as an administrator's client sees them."""
+    """A producer reads the bounds, times and messages of a queue, as an admin client does."""
     producer, first = any_clients.producer(unique), queue(topic, "broker-a", 0)
     sent = producer.call("send", message(topic, "a", KEYS="k"), first)
 
@@ -176,7 +176,7 @@ def test_producer_asks_about_queues(any_clients: JavaClients, topic: str, unique
 
 
 def test_producer_makes_a_topic(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """On the brokers of a topic that is there."""
+    """A producer makes a topic on the brokers of an existing one."""
     producer = any_clients.producer(f"{unique}_producers")
     attributes: list[Json] = [{}] if any_clients.version == "5.3.3" else []
 

@@ -1,4 +1,4 @@
-"""Do the official lite pull and pull consumers read what they ask for, from where they ask?"""
+"""Test the official lite pull and pull consumers on a real broker and on the stub."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ POLL_MS = 1000
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
-    """Messages for queue 0, in this order; returns the results."""
+    """Send messages to queue 0 in this order; return the results."""
     producer = clients.producer(f"{topic}_producers")
     return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
 
 
 def poll(consumer: JavaObject, count: int) -> list[str]:
-    """Bodies, polled until there are so many."""
+    """Poll until there are `count` bodies, and return them."""
     bodies: list[str] = []
 
     def polled() -> bool:
@@ -33,7 +33,7 @@ def poll(consumer: JavaObject, count: int) -> list[str]:
 def test_lite_pull_subscribes_and_commits(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A subscriber gets every queue's messages of its tag; what it committed is not read again."""
+    """A subscriber receives every message of its tag, and committed messages are not read again."""
     send_in_order(clients, topic, "a", "b", TAGS="kept")
     send_in_order(clients, topic, "x", TAGS="other")
     first = clients.lite_pull_consumer(unique, autoCommit=False, consumeFromWhere="CONSUME_FROM_FIRST_OFFSET")
@@ -53,9 +53,9 @@ def test_lite_pull_subscribes_and_commits(
 
 
 def test_lite_pull_seeks_in_assigned_queues(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """Assigned queues are read from wherever the reader seeks to; the group takes no part.
+    """An assigned queue is read from the offset of a seek; the group is not involved.
 
-    It seeks when all is read: what a pull under way brings may still be handed out after a seek.
+    It seeks when all messages are read: a response in flight may still be delivered after a seek.
     """
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, topic, *"abcde")
@@ -73,7 +73,7 @@ def test_lite_pull_seeks_in_assigned_queues(clients: JavaClients, single_queue_t
 
 
 def test_lite_pull_pauses_and_resumes(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """Once the pull under way has been answered, a paused queue yields nothing until it is resumed."""
+    """After the pull in flight is answered, a paused queue yields nothing until it is resumed."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     reader = clients.lite_pull_consumer(unique, autoCommit=False).start()
     reader.call("assign", [only])
@@ -90,7 +90,7 @@ def test_lite_pull_pauses_and_resumes(clients: JavaClients, single_queue_topic: 
 
 
 def test_lite_pull_finds_offsets_by_time(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """The first offset stored at or after a time, the queue's end after the last, and what the group committed."""
+    """A search by time finds the first offset at or after it, or the end; the group's commit is found, too."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, topic, "early", "late")
     puller = clients.pull_consumer(f"{unique}_puller")
@@ -105,7 +105,7 @@ def test_lite_pull_finds_offsets_by_time(clients: JavaClients, single_queue_topi
 
 
 def test_pull_tells_how_it_ended(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """Found, nothing new, nothing of this tag, and offsets outside the queue, each with where to go on."""
+    """A pull finds messages, nothing new, nothing of this tag, or an offset outside the queue, with the next offset."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, topic, "a", "b", "c", TAGS="red")
     puller = clients.pull_consumer(unique)
@@ -122,9 +122,9 @@ def test_pull_tells_how_it_ended(clients: JavaClients, single_queue_topic: str, 
 
 
 def test_pull_takes_no_more_than_it_asked_for(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """The next offset is behind the last message taken, and an SQL expression selects among them.
+    """The next offset follows the last returned message, and an SQL expression selects messages.
 
-    The client sends expressions only once a heartbeat has told it that the broker knows them.
+    The client sends expressions only after a heartbeat whose response says that the broker knows them.
     """
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     for number in range(6):
@@ -143,7 +143,7 @@ def test_pull_takes_no_more_than_it_asked_for(clients: JavaClients, single_queue
 def test_blocking_pull_is_answered_by_the_next_message(
     clients: JavaClients, single_queue_topic: str, unique: str
 ) -> None:
-    """A pull at the queue's end is held until a message comes, long before its time is over."""
+    """A pull at the end of a queue is held until a message arrives, long before its timeout."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     puller = clients.pull_consumer(unique)
     sender = clients.producer(f"{unique}_producers")
@@ -156,7 +156,7 @@ def test_blocking_pull_is_answered_by_the_next_message(
 
 
 def test_pull_with_callback(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """The asynchronous pull gives its callback the same result."""
+    """The callback of an asynchronous pull receives the same result."""
     only = queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, single_queue_topic, "a")
 
@@ -166,7 +166,7 @@ def test_pull_with_callback(clients: JavaClients, single_queue_topic: str, uniqu
 
 
 def test_pull_consumer_asks_for_offsets(clients: JavaClients, topic: str, unique: str) -> None:
-    """Queues, limits and times of a topic, and the offset that the group stored."""
+    """A pull consumer reads the queues, bounds and times of a topic, and the group's offset."""
     first, *_ = send_in_order(clients, topic, "a", "b")
     puller, queue_0 = clients.pull_consumer(unique), queue(topic, "broker-a", 0)
 

@@ -1,4 +1,4 @@
-"""Do the official push consumers do what they are told while they run, and however they are set up?"""
+"""Test changes of running official push consumers, and their rarer settings."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ pytestmark = pytest.mark.real
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> None:
-    """Messages for queue 0, in this order."""
+    """Send messages to queue 0 in this order."""
     producer = clients.producer(f"{topic}_producers")
     for body in bodies:
         producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0))
 
 
 def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """Once the pull under way has been answered, nothing is delivered until the consumer is resumed."""
-    consumer, witness = (any_clients.push_consumer(f"{unique}_{n}", {single_queue_topic: "*"}) for n in range(2))
+    """After the pull in flight is answered, a suspended consumer receives nothing until it is resumed."""
+    consumer, other = (any_clients.push_consumer(f"{unique}_{n}", {single_queue_topic: "*"}) for n in range(2))
     send_in_order(any_clients, single_queue_topic, "before")
     consumer.wait_for_bodies("before")
 
     consumer.call("suspend")
     for body in ("under way", "next", "last"):
         send_in_order(any_clients, single_queue_topic, body)
-        witness.wait_for_bodies(body)
+        other.wait_for_bodies(body)
     while_suspended = consumer.bodies
     consumer.call("resume")
 
@@ -37,7 +37,7 @@ def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: 
 def test_topics_are_taken_up_and_given_up(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, single_queue_topic: str, unique: str
 ) -> None:
-    """A consumer at work subscribes a second topic, then leaves the first."""
+    """A running consumer subscribes to a second topic, then unsubscribes from the first."""
     consumer = any_clients.push_consumer(unique, {topic: "*"})
     consumer.call("subscribe", single_queue_topic, "*")
     send_in_order(any_clients, single_queue_topic, "second topic")
@@ -56,9 +56,9 @@ def test_topics_are_taken_up_and_given_up(
 def test_changed_subscription_counts_from_here_on(
     any_clients: JavaClients, single_queue_topic: str, unique: str
 ) -> None:
-    """Other tags at run time: what was passed over stays so, what comes is delivered by the new tags.
+    """New tags apply to later messages; skipped ones stay skipped.
 
-    What a pull under way brings is still judged by the old ones, so a message ends that pull first.
+    The response of a pull in flight is still filtered by the old tags, so a message ends that pull first.
     """
     consumer = any_clients.push_consumer(unique, {single_queue_topic: "red"})
     send_in_order(any_clients, single_queue_topic, "blue before", TAGS="blue")
@@ -66,7 +66,10 @@ def test_changed_subscription_counts_from_here_on(
     consumer.wait_for_bodies("red")
 
     consumer.call("subscribe", single_queue_topic, "red || blue")
-    eventually(lambda: _subscribed(any_clients, unique, single_queue_topic) == "red || blue", "the broker knows")
+    eventually(
+        lambda: _subscribed(any_clients, unique, single_queue_topic) == "red || blue",
+        "the broker has the new subscription",
+    )
     send_in_order(any_clients, single_queue_topic, "red again", TAGS="red")
     consumer.wait_for_bodies("red again")
     send_in_order(any_clients, single_queue_topic, "blue after", TAGS="blue")
@@ -83,7 +86,7 @@ def _subscribed(clients: JavaClients, group: str, topic: str) -> object:
 def test_new_group_reads_a_young_queue_from_its_beginning(
     any_clients: JavaClients, topic: str, unique: str, place: str
 ) -> None:
-    """Wherever it means to start: the broker answers 0 as long as the queue still begins there."""
+    """A new group starts at 0 wherever it means to start, while the queue begins there."""
     send_in_order(any_clients, topic, "before")
 
     consumer = any_clients.push_consumer(
@@ -96,7 +99,7 @@ def test_new_group_reads_a_young_queue_from_its_beginning(
 def test_narrow_thresholds_let_everything_through(
     any_clients: JavaClients, single_queue_topic: str, unique: str
 ) -> None:
-    """A consumer that takes one message at a time and waits for it gets them all, in order."""
+    """A consumer with limits of one message receives all messages in order."""
     bodies = [f"m{n}" for n in range(6)]
     send_in_order(any_clients, single_queue_topic, *bodies)
     narrow: Json = {"pullBatchSize": 1, "pullThresholdForQueue": 1, "consumeConcurrentlyMaxSpan": 1, "pullInterval": 5}
@@ -108,35 +111,35 @@ def test_narrow_thresholds_let_everything_through(
     assert [delivery["body"] for delivery in consumer.wait_for(6)] == bodies
 
 
-def test_strategy_decides_about_shares(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Dealt in turn, each of two members holds every second queue."""
+def test_strategy_decides_the_assignment(any_clients: JavaClients, topic: str, unique: str) -> None:
+    """With the circular strategy each of two members holds every second queue."""
     circle = "AllocateMessageQueueAveragelyByCircle"
     members = [any_clients.push_consumer(unique, {topic: "*"}, allocateMessageQueueStrategy=circle) for _ in range(2)]
 
-    def shares() -> list[list[int]]:
+    def assignments() -> list[list[int]]:
         return sorted(sorted(member.held_queues(topic)) for member in members)
 
-    eventually(lambda: shares() == [[0, 2], [1, 3]], "the queues are dealt in turn")
+    eventually(lambda: assignments() == [[0, 2], [1, 3]], "each has every second queue")
 
 
 @pytest.mark.parametrize("mode", ["PULL", "POP"])
-def test_broker_may_be_asked_for_the_share(
+def test_broker_may_be_asked_for_the_assignment(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str, mode: str
 ) -> None:
-    """A consumer that leaves sharing to the broker gets every message, whether it is to pull or to pop."""
+    """A consumer with assignment by the broker receives every message, whether it pulls or pops."""
     admin = clients.admin()
     admin.call("createAndUpdateSubscriptionGroupConfig", str(java_server.broker), {"groupName": unique})
     admin.call("setMessageRequestMode", str(java_server.broker), topic, unique, mode, 0, 5000)
 
     consumer = clients.push_consumer(unique, {topic: "*"}, clientRebalance=False)
-    eventually(lambda: consumer.held_queues(topic) or mode == "POP", "the consumer has its share")
+    eventually(lambda: consumer.held_queues(topic) or mode == "POP", "the consumer has its queues")
     send_in_order(clients, topic, "a", "b")
 
     consumer.wait_for_bodies("a", "b")
 
 
 def test_trace_tells_of_the_consumption(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A consumer with message trace writes to the trace topic what it was given and how that went."""
+    """A consumer with message trace writes its deliveries and their results to the trace topic."""
     tracer = any_clients.create(
         "client.consumer.DefaultMQPushConsumer", unique, True, None, consumeFromWhere="CONSUME_FROM_FIRST_OFFSET"
     )
@@ -148,7 +151,7 @@ def test_trace_tells_of_the_consumption(any_clients: JavaClients, topic: str, un
     send_in_order(any_clients, topic, "watched")
     message_id = tracer.wait_for(1)[0]["msgId"]
 
-    def told(what: str) -> bool:
+    def is_traced(what: str) -> bool:
         return any(what in body and message_id in body for body in reader.bodies)
 
-    any_clients.wait(lambda: told("SubBefore") and told("SubAfter"), "the consumption is traced")
+    any_clients.wait(lambda: is_traced("SubBefore") and is_traced("SubAfter"), "the consumption is traced")

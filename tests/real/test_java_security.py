@@ -1,4 +1,4 @@
-"""Are official clients served that prove who they are, or that encrypt, and no others?"""
+"""Test official clients with access control and with TLS, on a real broker and on the stub."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def signing_clients(request: pytest.FixtureRequest, guarded_java_server: Scenari
 def test_signed_clients_are_served(
     signing_clients: JavaClients, guarded_java_server: ScenarioServer, unique: str
 ) -> None:
-    """With the right key, producer and push consumer work as without access control."""
+    """Producer and push consumer with the right key work as without access control."""
     guarded_java_server.create_topic(unique)
     consumer = signing_clients.push_consumer(f"{unique}_readers", {unique: "*"}, credentials=KEY)
 
@@ -40,7 +40,7 @@ def test_signed_clients_are_served(
 def test_strangers_are_refused(
     signing_clients: JavaClients, guarded_java_server: ScenarioServer, unique: str, credentials: list[Json]
 ) -> None:
-    """Without a key, or with a wrong one, a send is answered with code 16."""
+    """A send without a key, or with a wrong one, is answered with code 16."""
     guarded_java_server.create_topic(unique)
     producer = signing_clients.producer(unique, *credentials)
 
@@ -66,7 +66,7 @@ def test_encrypting_clients_are_served(encrypted_java_server: ScenarioServer, un
 
 
 def test_clients_that_trust_another_authority_stay_away(encrypted_java_server: ScenarioServer, unique: str) -> None:
-    """A client that checks the server against another certificate cannot even ask for a route."""
+    """A client that trusts another authority cannot fetch a route."""
     encrypted_java_server.create_topic(unique)
     trust = {"tls.enable": "true", "tls.test.mode.enable": "false", "tls.client.authServer": "true"}
     trust["tls.client.trustCertPath"] = str(PKI / "client.pem")

@@ -1,14 +1,16 @@
-"""Where queries and groups stand after real brokers lost messages, forgot positions, or raised minima late."""
+"""Test the offsets of queries and groups after real brokers lost messages or offsets, or raised minima late."""
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import commit
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.flows.world import World, until
@@ -21,18 +23,18 @@ from tests.source.driving import Checkpoint, Run, options_for
 pytestmark = [pytest.mark.real, both_profiles]
 
 SMALL_FILES = {"mappedFileSizeCommitLog": "1048576", "cleanResourceInterval": "10000"}
-"""Files of a megabyte, looked at as often as brokers do by themselves."""
+"""Commit log files of a megabyte, checked at RocketMQ's own interval."""
 _DELETE_EXPIRED_COMMIT_LOG = 329
 
 
-def reading(world: World, queue: MessageQueue, group: str, **given: str) -> ReaderOptions:
-    """Options of a query that publishes for a group and lives with losses."""
+def options_of(world: World, queue: MessageQueue, group: str, **given: str) -> ReaderOptions:
+    """Return the options of a query that commits for a group and goes on after losses."""
     raw = {"subscribe": queue.topic, "consumerGroup": group, "failOnDataLoss": "false"}
     return options_for(world, **{**raw, **given})
 
 
-def make_anew(cluster: RealCluster, queue: MessageQueue, count: int) -> None:
-    """Delete a topic and make it again, with so many messages."""
+def remake_topic(cluster: RealCluster, queue: MessageQueue, count: int) -> None:
+    """Delete a topic, make it again, and send `count` messages."""
     world = real_world(cluster)
     world.cluster.admin.delete_topic(queue.topic)
     until(lambda: cluster.broker.max_offset(queue.topic, 0) == 0, "the queue is gone")
@@ -42,24 +44,24 @@ def make_anew(cluster: RealCluster, queue: MessageQueue, count: int) -> None:
 
 
 def committed(cluster: RealCluster, queue: MessageQueue, group: str) -> int | None:
-    """Where the group stands."""
+    """Return the group's offset."""
     return real_world(cluster).cluster.offsets.fetch_committed(group, [queue]).get(queue)
 
 
 def run_until(run: Run, cluster: RealCluster, queue: MessageQueue, group: str, offset: int) -> None:
-    """Trigger until the group stands there."""
+    """Trigger until the group's offset is `offset`."""
     until(lambda: run.trigger() is None and committed(cluster, queue, group) == offset, f"the group is at {offset}")
 
 
 def test_the_position_follows_a_query_down_after_a_loss(real_cluster: RealCluster) -> None:
-    """A topic that was made anew ends before what was published."""
+    """The group's offset is rewound when a topic that was made anew ends before it."""
     world = real_world(real_cluster)
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 40)
-    with Run(reading(world, queue, group)) as run:
+    with Run(options_of(world, queue, group)) as run:
         run.read_until(40)
         run_until(run, real_cluster, queue, group, 40)
-        make_anew(real_cluster, queue, 25)
+        remake_topic(real_cluster, queue, 25)
         until(lambda: run.trigger() == [], "the loss is judged")
         world.fill(queue, 5)
         assert [row.offset for row in run.read_until(5)] == list(range(25, 30))
@@ -67,64 +69,69 @@ def test_the_position_follows_a_query_down_after_a_loss(real_cluster: RealCluste
 
 
 def test_a_position_may_outlive_its_queue(real_cluster: RealCluster) -> None:
-    """Brokers before 5 keep positions of topics that are deleted; a member goes on at the checkpoint's then."""
+    """A member reads from its checkpoint although brokers before 5 keep the offsets of deleted topics."""
     world = real_world(real_cluster)
     queue, group = world.make_queue(), world.make_group()
-    shared = reading(world, queue, group, groupMembership="shared", startingOffsets="group", rebalanceInterval="1s")
+    shared = options_of(world, queue, group, groupMembership="shared", startingOffsets="group", rebalanceInterval="1s")
     world.fill(queue, 15)
     checkpoint = Checkpoint()
     with Run(shared, checkpoint) as run:
         run.read_until(15)
         run_until(run, real_cluster, queue, group, 15)
     world.cluster.offsets.commit(group, {queue: 40})
-    make_anew(real_cluster, queue, 25)
+    remake_topic(real_cluster, queue, 25)
     assert committed(real_cluster, queue, group) == world.by_version({"4.9": 40, "5.": None})
     with Run(shared, checkpoint) as run:
         assert [row.offset for row in run.read_until(10)] == list(range(15, 25))
 
 
-def test_a_broker_that_was_killed_is_told_again_though_nothing_is_new(
-    real_cluster: RealCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a query that looks again once a minute, here every second, and is not even triggered."""
-    monkeypatch.setattr(commit, "LOOK_AGAIN_S", 1.0)
+def test_a_lost_commit_is_repeated_by_an_idle_query(real_cluster: RealCluster) -> None:
+    """An idle query compares the broker's offset once a minute, here every second, and commits a lost one again."""
     world, broker = real_world(real_cluster), real_cluster.broker
     queue, group = world.make_queue(), world.make_group()
-    with Run(reading(world, queue, group)) as run:
+    with Run(options_of(world, queue, group), rhythm=PlannerRhythm(commit_check_s=1.0)) as run:
         world.fill(queue, 10)
         run.read_until(10)
         run_until(run, real_cluster, queue, group, 10)
-        until(lambda: has_written(broker, queue.topic, group, 10), "the broker has written that down")
+        until(lambda: has_written(broker, queue.topic, group, 10), "the broker has saved that")
         world.fill(queue, 5)
         run.read_until(5)
         run_until(run, real_cluster, queue, group, 15)
         broker.kill()
         assert has_written(broker, queue.topic, group, 10)
         broker.start()
-        until(lambda: committed(real_cluster, queue, group) == 15, "15 is published again")
+        until(lambda: committed(real_cluster, queue, group) == 15, "15 is committed again")
 
 
-def lose_first_file(broker: Broker) -> None:
-    """Have retention take the first file of the commit log, which brokers do not do in their first minute."""
-    first = Path(broker.home) / "store" / "commitlog" / f"{0:020d}"
+def delete_oldest_files(broker: Broker) -> None:
+    """Have retention delete the oldest files of the commit log, and wait until it is done; it begins after a minute."""
+    log = Path(broker.home) / "store" / "commitlog"
     broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=0")
     broker.ask(_DELETE_EXPIRED_COMMIT_LOG)
-    wait_until(lambda: not first.exists(), "the first file is gone", EXPIRE_SECONDS)
+    wait_until(lambda: not (log / f"{0:020d}").exists(), "the first file is gone", EXPIRE_SECONDS)
+    before: list[str] = []
+    while (left := sorted(os.listdir(log))) != before:
+        before = left
+        time.sleep(1)
+    broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=72")
 
 
 @pytest.mark.slow
 def test_earliest_is_what_can_be_read(real_clusters: ClusterKeeper) -> None:
-    """Also while the queue's minimum lags behind what retention took: no row of the plan is missing."""
+    """A plan from `earliest` begins where the minimum will be, also while the minimum lags behind retention."""
     cluster = real_clusters.cluster(options=SMALL_FILES)
     world = real_world(cluster)
-    queue = world.make_queue()
+    queues = [world.make_queue() for _ in range(2)]
     for _ in range(30):
-        world.fill(queue, 100, size=1800)
-    lose_first_file(cluster.broker)
-    options = options_for(world, subscribe=queue.topic)
-    with Run(options) as run:
+        world.fill(queues[0], 100, size=1800)
+        world.fill(queues[1], 30, size=900)
+    delete_oldest_files(cluster.broker)
+    with Run(options_for(world, subscribe=",".join(queue.topic for queue in queues))) as run:
         assert run.plan()
-        [planned] = [each for task in run.partitions() for each in task.ranges]
-        assert planned.is_front_open and planned.start > 0
-        assert [row.offset for row in run.read()][-1:] == [planned.end - 1]
-    assert world.read(queue, planned.start)[0].queue_offset == planned.start
+        planned = {each.queue: each for task in run.partitions() for each in task.ranges}
+        rows = run.read()
+    starts = {queue: planned[queue].start for queue in queues}
+    assert all(each.is_front_open for each in planned.values())
+    for queue, start in starts.items():
+        assert [row.offset for row in rows if row.queue == queue] == list(range(start, planned[queue].end))
+    until(lambda: world.cluster.offsets.fetch_min(queues) == starts, "the minimum is raised to where the plan begins")

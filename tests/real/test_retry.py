@@ -1,7 +1,7 @@
-"""Does what a query sends back look to everybody like what an official Java consumer sends back?
+"""Compare the messages that a query sends back with those of an official Java consumer.
 
 Each scenario runs against a real broker and against the stub; every delay level of both is one second. The query is
-driven as Spark drives it, without Spark, but for one that shows the whole.
+driven as Spark drives it; one scenario runs in Spark.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ JAVA_LATER, JAVA_SUSPEND = {"status": "RECONSUME_LATER"}, {"status": "SUSPEND_CU
 JAVA_DEAD = {"status": "RECONSUME_LATER", "delayLevel": -1}
 
 
-class Kept(NamedTuple):
-    """A message of a retry or dead-letter topic, but for where it lies there and whose it is."""
+class StoredMessage(NamedTuple):
+    """A message of a retry or dead-letter topic, without its offset there and its group."""
 
     times: int
     born_ms: int
@@ -42,17 +42,17 @@ class Kept(NamedTuple):
 
 
 class Query:
-    """A query of a group of its own beside a Java consumer's group."""
+    """A query with a group of its own beside a Java consumer's group."""
 
     def __init__(self, server: ScenarioServer, topic: str, unique: str) -> None:
         self.server = server
         self.ours, self.java = f"{unique}_ours", f"{unique}_java"
         self.options = options_for(server, subscribe=topic, consumerGroup=self.ours, readRetryTopic="true")
         self.times: list[int] = []
-        """How often each row that came had been delivered before."""
+        """The number of earlier deliveries of each row."""
 
     def run(self, most: int, result: str | None, level: int = 0) -> None:
-        """Send back whatever comes, until both groups have given up."""
+        """Send back every row until both groups have a dead letter."""
         returner = Returner(open_cluster(self.options.cluster), ReturnSettings(self.ours, most))
         with Run(self.options) as run:
 
@@ -61,7 +61,7 @@ class Query:
                     batches = (batch for task in run.partitions() for batch in run.reader.read(task))
                     list(return_rows(self._answered(batches, result, level), returner))
                     run.checkpoint.finished += 1
-                return all(self.holds(dead_letter_topic(group)) for group in (self.ours, self.java))
+                return all(self.messages_of(dead_letter_topic(group)) for group in (self.ours, self.java))
 
             wait_for(is_over, "both gave up")
 
@@ -73,17 +73,17 @@ class Query:
             levels = pa.array([level] * batch.num_rows, pa.int64())
             yield pa.RecordBatch.from_pydict({**columns, "result": answers, "delayLevel": levels})
 
-    def holds(self, topic: str) -> list[Kept]:
-        """What a topic holds."""
-        letters = DeadLetters(open_cluster(self.options.cluster), self.ours)
+    def messages_of(self, topic: str) -> list[StoredMessage]:
+        """Return the messages of a topic."""
+        letters = DeadLetters(self.options.cluster, self.ours)
         letters.topic = topic
-        return sorted((self._kept(letter) for letter in letters.read()), key=lambda kept: kept.times)
+        return sorted((self._stored(letter) for letter in letters.read()), key=lambda stored: stored.times)
 
-    def _kept(self, letter: ReceivedMessage) -> Kept:
+    def _stored(self, letter: ReceivedMessage) -> StoredMessage:
         record = letter.record
         message = (letter.body, letter.topic, record.flag, record.sys_flag)
         own = {(name, text.replace(self.ours, "G").replace(self.java, "G")) for name, text in letter.properties.items()}
-        return Kept(letter.reconsume_times, record.born_timestamp, message, frozenset(own))
+        return StoredMessage(letter.reconsume_times, record.born_timestamp, message, frozenset(own))
 
 
 @pytest.fixture
@@ -93,49 +93,49 @@ def query(java_server: ScenarioServer, topic: str, unique: str) -> Query:
 
 
 def send_poison(clients: JavaClients, topic: str) -> None:
-    """A message with everything a user can give it."""
+    """Send a message with everything a user can set."""
     given = message(topic, "poison", TAGS="tag", KEYS="key", colour="red")
     clients.producer("senders").call("send", given)
 
 
 def test_retries_and_dead_letters_are_the_same(clients: JavaClients, query: Query, topic: str) -> None:
-    """As many deliveries, the same retries, the same dead letter: fields and properties."""
+    """A query has as many deliveries as a Java consumer, and leaves the same retries and dead letter."""
     java = clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_LATER]}, maxReconsumeTimes=2)
     send_poison(clients, topic)
     query.run(2, RECONSUME_LATER)
     assert query.times == [delivery["reconsumeTimes"] for delivery in java.deliveries] == [0, 1, 2]
     for place, count in ((retry_topic, 2), (dead_letter_topic, 1)):
-        mine = query.holds(place(query.ours))
-        assert len(mine) == count and mine == query.holds(place(query.java))
+        mine = query.messages_of(place(query.ours))
+        assert len(mine) == count and mine == query.messages_of(place(query.java))
 
 
 def test_a_dead_letter_at_once_is_the_same(clients: JavaClients, query: Query, topic: str) -> None:
-    """With the delay level -1."""
+    """The delay level -1 leaves the same dead letter."""
     clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_DEAD]})
     send_poison(clients, topic)
     query.run(16, None, -1)
-    [mine], [theirs] = (query.holds(dead_letter_topic(group)) for group in (query.ours, query.java))
+    [mine], [theirs] = (query.messages_of(dead_letter_topic(group)) for group in (query.ours, query.java))
     assert query.times == [0] and mine == theirs
 
 
 def test_what_is_given_up_in_order_is_a_dead_letter(clients: JavaClients, query: Query, topic: str) -> None:
-    """Java's consumer sends a copy, born anew, with a count of its own; a query sends the message itself back."""
+    """An orderly Java consumer sends a new copy with its own count; a query sends the message itself back."""
     clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_SUSPEND]}, orderly=True, maxReconsumeTimes=2)
     send_poison(clients, topic)
     query.run(2, SUSPEND)
-    [mine], [theirs] = (query.holds(dead_letter_topic(group)) for group in (query.ours, query.java))
+    [mine], [theirs] = (query.messages_of(dead_letter_topic(group)) for group in (query.ours, query.java))
     assert (mine.times, theirs.times) == (1, 3)
     assert mine.message == theirs.message and mine.born_ms < theirs.born_ms
-    by_the_way = {"DELAY", "MAX_RECONSUME_TIMES", "ORIGIN_MESSAGE_ID", "RECONSUME_TIME", "WAIT"}
-    by_the_way |= {"MIN_OFFSET", "MAX_OFFSET"}
-    assert {name for name, _ in mine.properties ^ theirs.properties} == by_the_way
+    own_properties = {"DELAY", "MAX_RECONSUME_TIMES", "ORIGIN_MESSAGE_ID", "RECONSUME_TIME", "WAIT"}
+    own_properties |= {"MIN_OFFSET", "MAX_OFFSET"}
+    assert {name for name, _ in mine.properties ^ theirs.properties} == own_properties
 
 
 @pytest.mark.spark
 def test_a_java_consumer_takes_what_spark_sends_back(
     spark: SparkSession, clients: JavaClients, query: Query, topic: str
 ) -> None:
-    """What is sent back for a group comes to its members, with its count, topic and origin."""
+    """A member of the group receives the returned message with its count, topic and origin."""
     send_poison(clients, topic)
     options = {"nameServer": query.server.name_server, "subscribe": topic, "consumerGroup": query.ours}
     columns = "topic,brokerName,commitLogOffset,msgId,offsetMsgId"

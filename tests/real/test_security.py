@@ -1,4 +1,4 @@
-"""Whom do real servers serve with access control, and with TLS? The scenarios are those of the stub."""
+"""Run the scenarios of access control and TLS on real servers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ pytestmark = pytest.mark.real
 
 @each_of(ACCESS_CONTROL)
 def test_access_control(real_acl: RealCluster, scenario: Scenario) -> None:
-    """Of the release's own generation: 1.0 on 4.9.7, 2.0 since."""
+    """Each scenario holds with the release's own generation: 1.0 on 4.9.7, 2.0 since."""
     scenario(real_world(real_acl))
 
 
 @pytest.mark.slow
 @each_of(EVERYWHERE)
 def test_every_request_is_signed(real_acl: RealCluster, scenario: Scenario) -> None:
-    """The whole scenario list on a broker that serves signed requests only."""
+    """Each scenario of one broker holds where unsigned requests are refused."""
     scenario(real_world(real_acl))
 
 
 @each_of(TLS)
 def test_tls(real_tls: RealCluster, scenario: Scenario) -> None:
-    """With a certificate the client trusts, or does not."""
+    """Each scenario of TLS holds on real servers."""
     scenario(real_world(real_tls))
 
 
 def test_a_plain_client_is_cut_off(real_tls: RealCluster) -> None:
-    """By servers that speak TLS only; the error names the name server, in time."""
+    """Servers with TLS close a plain connection, and the error names the name server in time."""
     settings = replace(real_world(real_tls).settings, net=patient_net(), retries=0)
 
     with pytest.raises(TransportError, match=real_tls.name_server):

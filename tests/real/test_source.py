@@ -1,4 +1,4 @@
-"""Are real brokers of every version read and published to as the stub is? The flows are the stub's."""
+"""Run the flows of streaming reads on real brokers of every version."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ pytestmark = pytest.mark.real
 @both_profiles
 @each_of(EVERYWHERE)
 def test_one_broker(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """The flows that need nothing else."""
+    """Each flow for one broker holds on a real one."""
     scenario(real_world(real_cluster))
 
 
 @both_profiles
 @each_of(TWO_BROKERS)
 def test_two_brokers(real_two_brokers: RealCluster, scenario: Scenario) -> None:
-    """One of which stops."""
+    """Each flow in which one of two brokers stops holds on real servers."""
     scenario(real_world(real_two_brokers))
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) -> None:
-    """The master stops, and its slave serves, which slaves of 5.x do not do by default."""
+    """Each flow in which a slave serves for its stopped master holds; slaves of 5.x do so with a setting only."""
     scenario(real_world(real_master_slave))
 
 
@@ -37,5 +37,5 @@ def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) ->
 @both_profiles
 @each_of(EXPIRY)
 def test_expiry(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Real brokers delete nothing in their first minute."""
+    """Each flow of expired messages holds; real brokers delete nothing in their first minute."""
     scenario(real_world(real_cluster))

@@ -1,4 +1,4 @@
-"""How do the scenarios of `tests/flows` lay hands on real servers?"""
+"""Present real clusters to the scenarios of `tests/flows`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.real.servers import ACCESS_KEY, PKI, SECRET_KEY, Broker, RealCluster
 
 
 class RealServers:
-    """A real cluster's brokers in the hands of a test."""
+    """Control of a real cluster's brokers."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
@@ -27,17 +27,17 @@ class RealServers:
         until(lambda: not any(server.knows(master.address) for server in name_servers), f"{broker_name} is gone")
 
     def start(self, broker_name: str) -> None:
-        """Bring a master back with what it had stored."""
+        """Start a master again with the messages it had stored."""
         self._master(broker_name).start()
 
     def replicate(self, queues: Sequence[MessageQueue]) -> None:
-        """Wait until the slaves hold what the masters hold of these queues."""
+        """Wait until the slaves hold all messages of these queues."""
         for topic in {queue.topic for queue in queues}:
             count = 1 + max(queue.queue_id for queue in queues if queue.topic == topic)
             self._cluster.wait_replicated(topic, queues=count)
 
     def expire(self, queue: MessageQueue) -> int:
-        """Let retention take the oldest messages of a queue that has some; returns the new minimum offset."""
+        """Delete the oldest messages of a queue, as retention does; return the new minimum offset."""
         return self._master(queue.broker_name).expire(queue.topic, queue.queue_id)
 
     def _master(self, broker_name: str) -> Broker:
@@ -46,7 +46,7 @@ class RealServers:
 
 @cache
 def real_world(cluster: RealCluster) -> World:
-    """Our client core in front of a real cluster; routes outlive a scenario, as they do in a client."""
+    """Return our client core in front of a real cluster; its routes outlive a scenario, as they do in a client."""
     options: dict[str, Any] = {}
     if cluster.site.acl:
         options["credentials"] = Credentials(ACCESS_KEY, SECRET_KEY)

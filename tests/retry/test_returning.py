@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_stub import StubBroker, StubCluster
-from broker_stub.state import Settings
+from broker_stub.settings import Settings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.links import BURST
 from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError

@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -27,11 +28,22 @@ from pyspark_rocketmq.model import Address, MessageQueue, parse_address
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.options import ReaderOptions, parse_reader_options
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
+from pyspark_rocketmq.source.rhythm import NORMAL, PlannerRhythm
 from pyspark_rocketmq.source.stream import StreamReader, make_stream_reader
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
 
 TOPIC, GROUP = "orders", "spark-orders"
 PATIENCE_S = 20.0
+FRESH = PlannerRhythm(bounds_s=0.0)
+"""QueueBounds are fetched at every planning."""
+QUICK = PlannerRhythm(
+    bounds_s=0.0,
+    settle_s=0.1,
+    exchange_s=0.0,
+    exchange_per_queue_s=0.0,
+    lock_retry_s=0.05,
+)
+"""Members settle, commit, and ask for locks and bounds without the usual pauses."""
 
 
 class Row(NamedTuple):
@@ -98,10 +110,11 @@ class Run:
         *,
         available_now: bool = False,
         once: bool = False,
+        rhythm: PlannerRhythm = NORMAL,
     ) -> None:
         self.checkpoint = Checkpoint() if checkpoint is None else checkpoint
         self._handler = signal.getsignal(signal.SIGTERM)
-        self.reader: Any = pickle.loads(pickle.dumps(make_stream_reader(options)))
+        self.reader: Any = pickle.loads(pickle.dumps(make_stream_reader(options, rhythm=rhythm)))
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
         self._limit = all_available() if once else self.reader.getDefaultReadLimit()
@@ -160,6 +173,10 @@ class Run:
         """The rows of the newest batch."""
         reader: StreamReader = pickle.loads(pickle.dumps(self.reader))
         return [row for task in self.partitions() for batch in reader.read(task) for row in rows_of(batch)]
+
+
+fresh_run = partial(Run, rhythm=FRESH)
+quick_run = partial(Run, rhythm=QUICK)
 
 
 def all_available() -> Any:

@@ -7,14 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubCluster
-from pyspark_rocketmq.source import view
-from tests.source.driving import TOPIC, Run, options_for
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are fetched at every planning."""
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
+from tests.source.driving import TOPIC, fresh_run, options_for
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
@@ -24,7 +17,7 @@ def test_a_query_outlives_a_broker_that_its_route_still_names(brokers: int, capl
         options = options_for(stub)
         options = replace(options, cluster=replace(options.cluster, route_max_age_s=2.0))
         stub.put(TOPIC, b"a", broker="broker-a")
-        with Run(options) as run:
+        with fresh_run(options) as run:
             assert len(run.drain()) == 1
             stub.faults.broker_down("broker-a")
             assert run.drain() == []

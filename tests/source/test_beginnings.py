@@ -27,12 +27,11 @@ from tests.source.driving import (
     batch_options_for,
     options_for,
     queue_of,
+    quick_run,
     read_batch,
     store_offsets,
     wait_for,
 )
-
-pytestmark = pytest.mark.usefixtures("quick_members")
 
 COUNT = 40
 RETRY = retry_topic(GROUP)
@@ -77,7 +76,7 @@ def add_queue(stub: StubCluster, count: int) -> MessageQueue:
 def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
     """Though brokers name a smaller minimum for a while; the offset in the log says that the front is open."""
     lose_log(stub, 30)
-    with Run(options_for(stub)) as run:
+    with quick_run(options_for(stub)) as run:
         assert run.plan()
         ranges = [each for task in run.partitions() for each in task.ranges]
         assert sorted(ranges) == [QueueRange(queue_of(0), 30, COUNT, True), QueueRange(queue_of(1), 0, COUNT, True)]
@@ -104,7 +103,7 @@ def test_no_replica_tells_where_a_query_begins() -> None:
         for given in ({}, {"startingTimestamp": "1000"}, {"failOnDataLoss": "false"}):
             with pytest.raises(NoBrokerAvailable, match=r"a replica has it at 30.*bring the master back"):
                 read_batch(batch_options_for(stub, **given))
-        with Run(options_for(stub)) as run:
+        with quick_run(options_for(stub)) as run:
             with pytest.raises(NoBrokerAvailable, match="first message is not known"):
                 run.trigger()
             stub.faults.broker_up(broker_id=0)
@@ -113,7 +112,7 @@ def test_no_replica_tells_where_a_query_begins() -> None:
 
 def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.LogCaptureFixture) -> None:
     """The other queues are read on meanwhile, and the wait is told once."""
-    with StubCluster(2, slaves=1, topics={TOPIC: 1}) as stub, Run(options_for(stub)) as run:
+    with StubCluster(2, slaves=1, topics={TOPIC: 1}) as stub, quick_run(options_for(stub)) as run:
         stub.put(TOPIC, b"old", queue_id=0)
         run.drain()
         add_queue(stub, 5)
@@ -128,9 +127,9 @@ def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.L
 def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
     """The checkpoint keeps it; later batches are judged strictly."""
     checkpoint = Checkpoint()
-    with Run(options_for(stub), checkpoint) as killed:
+    with quick_run(options_for(stub), checkpoint) as killed:
         killed.plan()
-    with Run(options_for(stub), checkpoint) as run:
+    with quick_run(options_for(stub), checkpoint) as run:
         assert all(each.is_front_open for task in run.partitions() for each in task.ranges)
         run.trigger()
         stub.fill(TOPIC, 2, 4)
@@ -140,7 +139,7 @@ def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
 
 def test_what_is_not_begun_yet_loses_nothing_at_its_front(stub: StubBroker) -> None:
     """Retention overtakes a queue while the query waits for more: it begins where it begins now."""
-    with Run(options_for(stub, minOffsetsPerTrigger="100")) as run:
+    with quick_run(options_for(stub, minOffsetsPerTrigger="100")) as run:
         assert run.trigger() == []
         stub.expire(TOPIC, 0, 25)
         stub.fill(TOPIC, 60, 4)
@@ -151,10 +150,10 @@ def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None
     """By one pull for each queue; a restart with a checkpoint asks nothing of the kind."""
     pulls = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
     checkpoint = Checkpoint()
-    with Run(options_for(stub), checkpoint) as run:
+    with quick_run(options_for(stub), checkpoint) as run:
         run.plan()
         assert pulls.fired == 2
-    with Run(options_for(stub), checkpoint) as run:
+    with quick_run(options_for(stub), checkpoint) as run:
         run.partitions()
         run.reader.latestOffset(json.loads(checkpoint.offsets[-1]), run.reader.getDefaultReadLimit())
     assert pulls.fired == 2
@@ -167,7 +166,7 @@ def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None
 def test_a_member_leaves_no_retry_out(stub: StubBroker, word: str) -> None:
     """Whatever is to become of its topics' messages."""
     stub.put(RETRY, b"again")
-    with Run(shared(stub, startingOffsetsDefault=word)) as run:
+    with quick_run(shared(stub, startingOffsetsDefault=word)) as run:
         rows = run.read_until(1 + 2 * COUNT * (word == "earliest"))
         assert [row.body for row in rows if row.queue.topic == RETRY] == [b"again"]
 
@@ -178,7 +177,7 @@ def test_no_query_leaves_a_retry_out(stub: StubBroker, given: dict[str, str]) ->
     stub.put(RETRY, b"again")
     late = {"startingOffsetsByTimestampStrategy": "latest"} if "startingTimestamp" in given else {}
     options = options_for(stub, consumerGroup=GROUP, readRetryTopic="true", **given, **late)
-    with Run(options, available_now=True) as run:
+    with quick_run(options, available_now=True) as run:
         assert [row.body for row in run.drain()] == [b"again"]
 
 
@@ -188,7 +187,7 @@ def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) ->
     stub.put(RETRY, b"again")
     store_offsets(stub, {MessageQueue(RETRY, "broker-a", 0): 1})
     options = options_for(stub, consumerGroup=GROUP, readRetryTopic="true", startingOffsets="latest")
-    with Run(options, available_now=True) as run:
+    with quick_run(options, available_now=True) as run:
         assert [row.body for row in run.drain()] == [b"again"]
 
 
@@ -197,7 +196,7 @@ def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) ->
 
 def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -> None:
     """By a member that takes part only in what comes from its joining on."""
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub)) as run:
         assert run.trigger() == []
         new = add_queue(stub, 5)
         assert [(row.queue, row.offset) for row in run.read_until(5)] == [(new, offset) for offset in range(5)]
@@ -206,18 +205,18 @@ def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -
 def test_a_restart_is_no_joining(stub: StubBroker) -> None:
     """What appeared while the query was down is read from its first message, too."""
     checkpoint = Checkpoint()
-    with Run(shared(stub), checkpoint) as run:
+    with quick_run(shared(stub), checkpoint) as run:
         run.trigger()
     new = add_queue(stub, 5)
-    with Run(shared(stub), checkpoint) as run:
+    with quick_run(shared(stub), checkpoint) as run:
         assert [(row.queue, row.offset) for row in run.read_until(5)] == [(new, offset) for offset in range(5)]
 
 
 def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBroker) -> None:
     """Nothing is lost that came while it was in the group, though the last owner told brokers nothing."""
     stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
-    with Run(shared(stub, instanceName="b")) as stays:
-        with Run(shared(stub, instanceName="a")) as leaves:
+    with quick_run(shared(stub, instanceName="b")) as stays:
+        with quick_run(shared(stub, instanceName="a")) as leaves:
             runs = (stays, leaves)
             wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
             [lost] = mine(leaves)
@@ -228,18 +227,18 @@ def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBrok
 def test_a_member_that_joins_later_reads_a_new_queue_from_its_first_message(stub: StubBroker) -> None:
     """The group was alive when the queue appeared, as the other member says; old queues it joins at their ends."""
     lists = {"allocateMessageQueueStrategy": "CONFIG"}
-    with Run(shared(stub, messageQueueList='[{"orders": {"broker-a": [0, 1]}}]', **lists)) as old:
+    with quick_run(shared(stub, messageQueueList='[{"orders": {"broker-a": [0, 1]}}]', **lists)) as old:
         old.trigger()
         wait_for(lambda: len(stub.groups().get(GROUP, ())) == 1, "the first member is known")
         new = add_queue(stub, 5)
-        with Run(shared(stub, messageQueueList='[{"orders": {"broker-a": [1, 2]}}]', **lists)) as run:
+        with quick_run(shared(stub, messageQueueList='[{"orders": {"broker-a": [1, 2]}}]', **lists)) as run:
             rows = run.read_until(5)
             assert {row.queue for row in rows} == {new} and len(rows) == 5
 
 
 def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker) -> None:
     """A queue with older messages than its members is none that appeared."""
-    with Run(shared(stub, instanceName="a")) as first, Run(shared(stub, instanceName="b")) as second:
+    with quick_run(shared(stub, instanceName="a")) as first, quick_run(shared(stub, instanceName="b")) as second:
         runs = (first, second)
         wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
         stub.put(TOPIC, b"now", queue_id=0)

@@ -12,6 +12,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source.catalog import QueueCatalog
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import TOPIC, options_for, queue_of
 
@@ -38,7 +39,7 @@ class Clock:
 def catalog_of(options: ReaderOptions, clock: Clock) -> QueueCatalog:
     """A catalog whose memory lasts for half a minute."""
     cluster = replace(options.cluster, route_max_age_s=30.0, retries=0)
-    return QueueCatalog(open_cluster(cluster), options, clock)
+    return QueueCatalog(open_cluster(cluster), options, PlannerRhythm(clock=clock))
 
 
 def test_the_list_of_topics_is_renewed_when_it_has_come_of_age(stub: StubBroker) -> None:

@@ -16,10 +16,11 @@ import pytest
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.errors import GroupReadTwice
-from pyspark_rocketmq.source import claims
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, options_for, wait_for
 
 OTHER = "returns"
+IMPATIENT = PlannerRhythm(claim_timeout_s=0.5)
 FIRST, SECOND = (json.dumps({TOPIC: {"broker-a": [number]}}) for number in range(2))
 
 
@@ -48,27 +49,31 @@ def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[s
         process.stdin.close()
 
 
-def test_a_group_is_not_read_twice(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_is_not_read_twice(stub: StubBroker) -> None:
     """The second read is refused, and told which process reads; what does not collide is allowed."""
-    monkeypatch.setattr(claims, "PATIENCE_S", 0.5)
     with another_query(stub, consumerGroup=GROUP) as other:
-        with Run(options_for(stub, consumerGroup=GROUP)) as run, pytest.raises(GroupReadTwice) as told:
+        with (
+            Run(options_for(stub, consumerGroup=GROUP), rhythm=IMPATIENT) as run,
+            pytest.raises(GroupReadTwice) as told,
+        ):
             run.plan()
         assert f"process {other.pid} (started by process " in str(told.value)
         for given in ({"consumerGroup": "other"}, {"consumerGroup": GROUP, "commitOffsets": "none"}):
-            with Run(options_for(stub, **given)) as run:
+            with Run(options_for(stub, **given), rhythm=IMPATIENT) as run:
                 assert run.plan()
 
 
-def test_reads_of_other_queues_are_another_matter(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_other_queues_are_another_matter(stub: StubBroker) -> None:
     """A union may read two topics, or two halves of one, for one group: positions collide only within a queue."""
-    monkeypatch.setattr(claims, "PATIENCE_S", 0.5)
     with another_query(stub, consumerGroup=GROUP, assign=FIRST):
         for given in ({"subscribe": OTHER}, {"assign": SECOND}):
-            with Run(options_for(stub, consumerGroup=GROUP, **given)) as run:
+            with Run(options_for(stub, consumerGroup=GROUP, **given), rhythm=IMPATIENT) as run:
                 assert run.plan()
         for given in ({"subscribe": TOPIC}, {"assign": FIRST}):
-            with Run(options_for(stub, consumerGroup=GROUP, **given)) as run, pytest.raises(GroupReadTwice):
+            with (
+                Run(options_for(stub, consumerGroup=GROUP, **given), rhythm=IMPATIENT) as run,
+                pytest.raises(GroupReadTwice),
+            ):
                 run.plan()
 
 
@@ -81,17 +86,16 @@ def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: py
         wait_for(lambda: f"process {other.pid}" in caplog.text, "the run waits")
         assert other.stdin
         other.stdin.close()
-        planning.join(claims.PATIENCE_S)
+        planning.join(PlannerRhythm().claim_timeout_s)
     assert len(checkpoint.offsets) == 1
 
 
-def test_a_process_that_is_killed_claims_nothing(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_killed_claims_nothing(stub: StubBroker) -> None:
     """The system ends its claims with it."""
-    monkeypatch.setattr(claims, "PATIENCE_S", 0.5)
     with another_query(stub, consumerGroup=GROUP) as other:
         other.kill()
         other.wait()
-        with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        with Run(options_for(stub, consumerGroup=GROUP), rhythm=IMPATIENT) as run:
             assert run.plan()
 
 

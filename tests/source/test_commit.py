@@ -11,14 +11,15 @@ from dataclasses import replace
 import pytest
 
 from broker_stub import StubBroker, StubCluster
-from broker_stub.offsets import ConsumerOffsets
+from broker_stub.offset_table import ConsumerOffsets
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.offsets.position import Positions
-from pyspark_rocketmq.source import commit
-from pyspark_rocketmq.source.commit import Committer, GroupGuard, Publisher
+from pyspark_rocketmq.source.commit import Committer, GroupCheck, OffsetWriter
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
+from pyspark_rocketmq.source.roles import SoloRole
 from pyspark_rocketmq.source.stream import PlainStreamReader
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import (
@@ -36,7 +37,7 @@ from tests.source.driving import (
     wait_for,
 )
 
-QUICK = Backoff(first_s=0.01, longest_s=0.01)
+QUICK = PlannerRhythm(commit_backoff=Backoff(first_s=0.01, longest_s=0.01))
 BOTH = {queue_of(0): 1, queue_of(1): 1}
 
 
@@ -116,7 +117,7 @@ def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
         run.trigger()
         await_offsets(stub, BOTH)
         run.reader.commit(run.checkpoint.last)
-        run.reader.planner.committer.flush(5)
+        run.reader.planner.role.committer.flush(5)
     assert stub.offsets(GROUP) == BOTH
 
 
@@ -126,7 +127,8 @@ def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm:
     end = reader.latestOffset()
     reader.partitions(reader.initialOffset(), end)
     assert reader.latestOffset() == end
-    assert reader.planner.committer and reader.planner.committer.flush(5)
+    role = reader.planner.role
+    assert isinstance(role, SoloRole) and role.committer and role.committer.flush(5)
     assert stub.offsets(GROUP) == {}
     reader.commit(end)
     reader.stop()
@@ -214,12 +216,9 @@ def test_a_group_with_members_may_be_read_without_commits(stub: StubBroker) -> N
         assert len(run.drain()) == 2
 
 
-def test_members_that_join_later_stop_the_publishing(
-    stub: StubBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_that_join_later_stop_the_publishing(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Asked again after a minute; the query goes on, with one warning."""
-    monkeypatch.setattr(commit, "ASK_AGAIN_S", 0.0)
-    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+    with Run(options_for(stub, consumerGroup=GROUP), rhythm=PlannerRhythm(members_check_s=0.0)) as run:
         run.drain()
         await_offsets(stub, BOTH)
         join(stub)
@@ -227,33 +226,33 @@ def test_members_that_join_later_stop_the_publishing(
             fill(stub)
             wait_for(lambda: run.trigger() is not None, "the next batch")
         run.trigger()
-        assert run.reader.planner.committer.flush(5)
-        assert run.reader.planner.committer.is_refused
+        assert run.reader.planner.role.committer.flush(5)
+        assert run.reader.planner.role.committer.is_refused
     assert stub.offsets(GROUP) == BOTH
-    assert caplog.text.count("not published any more") == 1
+    assert caplog.text.count("not committed any more") == 1
 
 
 def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
     """However often something is published."""
     now, cluster = [0.0], admin_of(stub)
-    guard = GroupGuard(cluster, GROUP, lambda: now[0])
+    check = GroupCheck(cluster, GROUP, PlannerRhythm(clock=lambda: now[0]))
     asked = stub.faults.delay(1, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
     for second in (0.0, 1.0, 59.0, 60.0, 61.0):
         now[0] = second
-        guard.check([TOPIC])
+        check.require_no_members([TOPIC])
     assert asked.fired == 2
 
 
 def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
     """Silence does not say that the group is free."""
     settings = replace(options_for(stub).cluster, retries=0)
-    guard = GroupGuard(open_cluster(settings), GROUP)
+    check = GroupCheck(open_cluster(settings), GROUP)
     stub.faults.busy(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP)
     with pytest.raises(RocketMQError):
-        guard.check([TOPIC])
+        check.require_no_members([TOPIC])
     join(stub)
     with pytest.raises(GroupInUse):
-        guard.check([TOPIC])
+        check.require_no_members([TOPIC])
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -266,21 +265,21 @@ def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytes
         run.trigger()
         assert run.trigger() is None
         await_offsets(stub, BOTH)
-        assert run.reader.planner.committer.failure_count == 1
-    assert "were not published and will be later" in caplog.text
+        assert run.reader.planner.role.committer.failure_count == 1
+    assert "were not committed, repeating later" in caplog.text
 
 
 def test_one_brokers_failure_does_not_hold_up_the_others() -> None:
     """Each is published to by itself."""
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         cluster = admin_of(stub)
-        publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP))
+        writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP))
         stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, at="broker-a", times=None)
         wanted = {queue_of(0): 1, queue_of(0, "broker-b"): 1}
-        [failure] = publisher.publish(wanted)
+        [failure] = writer.commit(wanted)
         assert (failure.where["broker"], stub.offsets(GROUP)) == ("broker-a", {queue_of(0, "broker-b"): 1})
         stub.faults.clear()
-        assert (publisher.publish(wanted), stub.offsets(GROUP)) == ([], wanted)
+        assert (writer.commit(wanted), stub.offsets(GROUP)) == ([], wanted)
 
 
 def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
@@ -291,7 +290,7 @@ def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
         attempts.append(time.monotonic())
         return [TransportError("down")]
 
-    committer = Committer(fail, pause=Backoff(first_s=0.1, longest_s=10.0))
+    committer = Committer(fail, rhythm=PlannerRhythm(commit_backoff=Backoff(first_s=0.1, longest_s=10.0)))
     begun = time.monotonic()
     while time.monotonic() < begun + 0.5:
         committer.acknowledge({queue_of(0): len(attempts) // 2})
@@ -309,7 +308,7 @@ def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixtur
             raise ZeroDivisionError
         return []
 
-    committer = Committer(stumble_once, pause=QUICK)
+    committer = Committer(stumble_once, rhythm=QUICK)
     committer.acknowledge({queue_of(0): 1})
     wait_for(lambda: len(seen) == 2, "another attempt")
     committer.close()
@@ -397,11 +396,10 @@ def forget(stub: StubCluster, *stood: int) -> None:
 
 @pytest.mark.parametrize("stood", [(), (0, 0)])
 def test_an_idle_query_tells_a_broker_again_what_it_forgot(
-    stub: StubBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
 ) -> None:
     """It looks again once a minute, here more often, though nobody triggers it."""
-    monkeypatch.setattr(commit, "LOOK_AGAIN_S", 0.1)
-    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+    with Run(options_for(stub, consumerGroup=GROUP), rhythm=PlannerRhythm(commit_check_s=0.1)) as run:
         run.drain()
         await_offsets(stub, BOTH)
         forget(stub, *stood)
@@ -413,18 +411,18 @@ def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None
     """However often positions are published to it; a failure makes it due."""
     now = [0.0]
     cluster = admin_of(stub)
-    publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP), lambda: now[0])
-    publisher.publish(BOTH)
+    writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), PlannerRhythm(clock=lambda: now[0]))
+    writer.commit(BOTH)
     questions = stub.faults.delay(0, on=RequestCode.QUERY_CONSUMER_OFFSET, times=None)
     for now[0] in (30, 59, 60, 100):
-        assert publisher.publish(BOTH) == []
+        assert writer.commit(BOTH) == []
     assert questions.fired == len(BOTH)
     forget(stub)
     stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
     more = {queue_of(0): 2, queue_of(1): 1}
-    assert len(publisher.publish(more)) == 1
+    assert len(writer.commit(more)) == 1
     stub.faults.clear()
-    assert (publisher.publish(more), stub.offsets(GROUP)) == ([], more)
+    assert (writer.commit(more), stub.offsets(GROUP)) == ([], more)
 
 
 def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -432,11 +430,11 @@ def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture
     now = [0.0]
     with StubCluster(1, slaves=1, topics={TOPIC: 2}) as stub:
         cluster = admin_of(stub)
-        publisher = Publisher(cluster, GROUP, GroupGuard(cluster, GROUP), lambda: now[0])
-        publisher.publish(BOTH)
+        writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), PlannerRhythm(clock=lambda: now[0]))
+        writer.commit(BOTH)
         stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 0, 0))
         stub.run(lambda: stub.state.broker("broker-a", 1).offsets.commit(GROUP, TOPIC, 1, 0))
         stub.faults.broker_down(broker_id=0)
         now[0] = 60.0
-        publisher.publish(BOTH)
+        writer.commit(BOTH)
     assert "committing again" not in caplog.text

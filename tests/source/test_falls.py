@@ -14,12 +14,19 @@ from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.stores import LocalStore, offset_file
 from pyspark_rocketmq.errors import OffsetBeyondEnd
 from pyspark_rocketmq.options import ReaderOptions
-from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, options_for, queue_of, store_offsets, wait_for
+from tests.source.driving import (
+    GROUP,
+    TOPIC,
+    Checkpoint,
+    Run,
+    options_for,
+    queue_of,
+    quick_run,
+    store_offsets,
+    wait_for,
+)
 
 Options = Callable[[StubCluster], ReaderOptions]
-
-
-pytestmark = pytest.mark.usefixtures("quick_members")
 
 
 @pytest.fixture
@@ -62,7 +69,7 @@ def test_the_position_follows_the_query_down_after_a_loss(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, options: Options
 ) -> None:
     """Whoever publishes it: a topic that was made anew ends below what was published."""
-    with Run(options(stub)) as run:
+    with quick_run(options(stub)) as run:
         run.read_until(40)
         await_standing(run, stub, 40)
         make_anew(stub, 25)
@@ -76,18 +83,18 @@ def test_the_position_follows_the_query_down_after_a_loss(
 def test_a_loss_that_fails_the_query_moves_no_position(stub: StubBroker) -> None:
     """What is finished is judged before it is published."""
     given, checkpoint = dedicated(stub, failOnDataLoss="true"), Checkpoint()
-    with Run(given, checkpoint, once=True) as run:
+    with quick_run(given, checkpoint, once=True) as run:
         run.read_until(40)
     make_anew(stub, 25)
     store_offsets(stub, {queue_of(0): 3})
-    with Run(given, checkpoint) as run, pytest.raises(OffsetBeyondEnd, match="offset 40"):
+    with quick_run(given, checkpoint) as run, pytest.raises(OffsetBeyondEnd, match="offset 40"):
         run.trigger()
     assert standing(stub) == 3
 
 
 def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker) -> None:
     """Spark tells of a finished batch once more after the next one was planned."""
-    with Run(dedicated(stub)) as run:
+    with quick_run(dedicated(stub)) as run:
         run.drain()
         make_anew(stub, 25)
         run.trigger()
@@ -98,14 +105,14 @@ def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker
 def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
     """Killed between the loss and its publication, the next run tells brokers by what the checkpoint says."""
     checkpoint = Checkpoint()
-    with Run(dedicated(stub), checkpoint) as run:
+    with quick_run(dedicated(stub), checkpoint) as run:
         run.drain()
         await_standing(run, stub, 40)
     make_anew(stub, 25)
-    with Run(dedicated(stub, commitOffsets="none"), checkpoint) as killed:
+    with quick_run(dedicated(stub, commitOffsets="none"), checkpoint) as killed:
         killed.plan()
     stub.fill(TOPIC, 5, 4)
-    with Run(dedicated(stub), checkpoint) as run:
+    with quick_run(dedicated(stub), checkpoint) as run:
         run.trigger()
         assert len(run.read_until(5)) == 5
         await_standing(run, stub, 30)
@@ -114,7 +121,7 @@ def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
 def test_a_larger_position_without_a_loss_stays(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Only a loss moves it back."""
     store_offsets(stub, {queue_of(0): 60})
-    with caplog.at_level(logging.WARNING), Run(dedicated(stub)) as run:
+    with caplog.at_level(logging.WARNING), quick_run(dedicated(stub)) as run:
         run.drain()
         wait_for(lambda: "this query's 40 and stays" in caplog.text, "the warning")
     assert standing(stub) == 60
@@ -127,7 +134,7 @@ def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> 
     for count in (0, 25):
         if count:
             make_anew(stub, count)
-        with Run(dedicated(stub, **given), checkpoint, available_now=True) as run:
+        with quick_run(dedicated(stub, **given), checkpoint, available_now=True) as run:
             run.drain()
     store = LocalStore(offset_file(tmp_path, make_client_id("DEFAULT"), GROUP))
     store.load()
@@ -144,12 +151,12 @@ def test_a_member_does_not_go_by_a_position_beyond_the_end(
     """Of the group's position and the checkpoint's, the larger counts only if the queue goes as far."""
     make_anew(stub, checkpoint)
     log = Checkpoint()
-    with Run(shared(stub), log) as run:
+    with quick_run(shared(stub), log) as run:
         run.read_until(checkpoint)
         run.trigger()
     make_anew(stub, 25)
     store_offsets(stub, {queue_of(0): group})
-    with Run(shared(stub), log) as run:
+    with quick_run(shared(stub), log) as run:
         assert [row.offset for row in run.read_until(10)] == list(range(15, 25))
         await_standing(run, stub, 25)
     assert "position 40" in caplog.text

@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-
 from broker_stub import StubBroker
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import view
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.source.stream import make_stream_reader
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.calls import count_calls
 from tests.source.driving import TOPIC, Run, admin_of, options_for
 
 QUEUES = 1_000
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are remembered for as long as a test lasts."""
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 60.0)
+PATIENT = PlannerRhythm(bounds_s=60.0)
+"""QueueBounds are remembered for as long as a test lasts."""
 
 
 def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:
@@ -31,7 +25,7 @@ def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:
 
 def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
     """Neither the offset is read again nor the queues are looked through; the answer is the offset that was given."""
-    with StubBroker({TOPIC: QUEUES}) as stub, Run(with_lasting_routes(options_for(stub))) as run:
+    with StubBroker({TOPIC: QUEUES}) as stub, Run(with_lasting_routes(options_for(stub)), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None
         start, limit = run.checkpoint.last, run.reader.getDefaultReadLimit()
@@ -42,7 +36,7 @@ def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
 
 def test_an_idle_query_finds_a_new_queue_at_once() -> None:
     """As soon as routes tell of it, without waiting until bounds are asked for."""
-    with StubBroker({TOPIC: 2}) as stub, Run(options_for(stub)) as run:
+    with StubBroker({TOPIC: 2}) as stub, Run(options_for(stub), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None
         admin_of(stub).admin.create_topic(TopicConfig(topic_name=TOPIC, read_queue_nums=3, write_queue_nums=3))
@@ -54,7 +48,7 @@ def test_an_idle_query_goes_on_from_another_offset() -> None:
     """What was remembered is the answer for one offset and for no other."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.put(TOPIC, b"a", queue_id=0)
-        with Run(options_for(stub)) as run:
+        with Run(options_for(stub), rhythm=PATIENT) as run:
             assert len(run.trigger() or ()) == 1 and run.trigger() is None
             earlier = {**run.checkpoint.last, "next": {TOPIC: {"broker-a": {"0": 0, "1": 0}}}}
             assert (
@@ -66,7 +60,7 @@ def test_an_idle_query_goes_on_from_another_offset() -> None:
 def test_a_batch_without_offsets_has_no_tasks() -> None:
     """Spark runs it at the cost of its logs alone: a new queue was pinned, but holds nothing."""
     with StubBroker({TOPIC: 4}) as stub:
-        reader = make_stream_reader(options_for(stub, minPartitions="4"))
+        reader = make_stream_reader(options_for(stub, minPartitions="4"), rhythm=PATIENT)
         start = reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
         assert end != start and reader.partitions(start, json.loads(json.dumps(end))) == []

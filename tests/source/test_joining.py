@@ -10,7 +10,7 @@ import pytest
 from broker_stub import StubBroker
 from pyspark_rocketmq.errors import GroupError
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import membership
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP, TOPIC, Run, join, options_for, wait_for
 
@@ -38,11 +38,13 @@ def test_a_lost_first_heartbeat_does_not_leave_a_query_without_a_share(stub: Stu
         assert len(run.drain()) == 2 and lost.fired == 1
 
 
-def test_a_query_that_is_never_listed_says_so(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_is_never_listed_says_so(stub: StubBroker) -> None:
     """It does not take that for having no share, and does not wait for ever."""
-    monkeypatch.setattr(membership, "JOIN_PATIENCE_S", 1.0)
     stub.faults.busy(on=HEARTBEAT, times=None)
-    with Run(shared(stub)) as run, pytest.raises(GroupError, match="not known after 1 s") as told:
+    with (
+        Run(shared(stub), rhythm=PlannerRhythm(join_timeout_s=1.0)) as run,
+        pytest.raises(GroupError, match="not known after 1 s") as told,
+    ):
         run.plan()
     assert "do not list" in str(told.value.__cause__)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker_stub import PullLimits, Settings, StubBroker, StubCluster
-from broker_stub.scanning import GetStatus, Got
+from broker_stub.queue_scan import GetResult, GetStatus
 from broker_stub.store import InnerMessage
 from pyspark_rocketmq.errors import AnswerMismatch, MessagesMissing
 from pyspark_rocketmq.model import QueueRange
@@ -52,15 +52,15 @@ def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_
 
 def lie(
     stub: StubCluster, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
-) -> list[Got]:
+) -> list[GetResult]:
     """Let a broker answer so many pulls with other records than it found; the offsets in the header stay.
 
     What it found then is kept in the list.
     """
     store = stub.state.brokers[broker].store
-    honest, told = partial(type(store).get_message, store), list[Got]()
+    honest, told = partial(type(store).get_message, store), list[GetResult]()
 
-    def get_message(*asked: Any) -> Got:
+    def get_message(*asked: Any) -> GetResult:
         got = honest(*asked)
         records = decode_records(b"".join(got.records))
         if len(records) < 4 or len(told) == times:

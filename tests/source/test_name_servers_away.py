@@ -12,6 +12,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.source.catalog import QueueCatalog
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP, TOPIC, Run, options_for, queue_of
 
@@ -34,7 +35,7 @@ class World:
         self.now = 0.0
         options = options_for(stub, consumerGroup=GROUP, **given)
         cluster = open_cluster(replace(options.cluster, route_max_age_s=30.0, retries=0))
-        self.catalog = QueueCatalog(cluster, options, lambda: self.now)
+        self.catalog = QueueCatalog(cluster, options, PlannerRhythm(clock=lambda: self.now))
 
 
 def test_planning_asks_name_servers_that_are_away_for_one_topic() -> None:

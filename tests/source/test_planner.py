@@ -12,11 +12,22 @@ from broker_stub import StubBroker, StubCluster
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, OptionError, QueueVanished, TopicNotFound
 from pyspark_rocketmq.options import ReaderOptions
-from pyspark_rocketmq.source import view
 from pyspark_rocketmq.source.planner import Planner
+from pyspark_rocketmq.source.reports import parse_status
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.source.driving import TOPIC, Checkpoint, Row, Run, admin_of, options_for, queue_of, store_offsets
+from tests.source.driving import (
+    FRESH,
+    TOPIC,
+    Checkpoint,
+    Row,
+    Run,
+    admin_of,
+    fresh_run,
+    options_for,
+    queue_of,
+    store_offsets,
+)
 
 
 @pytest.fixture
@@ -26,16 +37,8 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are fetched at every planning."""
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 0.0)
-
-
-@pytest.fixture
-def lasting(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are remembered for longer than a test lasts."""
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 3600.0)
+LASTING = replace(FRESH, bounds_s=3600.0)
+"""QueueBounds are remembered for longer than a test lasts."""
 
 
 def put(stub: StubCluster, *bodies: str, topic: str = TOPIC, broker: str | None = None) -> None:
@@ -62,10 +65,10 @@ def test_the_begin_is_pinned_before_the_first_batch(stub: StubBroker) -> None:
     """A crash in batch 0 changes nothing: it is read again as it was planned, whatever came meanwhile."""
     put(stub, "a", "b")
     checkpoint = Checkpoint()
-    with Run(options_for(stub), checkpoint) as killed:
+    with fresh_run(options_for(stub), checkpoint) as killed:
         killed.plan()
     put(stub, "c")
-    with Run(options_for(stub), checkpoint) as run:
+    with fresh_run(options_for(stub), checkpoint) as run:
         assert [bodies(run.trigger()), bodies(run.trigger())] == [["a", "b"], ["c"]]
 
 
@@ -73,16 +76,17 @@ def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
     """What comes after it is read, also by the next run."""
     put(stub, "old")
     options, checkpoint = options_for(stub, startingOffsets="latest"), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with fresh_run(options, checkpoint) as run:
         assert run.trigger() == []
     put(stub, "new")
-    with Run(options, checkpoint) as run:
+    with fresh_run(options, checkpoint) as run:
         assert bodies(run.trigger()) == ["new"]
 
 
 def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
     """Asked again before anything was logged, the planner begins where it said it would."""
-    planner = Planner(open_cluster(options_for(stub).cluster), options_for(stub, startingOffsets="latest"))
+    options = options_for(stub, startingOffsets="latest")
+    planner = Planner(open_cluster(options.cluster), options, FRESH)
     first = planner.latest(None)
     put(stub, "a")
     again = planner.latest(None)
@@ -96,28 +100,28 @@ def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
     options = options_for(
         stub, startingOffsets="group", startingOffsetsDefault="earliest", consumerGroup="other", commitOffsets="none"
     )
-    with Run(options) as run:
+    with fresh_run(options) as run:
         assert bodies(run.trigger()) == ["b", "c", "d"]
 
 
 def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
     """A query that knows its target, after which ten messages came to each queue and the group went to a position."""
     group = {"startingOffsets": "group", "startingOffsetsDefault": "earliest", "consumerGroup": "other"}
-    run = Run(options_for(stub, **group, commitOffsets="none", **given), available_now=True)
+    run = fresh_run(options_for(stub, **group, commitOffsets="none", **given), available_now=True, rhythm=LASTING)
     stub.fill(TOPIC, 40, 4)
     store_offsets(stub, {queue_of(number): position for number in range(4)}, group="other")
     return run
 
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
-def test_the_groups_position_may_be_younger_than_bounds(stub: StubBroker, lasting: None, fatal: str) -> None:
+def test_the_groups_position_may_be_younger_than_bounds(stub: StubBroker, fatal: str) -> None:
     """A position at an end that was not seen yet is no loss, and nothing before it is read."""
     with after_the_target(stub, 10, failOnDataLoss=fatal) as run:
         assert run.drain() == []
         assert run.checkpoint.last["next"] == {TOPIC: {"broker-a": dict.fromkeys("0123", 10)}}
 
 
-def test_a_group_that_stands_beyond_the_end_is_still_told_of(stub: StubBroker, lasting: None) -> None:
+def test_a_group_that_stands_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
     """By the end of now."""
     with after_the_target(stub, 11) as run, pytest.raises(OffsetBeyondEnd, match="11 lies beyond the queue's end 10"):
         run.plan()
@@ -125,14 +129,17 @@ def test_a_group_that_stands_beyond_the_end_is_still_told_of(stub: StubBroker, l
 
 def test_an_unknown_topic_fails_the_first_planning(stub: StubBroker) -> None:
     """By its name."""
-    with Run(options_for(stub, subscribe="nowhere")) as run, pytest.raises(TopicNotFound, match="nowhere"):
+    with fresh_run(options_for(stub, subscribe="nowhere")) as run, pytest.raises(TopicNotFound, match="nowhere"):
         run.plan()
 
 
 def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBroker) -> None:
     """Instead of a query that never reads anything."""
     set_queues(stub, 4, perm=2)
-    with Run(options_for(stub)) as run, pytest.raises(OptionError, match=r"subscribe = 'orders': no queue .* perm"):
+    with (
+        fresh_run(options_for(stub)) as run,
+        pytest.raises(OptionError, match=r"subscribe = 'orders': no queue .* perm"),
+    ):
         run.plan()
 
 
@@ -142,7 +149,7 @@ def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBrok
 def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
     """Spark compares texts, and any difference makes a batch."""
     put(stub, "a")
-    with Run(options_for(stub)) as run:
+    with fresh_run(options_for(stub)) as run:
         run.trigger()
         assert run.trigger() is None
         start = run.checkpoint.last
@@ -152,7 +159,7 @@ def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
 def test_caps_hold_in_every_batch(stub: StubBroker) -> None:
     """All messages come, none twice."""
     stub.fill(TOPIC, 100, 10)
-    with Run(options_for(stub, maxOffsetsPerTrigger="30")) as run:
+    with fresh_run(options_for(stub, maxOffsetsPerTrigger="30")) as run:
         batches = list(iter(run.trigger, None))
     assert [len(batch or ()) for batch in batches] == [30, 30, 30, 10]
     assert len({(row.queue, row.offset) for batch in batches for row in batch or ()}) == 100
@@ -162,14 +169,14 @@ def test_trigger_once_ignores_caps_and_floor(stub: StubBroker) -> None:
     """Spark says so by asking for all there is."""
     stub.fill(TOPIC, 100, 10)
     options = options_for(stub, maxOffsetsPerTrigger="300", minOffsetsPerTrigger="200")
-    with Run(options, once=True) as run:
+    with fresh_run(options, once=True) as run:
         assert len(run.trigger() or ()) == 100
 
 
 def test_a_floor_holds_data_back_until_enough_came(stub: StubBroker) -> None:
     """The first answer pins the begin all the same; a batch without news then waits."""
     put(stub, "a")
-    with Run(options_for(stub, minOffsetsPerTrigger="3")) as run:
+    with fresh_run(options_for(stub, minOffsetsPerTrigger="3")) as run:
         assert run.trigger() == []
         assert run.checkpoint.last["begin"] == run.checkpoint.last["next"]
         assert run.trigger() is None
@@ -181,7 +188,7 @@ def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
     """Counted from when data was last let through."""
     now = [0.0]
     options = options_for(stub, minOffsetsPerTrigger="3", maxTriggerDelay="60s")
-    planner = Planner(open_cluster(options.cluster), options, clock=lambda: now[0])
+    planner = Planner(open_cluster(options.cluster), options, replace(FRESH, clock=lambda: now[0]))
     start = planner.latest(None)
     put(stub, "a")
     now[0] = 59.0
@@ -194,23 +201,26 @@ def test_available_now_reads_to_the_ends_of_its_beginning(stub: StubBroker) -> N
     """With caps; what comes later, and queues that come later, wait for the next run."""
     stub.fill(TOPIC, 50, 10)
     options, checkpoint = options_for(stub, maxOffsetsPerTrigger="20", minOffsetsPerTrigger="15"), Checkpoint()
-    with Run(options, checkpoint, available_now=True) as run:
+    with fresh_run(options, checkpoint, available_now=True) as run:
         first = run.trigger() or []
         set_queues(stub, 5)
         stub.put(TOPIC, b"late", queue_id=4)
         stub.put(TOPIC, b"late", queue_id=0)
         assert len(first + run.drain()) == 50
-    with Run(options, checkpoint, available_now=True) as run:
+    with fresh_run(options, checkpoint, available_now=True) as run:
         assert bodies(run.drain()) == ["late", "late"]
 
 
 def test_progress_shows_how_far_the_queues_go(stub: StubBroker) -> None:
     """Also beyond what a cap let through."""
     stub.fill(TOPIC, 100, 10)
-    with Run(options_for(stub, maxOffsetsPerTrigger="4")) as run:
+    with fresh_run(options_for(stub, maxOffsetsPerTrigger="4")) as run:
         run.trigger()
-        assert run.reader.reportLatestOffset() == {
+        report = run.reader.reportLatestOffset()
+        assert parse_status(report) == run.reader.planner.status()
+        assert {**report, "status": ...} == {
             "next": {TOPIC: {"broker-a": dict.fromkeys("0123", 25)}},
+            "status": ...,
             "version": 1,
         }
 
@@ -219,11 +229,11 @@ def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
     """Asked again, by another process, after growth: the same ranges, which tile the batch."""
     stub.fill(TOPIC, 100, 10)
     options, checkpoint = options_for(stub, minPartitions="7"), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with fresh_run(options, checkpoint) as run:
         run.plan()
         tasks = run.partitions()
     stub.fill(TOPIC, 100, 10)
-    with Run(options, checkpoint) as other:
+    with fresh_run(options, checkpoint) as other:
         assert other.partitions() == tasks
     assert len(tasks) == 7
     assert sum(part.offset_count for task in tasks for part in task.ranges) == 100
@@ -234,7 +244,7 @@ def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
 
 def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
     """Even by a query that began at the end."""
-    with Run(options_for(stub, startingOffsets="latest")) as run:
+    with fresh_run(options_for(stub, startingOffsets="latest")) as run:
         run.trigger()
         set_queues(stub, 5)
         stub.put(TOPIC, b"first", queue_id=4)
@@ -245,7 +255,7 @@ def test_a_new_broker_is_read_from_its_first_message() -> None:
     """Its queues join the topic."""
     with StubCluster(2) as stub:
         set_queues(stub, 2)
-        with Run(options_for(stub, startingOffsets="latest")) as run:
+        with fresh_run(options_for(stub, startingOffsets="latest")) as run:
             run.trigger()
             set_queues(stub, 2, broker="broker-b")
             put(stub, "first", broker="broker-b")
@@ -254,7 +264,7 @@ def test_a_new_broker_is_read_from_its_first_message() -> None:
 
 def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBroker) -> None:
     """A stream may begin before there is any; retry, dead letter and system topics never match."""
-    with Run(options_for(stub, subscribePattern="events-.*|.*%.*|.*TRANS.*", startingOffsets="latest")) as run:
+    with fresh_run(options_for(stub, subscribePattern="events-.*|.*%.*|.*TRANS.*", startingOffsets="latest")) as run:
         assert run.trigger() == []
         put(stub, "first", topic="events-1")
         put(stub, "not this", topic="%RETRY%g")
@@ -266,7 +276,7 @@ def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBro
 
 def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCaptureFixture) -> None:
     """It is told of once, the others go on, and it is read on when it is back."""
-    with StubCluster(2, topics={TOPIC: 1}) as stub, Run(options_for(stub)) as run:
+    with StubCluster(2, topics={TOPIC: 1}) as stub, fresh_run(options_for(stub)) as run:
         put(stub, "a", "b")
         run.drain()
         stub.faults.broker_down("broker-b")
@@ -282,7 +292,7 @@ def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCap
 
 def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> None:
     """Name servers then know no such topic; a query that has positions in it waits."""
-    with Run(options_for(stub)) as run:
+    with fresh_run(options_for(stub)) as run:
         put(stub, "a")
         run.drain()
         stub.faults.broker_down()
@@ -294,7 +304,7 @@ def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> No
 
 def test_a_replica_that_lags_is_no_loss() -> None:
     """What it does not have yet is read from the master once that is back."""
-    with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, Run(options_for(stub)) as run:
+    with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, fresh_run(options_for(stub)) as run:
         put(stub, "a", "b", "c")
         run.drain()
         stub.faults.slave_lag(2)
@@ -322,7 +332,7 @@ def lose_above(stub: StubBroker) -> None:
 
 def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
     """Named by queue and offset, with the option that lets the query go on."""
-    with Run(options_for(stub)) as run:
+    with fresh_run(options_for(stub)) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
         lose_below(stub)
@@ -332,7 +342,7 @@ def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
 
 def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Through `begin`, with a warning that counts."""
-    with Run(options_for(stub, failOnDataLoss="false")) as run:
+    with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
         lose_below(stub)
@@ -344,7 +354,7 @@ def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, capl
 
 def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
     """Something made the topic anew."""
-    with Run(options_for(stub)) as run:
+    with fresh_run(options_for(stub)) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
         lose_above(stub)
@@ -354,7 +364,7 @@ def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
 
 def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> None:
     """Going back to the minimum would read everything again."""
-    with Run(options_for(stub, failOnDataLoss="false")) as run:
+    with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
         lose_above(stub)
@@ -363,30 +373,30 @@ def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> N
         assert bodies(run.drain()) == ["anew"]
 
 
-def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker, lasting: None) -> None:
+def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker) -> None:
     """Brokers are asked a second time before it is told, and not again while the query is idle."""
     options, checkpoint = options_for(stub, failOnDataLoss="false"), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with fresh_run(options, checkpoint) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
     lose_above(stub)
     asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
-    with Run(options, checkpoint) as run:
+    with fresh_run(options, checkpoint, rhythm=LASTING) as run:
         assert [run.trigger() for _ in range(20)] == [[], *[None] * 19]
         assert checkpoint.last["next"][TOPIC]["broker-a"]["0"] == 0 and asked.fired == 2
 
 
-def test_a_replica_that_lags_is_asked_no_oftener(lasting: None) -> None:
+def test_a_replica_that_lags_is_asked_no_oftener() -> None:
     """Its bounds say nothing of a loss, so there is nothing to look at again."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
         checkpoint = Checkpoint()
-        with Run(options_for(stub), checkpoint) as run:
+        with fresh_run(options_for(stub), checkpoint) as run:
             put(stub, "a", "b", "c")
             run.drain()
         stub.faults.slave_lag(2)
         stub.faults.broker_down(broker_id=0)
         asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
-        with Run(options_for(stub), checkpoint) as run:
+        with fresh_run(options_for(stub), checkpoint, rhythm=LASTING) as run:
             assert [run.trigger() for _ in range(20)] == [None] * 20
             assert asked.fired == 1
 
@@ -397,7 +407,7 @@ def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) ->
     stub.put(TOPIC, b"a", queue_id=3)
     stub.put(TOPIC, b"b", queue_id=0)
     options = options_for(stub, failOnDataLoss=str(fatal), pullTimeoutMs="500", pollTimeoutMs="1000")
-    with StubCluster(2, topics={TOPIC: 1}) as two, Run(replace(options, cluster=options_for(two).cluster)) as run:
+    with StubCluster(2, topics={TOPIC: 1}) as two, fresh_run(replace(options, cluster=options_for(two).cluster)) as run:
         put(two, "a", "b")
         run.plan()
         two.faults.broker_down("broker-b")
@@ -414,7 +424,7 @@ def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) ->
 def checkpoint_of(options: ReaderOptions) -> Checkpoint:
     """What a query with these options leaves after a batch."""
     checkpoint = Checkpoint()
-    with Run(options, checkpoint) as run:
+    with fresh_run(options, checkpoint) as run:
         run.trigger()
     return checkpoint
 
@@ -423,14 +433,17 @@ def test_a_checkpoint_of_another_topic_is_refused(stub: StubBroker) -> None:
     """Else all its positions would be dropped without a word."""
     put(stub, "a", topic="bills")
     left = checkpoint_of(options_for(stub, subscribe="bills"))
-    with Run(options_for(stub), left) as run, pytest.raises(OptionError, match="checkpoint is of bills"):
+    with fresh_run(options_for(stub), left) as run, pytest.raises(OptionError, match="checkpoint is of bills"):
         run.plan()
 
 
 def test_a_checkpoint_of_another_group_is_refused(stub: StubBroker) -> None:
     """Its positions are published for that one."""
     left = checkpoint_of(options_for(stub, consumerGroup="a"))
-    with Run(options_for(stub, consumerGroup="b"), left) as run, pytest.raises(OptionError, match="is of group a"):
+    with (
+        fresh_run(options_for(stub, consumerGroup="b"), left) as run,
+        pytest.raises(OptionError, match="is of group a"),
+    ):
         run.plan()
 
 
@@ -440,7 +453,7 @@ def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog
     put(stub, "b")
     left = checkpoint_of(options_for(stub, subscribe=f"bills,{TOPIC}"))
     put(stub, "c", topic="added")
-    with Run(options_for(stub, subscribe=f"added,{TOPIC}"), left) as run:
+    with fresh_run(options_for(stub, subscribe=f"added,{TOPIC}"), left) as run:
         assert bodies(run.trigger()) == ["c"]
         assert sorted(run.checkpoint.last["next"]) == ["added", TOPIC]
     assert "of the checkpoint are not to be read any more" in caplog.text
@@ -458,7 +471,7 @@ def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog
 def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str, object], said: str) -> None:
     """By what is wrong in it."""
     log = Checkpoint([json.dumps(stored)], 1)
-    with Run(options_for(stub), log) as run, pytest.raises(OptionError, match=f"checkpointLocation.*{said}"):
+    with fresh_run(options_for(stub), log) as run, pytest.raises(OptionError, match=f"checkpointLocation.*{said}"):
         run.plan()
 
 
@@ -472,9 +485,12 @@ def test_a_queue_missing_in_config_is_refused_at_first_and_joins_later(
     slots = [{TOPIC: {"broker-a": [0, 1, 2]}}, {TOPIC: {"broker-a": [3]}}]
     given = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": json.dumps(slots)}
     short = {**given, "messageQueueList": json.dumps(slots[:1])}
-    with Run(options_for(stub, **short)) as run, pytest.raises(OptionError, match=r"messageQueueList.*not listed"):
+    with (
+        fresh_run(options_for(stub, **short)) as run,
+        pytest.raises(OptionError, match=r"messageQueueList.*not listed"),
+    ):
         run.plan()
-    with Run(options_for(stub, **given)) as run:
+    with fresh_run(options_for(stub, **given)) as run:
         run.trigger()
         set_queues(stub, 5)
         for number in range(5):
@@ -497,7 +513,7 @@ def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         stub.run(lambda: name_brokers(stub, "east@a", "west@b"))
         put(stub, "a", "b")
-        with Run(options_for(stub, **given)) as run:
+        with fresh_run(options_for(stub, **given)) as run:
             assert bodies(run.drain()) == ["a"]
             assert run.checkpoint.last["next"] == {TOPIC: {"east@a": {"0": 1}}}
     assert caplog.text.count("orders/west@b/0 is not read") == 1
@@ -505,7 +521,7 @@ def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture
 
 def test_a_failing_request_is_repeated_and_then_ends_the_query(stub: StubBroker) -> None:
     """As often as `fetchOffset.numRetries` says."""
-    with Run(options_for(stub, **{"fetchOffset.numRetries": "2"})) as run:
+    with fresh_run(options_for(stub, **{"fetchOffset.numRetries": "2"})) as run:
         stub.faults.busy(on=RequestCode.GET_TOPIC_STATS_INFO, times=2)
         run.trigger()
         stub.faults.busy(on=RequestCode.GET_TOPIC_STATS_INFO, times=3)

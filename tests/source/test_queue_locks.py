@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from broker_stub import StubBroker
-from broker_stub.state import Settings
+from broker_stub.settings import Settings
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.errors import LockRefused, OptionError
-from pyspark_rocketmq.source import queue_locks
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.source.stream import require_plain
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, admin_of, options_for, queue_of, wait_for
@@ -19,6 +21,9 @@ from tests.source.driving import GROUP, TOPIC, Checkpoint, Run, admin_of, option
 LOCKING = {"ordering": "queue", "lockQueues": "true", "consumerGroup": GROUP}
 QUICK = {**LOCKING, "lockInterval": "1s", "lockMaxLiveTime": "2s"}
 LEASE_MS = 5000
+SOON = PlannerRhythm(lock_retry_s=0.05)
+"""Locks that others hold are asked for again soon."""
+IMPATIENT = replace(SOON, lock_timeout_s=0.2)
 OTHER = "10.0.0.9@other"
 FIRST, SECOND = queue_of(0), queue_of(1)
 
@@ -31,10 +36,7 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others hold is asked for again soon."""
-    monkeypatch.setattr(queue_locks, "ASK_AGAIN_S", 0.05)
+locking_run = partial(Run, rhythm=SOON)
 
 
 def fill(stub: StubBroker) -> None:
@@ -56,7 +58,7 @@ def give_back(stub: StubBroker, client_id: str, *numbers: int) -> None:
 
 def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubBroker) -> None:
     """By one client id, that of the query."""
-    with Run(options_for(stub, **LOCKING, instanceName="one")) as run:
+    with locking_run(options_for(stub, **LOCKING, instanceName="one")) as run:
         assert len(run.trigger() or ()) == 2
         assert stub.locks(GROUP) == dict.fromkeys((FIRST, SECOND), make_client_id("one"))
     wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
@@ -67,7 +69,7 @@ def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
 ) -> None:
     """The others are read; it follows when it is free."""
     assert take(stub, 1)
-    with Run(options_for(stub, **LOCKING)) as run:
+    with locking_run(options_for(stub, **LOCKING)) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
         fill(stub)
         assert [row.queue for row in run.read_until(1)] == [FIRST]
@@ -79,7 +81,7 @@ def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
 
 def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
     """A batch may run for longer than a broker's lease."""
-    with Run(options_for(stub, **QUICK)) as run:
+    with locking_run(options_for(stub, **QUICK)) as run:
         run.plan()
         after_the_lease = time.monotonic() + 1.2 * LEASE_MS / 1000
         wait_for(lambda: take(stub, 0) or time.monotonic() > after_the_lease, "the lease is over")
@@ -88,7 +90,7 @@ def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
 
 def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """The broker gave it to somebody else; the next renewal tells."""
-    with Run(options_for(stub, **QUICK, instanceName="one")) as run:
+    with locking_run(options_for(stub, **QUICK, instanceName="one")) as run:
         run.trigger()
         give_back(stub, make_client_id("one"), 0)
         assert take(stub, 0)
@@ -100,9 +102,9 @@ def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCapture
 def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> None:
     """The broker is away for longer than `lockMaxLiveTime`; its queues wait until they are locked again."""
     options = options_for(stub, **QUICK)
-    with Run(options) as run:
+    with locking_run(options) as run:
         run.trigger()
-        keeper = run.reader.planner.locks
+        keeper = run.reader.planner.role.locks
         stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
         wait_for(lambda: keeper.hold([FIRST, SECOND]) == set(), "no lock is trusted")
         fill(stub)
@@ -114,36 +116,38 @@ def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> N
 def test_a_planned_batch_waits_for_its_locks(stub: StubBroker) -> None:
     """Those of a query that was killed end with their lease."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with locking_run(options, checkpoint) as run:
         run.plan()
     wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
     assert take(stub, 0, 1)
-    with Run(options, checkpoint) as run:
+    with locking_run(options, checkpoint) as run:
         assert len(run.trigger() or ()) == 2
 
 
-def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker) -> None:
     """The error names the queue and what to do."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with locking_run(options, checkpoint) as run:
         run.plan()
     wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
     assert take(stub, 1)
-    with Run(options, checkpoint) as run, pytest.raises(LockRefused, match=r"LOCK_REFUSED.*lockQueues=false"):
+    with (
+        locking_run(options, checkpoint, rhythm=IMPATIENT) as run,
+        pytest.raises(LockRefused, match=r"LOCK_REFUSED.*lockQueues=false"),
+    ):
         run.trigger()
 
 
 def test_a_stable_instance_takes_its_own_locks_back(stub: StubBroker) -> None:
     """At once after a crash, which leaves them where they are."""
     admin_of(stub).groups.lock(GROUP, make_client_id("one"), [FIRST, SECOND])
-    with Run(options_for(stub, **LOCKING, instanceName="one")) as run:
+    with locking_run(options_for(stub, **LOCKING, instanceName="one")) as run:
         assert len(run.trigger() or ()) == 2
 
 
 def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
     """The second one reads when the first has ended."""
-    with Run(options_for(stub, **LOCKING)) as first, Run(options_for(stub, **LOCKING)) as second:
+    with locking_run(options_for(stub, **LOCKING)) as first, locking_run(options_for(stub, **LOCKING)) as second:
         assert len(first.trigger() or ()) == 2
         assert second.trigger() == []
         first.reader.stop()
@@ -152,9 +156,9 @@ def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
 
 def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
     """Their locks are for others then."""
-    with Run(options_for(stub, **LOCKING)) as run:
+    with locking_run(options_for(stub, **LOCKING)) as run:
         run.trigger()
-        assert run.reader.planner.locks.hold([FIRST]) == {FIRST}
+        assert run.reader.planner.role.locks.hold([FIRST]) == {FIRST}
         wait_for(lambda: take(stub, 1), "the other queue is free")
         assert not take(stub, 0)
 
@@ -171,7 +175,7 @@ def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
 def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """A slow broker is no reason to end with nothing read, and nobody else is blamed for it."""
     stub.faults.drop_reply(on=RequestCode.LOCK_BATCH_MQ, times=2)
-    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+    with locking_run(options_for(stub, **LOCKING), available_now=True) as run:
         assert len(run.drain()) == 2
     assert "2 queues wait for their locks, which brokers neither gave nor refused (REQUEST_TIMEOUT)" in caplog.text
     assert "others" not in caplog.text
@@ -180,38 +184,35 @@ def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, cap
 def test_available_now_reads_what_others_give_back_in_time(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """The locks of a run that crashed end with their lease; what is free is read before."""
     assert take(stub, 1)
-    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+    with locking_run(options_for(stub, **LOCKING), available_now=True) as run:
         assert [row.queue for row in run.drain()] == [FIRST, SECOND]
     assert f"1 queues wait for their locks, which others of group {GROUP} hold" in caplog.text
 
 
-def test_available_now_does_not_end_short_of_its_target(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_now_does_not_end_short_of_its_target(stub: StubBroker) -> None:
     """What is free is read; then the run fails instead of looking done."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
     assert take(stub, 1)
-    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+    with locking_run(options_for(stub, **LOCKING), available_now=True, rhythm=IMPATIENT) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
         with pytest.raises(LockRefused, match=r"LOCK_REFUSED.*others of group.*lockQueues=false"):
             run.trigger()
 
 
-def test_available_now_says_that_nobody_answered(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_now_says_that_nobody_answered(stub: StubBroker) -> None:
     """The error names what came instead of an answer, and does not send its reader to other queries."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
     stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
-    with Run(options_for(stub, **LOCKING), available_now=True) as run:
+    with locking_run(options_for(stub, **LOCKING), available_now=True, rhythm=IMPATIENT) as run:
         with pytest.raises(LockRefused, match=r"neither gave nor refused \(BROKER_SYSTEM_ERROR\).*warnings") as told:
             run.drain()
         assert told.value.__cause__ is not None and "others" not in str(told.value)
 
 
-def test_available_now_waits_for_no_queue_without_news(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_now_waits_for_no_queue_without_news(stub: StubBroker) -> None:
     """What comes after its begin is for the next run, whoever holds the lock."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.0)
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
-    with Run(options, checkpoint, available_now=True) as run:
+    with locking_run(options, checkpoint, available_now=True) as run:
         run.drain()
     wait_for(lambda: take(stub, 0, 1), "all locks are free")
-    with Run(options, checkpoint, available_now=True) as run:
+    with locking_run(options, checkpoint, available_now=True, rhythm=replace(SOON, lock_timeout_s=0.0)) as run:
         fill(stub)
         assert run.drain() == []

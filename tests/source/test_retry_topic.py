@@ -16,6 +16,7 @@ from pyspark_rocketmq.retry.returning import Returned, Returner, ReturnSettings
 from pyspark_rocketmq.source.batch import BatchReader
 from pyspark_rocketmq.source.catalog import QueueCatalog
 from pyspark_rocketmq.source.partition import read_partition
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import (
     GROUP,
@@ -141,7 +142,7 @@ def test_an_absent_retry_topic_is_looked_for_seldom() -> None:
         options = wanted(stub)
         cluster = open_cluster(replace(options.cluster, route_max_age_s=30.0))
         asked = stub.faults.delay(1, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=None)
-        catalog = QueueCatalog(cluster, options, lambda: now[0])
+        catalog = QueueCatalog(cluster, options, PlannerRhythm(clock=lambda: now[0]))
         for now[0] in (0.0, 29.0, 30.0, 31.0):
             assert catalog.queues() == [queue_of(0)]
         assert asked.fired == 1 + 2

@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rocketmq.decode.layout import COLUMNS, Layout, default_columns
-from pyspark_rocketmq.decode.schema import arrow_schema
+from pyspark_rocketmq.decode.columns import COLUMNS, Layout, default_columns
+from pyspark_rocketmq.decode.decoder import arrow_schema
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.source.schema import columns_of, relaxed_columns, spark_schema
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
 from broker_stub import StubBroker, StubCluster
-from broker_stub.offsets import ConsumerOffsets
+from broker_stub.offset_table import ConsumerOffsets
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
@@ -21,11 +22,11 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.offsets.position import Positions
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.pull.settings import Subscription
-from pyspark_rocketmq.source import group_positions, membership, queue_locks, view
 from pyspark_rocketmq.source.stream import require_plain
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import (
     GROUP,
+    QUICK,
     TOPIC,
     Checkpoint,
     Row,
@@ -33,12 +34,20 @@ from tests.source.driving import (
     admin_of,
     options_for,
     queue_of,
+    quick_run,
     store_offsets,
     wait_for,
 )
 
-QUICK = Rhythm(heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.1, first_persist_s=0.1, persist_s=0.1)
+CONSUMER_RHYTHM = Rhythm(
+    heartbeat_s=5, route_s=1, rebalance_s=1, rebalance_soonest_s=0.1, first_persist_s=0.1, persist_s=0.1
+)
 ALL = [queue_of(number) for number in range(4)]
+LASTING = replace(QUICK, bounds_s=3600.0)
+"""QueueBounds are remembered for longer than a test lasts."""
+UNDAUNTED = replace(QUICK, commit_backoff=Backoff(first_s=0.05, longest_s=0.05))
+"""A broker that failed is asked again soon."""
+IMPATIENT = replace(QUICK, lock_timeout_s=0.2)
 
 
 @pytest.fixture
@@ -47,12 +56,6 @@ def stub() -> Iterator[StubBroker]:
     with StubBroker({TOPIC: 4}) as broker:
         fill(broker)
         yield broker
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, quick_members: None) -> None:
-    """What takes its time takes little."""
-    monkeypatch.setattr(queue_locks, "ASK_AGAIN_S", 0.05)
 
 
 def fill(stub: StubBroker, count: int = 1) -> None:
@@ -69,7 +72,10 @@ def shared(stub: StubCluster, **given: str) -> ReaderOptions:
 def consumer(stub: StubBroker) -> PushConsumer:
     """An ordinary consumer of the same group."""
     settings = ConsumerSettings(
-        group=GROUP, subscriptions={TOPIC: Subscription()}, consume_from=ConsumeFrom.FIRST_OFFSET, rhythm=QUICK
+        group=GROUP,
+        subscriptions={TOPIC: Subscription()},
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        rhythm=CONSUMER_RHYTHM,
     )
     return PushConsumer.concurrent(ClusterSettings(parse_addresses(stub.name_server)), settings, lambda _: SUCCESS)
 
@@ -102,7 +108,7 @@ def standing(stub: StubCluster) -> dict[int, int]:
 
 def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) -> None:
     """As a member that brokers know, with the group's retry topic."""
-    with Run(shared(stub, instanceName="one")) as run:
+    with quick_run(shared(stub, instanceName="one")) as run:
         assert len(run.read_until(4)) == 4
         assert stub.groups()[GROUP] == (make_client_id("one"),)
         run.trigger()
@@ -116,9 +122,9 @@ def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) ->
 
 def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
     """Each reads its half; together they read everything, and when one leaves the other inherits."""
-    with Run(shared(stub)) as first:
+    with quick_run(shared(stub)) as first:
         first.read_until(4)
-        with Run(shared(stub)) as second:
+        with quick_run(shared(stub)) as second:
             settle(first, second)
             assert mine(first) | mine(second) == set(ALL)
         settle(first)
@@ -126,9 +132,9 @@ def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
 
 def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBroker) -> None:
     """What the first owner has published, the second one begins behind."""
-    with Run(shared(stub)) as first:
+    with quick_run(shared(stub)) as first:
         first.read_until(4)
-        with Run(shared(stub)) as second:
+        with quick_run(shared(stub)) as second:
             settle(first, second)
             fill(stub, 5)
             rows = [*first.read_until(10), *second.read_until(10)]
@@ -139,7 +145,7 @@ def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBro
 
 def test_a_query_and_a_consumer_share(stub: StubBroker) -> None:
     """Neither knows what the other is."""
-    with consumer(stub) as other, Run(shared(stub)) as run:
+    with consumer(stub) as other, quick_run(shared(stub)) as run:
         wait_for(lambda: not run.trigger() and len(mine(run)) == 2, "half is the query's")
         wait_for(lambda: held(other) == set(ALL) - mine(run), "the rest is the consumer's")
 
@@ -148,14 +154,14 @@ def test_a_query_without_a_share_reads_nothing(stub: StubBroker) -> None:
     """More members than queues leave some without; that is no error."""
     with consumer(stub), consumer(stub), consumer(stub), consumer(stub):
         wait_for(lambda: len(stub.groups().get(GROUP, ())) == 4, "four members")
-        with Run(shared(stub, instanceName="~ comes last")) as run:
+        with quick_run(shared(stub, instanceName="~ comes last")) as run:
             assert run.trigger() == [] and mine(run) == set()
 
 
 def test_config_gives_the_query_its_own_list(stub: StubBroker) -> None:
     """Whoever else is in the group."""
     lists = '[{"orders": {"broker-a": [1, 3]}}]'
-    with Run(shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)) as run:
+    with quick_run(shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)) as run:
         assert {row.queue for row in run.read_until(2)} == {queue_of(1), queue_of(3)}
 
 
@@ -166,7 +172,10 @@ def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
         "brokerRooms": '{"broker-a": "east"}',
         "consumerRooms": '{"*@near": "east", "*": "west"}',
     }
-    with Run(shared(stub, **rooms, instanceName="far")) as far, Run(shared(stub, **rooms, instanceName="near")) as near:
+    with (
+        quick_run(shared(stub, **rooms, instanceName="far")) as far,
+        quick_run(shared(stub, **rooms, instanceName="near")) as near,
+    ):
         far.plan()
         assert {row.queue for row in near.read_until(4)} == set(ALL)
         wait_for(lambda: not far.trigger() and mine(far) == set(), "nothing is left for the other one")
@@ -174,7 +183,7 @@ def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
 
 def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
     """The retry topic is shared like any other."""
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub)) as run:
         run.read_until(4)
         stub.put(retry_topic(GROUP), b"again")
         assert [row.body for row in run.read_until(1)] == [b"again"]
@@ -187,34 +196,33 @@ def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
     """Pinned in the offset's `begin`."""
     fill(stub, 9)
     store_offsets(stub, dict.fromkeys(ALL, 7))
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub)) as run:
         assert sorted(row.offset for row in run.read_until(12)) == sorted([7, 8, 9] * 4)
     assert '"begin"' in run.checkpoint.offsets[0]
 
 
-def test_a_gained_queue_waits_for_its_last_owner(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has half a second to write down where it stood."""
-    with Run(shared(stub)) as stays:
-        with Run(shared(stub)) as leaves:
+def test_a_gained_queue_waits_for_its_last_owner(stub: StubBroker) -> None:
+    """A member reads a gained queue only after `settle_s`, in which the last owner commits where it stood."""
+    with quick_run(shared(stub), rhythm=replace(QUICK, settle_s=2.0)) as stays:
+        with quick_run(shared(stub)) as leaves:
             settle(stays, leaves)
-            monkeypatch.setattr(membership, "SETTLE_S", 3600.0)
-        table = stays.reader.planner.share.member.running_info.table
+            kept = mine(stays)
+        table = stays.reader.planner.role.member.running_info.table
         wait_for(lambda: len(table.queues(TOPIC)) == 4, "all queues are its own")
         stays.trigger()
-        assert mine(stays) == set()
-        monkeypatch.setattr(membership, "SETTLE_S", 0.1)
+        assert mine(stays) == kept and len(kept) == 2
         settle(stays)
 
 
 def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> None:
     """The checkpoint's where the last batch was not published, the group's where others went on meanwhile."""
     options, checkpoint = shared(stub), Checkpoint()
-    with Run(options, checkpoint, once=True) as run:
+    with quick_run(options, checkpoint, once=True) as run:
         run.trigger()
     assert standing(stub) == {}
     fill(stub, 4)
     store_offsets(stub, {queue_of(0): 3})
-    with Run(options, checkpoint) as run:
+    with quick_run(options, checkpoint) as run:
         rows = run.read_until(4 * 3 + 2)
     assert min(row.offset for row in rows if row.queue == queue_of(0)) == 3
     assert min(row.offset for row in rows if row.queue == queue_of(1)) == 1
@@ -223,24 +231,24 @@ def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> N
 @pytest.mark.parametrize(("word", "offsets"), [("latest", []), ("earliest", [0])])
 def test_queues_without_a_position_follow_the_default(stub: StubBroker, word: str, offsets: list[int]) -> None:
     """As for every query that begins where its group stands."""
-    with Run(shared(stub, startingOffsetsDefault=word), available_now=True) as run:
+    with quick_run(shared(stub, startingOffsetsDefault=word), available_now=True) as run:
         assert sorted({row.offset for row in run.drain()}) == offsets
 
 
 def test_queues_without_a_position_may_be_an_error(stub: StubBroker) -> None:
     """If the user says so."""
-    with Run(shared(stub, startingOffsetsDefault="error")) as run, pytest.raises(OptionError, match="committed"):
+    with quick_run(shared(stub, startingOffsetsDefault="error")) as run, pytest.raises(OptionError, match="committed"):
         run.plan()
 
 
 def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroker) -> None:
     """Spark's log says what the batch is."""
     options, checkpoint = shared(stub), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with quick_run(options, checkpoint) as run:
         run.plan()
     lists = '[{"orders": {"broker-a": [1]}}]'
     moved = shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)
-    with Run(moved, checkpoint) as run:
+    with quick_run(moved, checkpoint) as run:
         assert {row.queue for row in run.trigger() or ()} == set(ALL)
         wait_for(lambda: run.trigger() is None and mine(run) == {queue_of(1)}, "the others have left")
 
@@ -249,7 +257,7 @@ def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) ->
     """A queue that is gained later waits for the next run."""
     with consumer(stub) as other:
         wait_for(lambda: held(other) == set(ALL), "all queues are the consumer's")
-        with Run(shared(stub, startingOffsetsDefault="earliest"), available_now=True) as run:
+        with quick_run(shared(stub, startingOffsetsDefault="earliest"), available_now=True) as run:
             fill(stub)
             run.trigger()
             before = mine(run)
@@ -261,7 +269,7 @@ def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) ->
 
 def owned(run: Run) -> set[MessageQueue]:
     """The queues of the topic that are the query's now, whether it has planned since or not."""
-    return {queue for queue in run.reader.planner.share.member.owned() if queue.topic == TOPIC}
+    return {queue for queue in run.reader.planner.role.member.owned() if queue.topic == TOPIC}
 
 
 def positions(run: Run) -> Positions:
@@ -275,7 +283,7 @@ def positions(run: Run) -> Positions:
 
 def test_what_is_lost_is_not_published(stub: StubBroker) -> None:
     """The batch ends as it was planned; the new owner, who has finished nothing yet, reads those rows again."""
-    with Run(shared(stub)) as run, Run(shared(stub)) as heir:
+    with quick_run(shared(stub)) as run, quick_run(shared(stub)) as heir:
         run.plan()
         heir.plan()
         wait_for(lambda: len(owned(run)) == 2, "two queues are gone")
@@ -289,18 +297,17 @@ def test_what_is_lost_is_not_published(stub: StubBroker) -> None:
 
 def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """It is warned about, and fails nothing."""
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub)) as run:
         run.read_until(4)
         stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
         run.trigger()
-        assert "were not published and will be later" in caplog.text
+        assert "were not committed, repeating later" in caplog.text
         wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 1), "they are published")
 
 
-def test_the_end_publishes_what_is_finished(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_publishes_what_is_finished(stub: StubBroker) -> None:
     """Whatever waits for its time."""
-    monkeypatch.setattr(group_positions, "LEAST_INTERVAL_S", 60.0)
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub), rhythm=replace(QUICK, exchange_s=60.0)) as run:
         run.read_until(4)
         run.trigger()
     assert standing(stub) == dict.fromkeys(range(4), 1)
@@ -313,7 +320,7 @@ def test_the_end_publishes_what_is_finished(stub: StubBroker, monkeypatch: pytes
 def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogCaptureFixture, target: int) -> None:
     """Back or forth, through the next offset's `begin`; the others go on."""
     fill(stub, 5)
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub)) as run:
         run.read_until(24)
         run.trigger()
         stub.faults.reset_offset(GROUP, queue_of(0), target)
@@ -327,29 +334,23 @@ def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogC
 def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> None:
     """As brokers before 5.2 send it; the group's position is moved, too."""
     fill(stub, 5)
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub)) as run:
         run.read_until(24)
         run.trigger()
-        run.reader.planner.share.member.reset(TOPIC, {queue_of(0): 4})
+        run.reader.planner.role.member.reset(TOPIC, {queue_of(0): 4})
         assert [(row.queue, row.offset) for row in run.read_until(2)] == [(queue_of(0), 4), (queue_of(0), 5)]
 
 
 def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Nor is an answer that was lost on its way."""
     impatient = {"mqClientApiTimeout": "1000", "fetchOffset.numRetries": "0"}
-    with caplog.at_level(logging.WARNING), Run(shared(stub, **impatient)) as run:
+    with caplog.at_level(logging.WARNING), quick_run(shared(stub, **impatient)) as run:
         run.read_until(4)
         stub.faults.drop_reply(on=RequestCode.UPDATE_CONSUMER_OFFSET)
         for _ in range(3):
             fill(stub)
             run.read_until(4)
     assert "was moved" not in caplog.text
-
-
-@pytest.fixture
-def lasting(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are remembered for longer than a test lasts."""
-    monkeypatch.setattr(view, "SECONDS_PER_REQUEST", 3600.0)
 
 
 def rest(run: Run) -> None:
@@ -359,9 +360,9 @@ def rest(run: Run) -> None:
 
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
-def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, lasting: None, fatal: str) -> None:
+def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, fatal: str) -> None:
     """Whoever resets knows of messages that came after brokers were asked; they are asked again once, no oftener."""
-    with Run(shared(stub, failOnDataLoss=fatal, startingOffsetsDefault="earliest")) as run:
+    with quick_run(shared(stub, failOnDataLoss=fatal, startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         fill(stub, 10)
         asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
@@ -371,9 +372,9 @@ def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, lasting
         assert asked.fired == 2  # Of the topic, and of the retry topic.
 
 
-def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker, lasting: None) -> None:
+def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
     """By the end of now."""
-    with Run(shared(stub, startingOffsetsDefault="earliest")) as run:
+    with quick_run(shared(stub, startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         fill(stub, 10)
         store_offsets(stub, {queue_of(0): 12})
@@ -382,9 +383,9 @@ def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker, lasting: None
 
 
 @pytest.mark.parametrize("count", [0, 10])
-def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker, lasting: None, count: int) -> None:
+def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker, count: int) -> None:
     """Of now; also where the queue was made anew and now ends before what is remembered."""
-    with Run(shared(stub, failOnDataLoss="false", startingOffsetsDefault="earliest")) as run:
+    with quick_run(shared(stub, failOnDataLoss="false", startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         make_anew(stub, count)
         store_offsets(stub, {queue_of(0): 12})
@@ -399,12 +400,12 @@ def make_anew(stub: StubBroker, count: int) -> None:
         stub.put(TOPIC, b"anew", queue_id=0)
 
 
-def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker, lasting: None) -> None:
+def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker) -> None:
     """Though it lies before what is remembered as the queue's first offset."""
     fill(stub, 9)
     stub.expire(TOPIC, 0, 8)
     store_offsets(stub, dict.fromkeys(ALL, 10))
-    with Run(shared(stub)) as run:
+    with quick_run(shared(stub), rhythm=LASTING) as run:
         rest(run)
         make_anew(stub, 3)
         store_offsets(stub, {queue_of(0): 2})
@@ -412,12 +413,6 @@ def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker, lasting: None
 
 
 # --- what brokers forget ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def undaunted(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that failed is asked again soon."""
-    monkeypatch.setattr(group_positions, "_PAUSE", Backoff(first_s=0.05, longest_s=0.05))
 
 
 def one_queue(slaves: int = 0) -> StubCluster:
@@ -454,13 +449,11 @@ def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
 
 
 @pytest.mark.parametrize("stood", [(7,), ()])
-def test_a_broker_that_was_killed_is_told_again(
-    undaunted: None, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
-) -> None:
+def test_a_broker_that_was_killed_is_told_again(caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]) -> None:
     """It comes back with an older table, which is nobody's reset."""
-    with one_queue() as stub, Run(shared(stub)) as run:
+    with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
-        positions = run.reader.planner.share.positions
+        positions = run.reader.planner.role.positions
         stub.faults.broker_down()
         assert rows_until(run, lambda: positions.failure_count > 0) == []
         give_table(stub, *stood)
@@ -471,19 +464,19 @@ def test_a_broker_that_was_killed_is_told_again(
 
 def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
     """A trigger later it answers at once, over another connection."""
-    with one_queue() as stub, Run(shared(stub)) as run:
+    with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         stub.faults.broker_down()
         give_table(stub, 7)
         stub.faults.broker_up()
         assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
-    assert "has forgotten that group spark-orders stands at 10 and says 7" in caplog.text
+    assert "the broker reports offset 7 for group spark-orders, expected 10; committing again" in caplog.text
 
 
 @pytest.mark.parametrize("batch_count", [1, 3])
 def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFixture, batch_count: int) -> None:
     """It comes back with the larger position from before the reset, whether or not it was told another one since."""
-    with one_queue() as stub, Run(shared(stub, maxOffsetsPerTrigger="2")) as run:
+    with one_queue() as stub, quick_run(shared(stub, maxOffsetsPerTrigger="2")) as run:
         read_all(run, stub)
         store_offsets(stub, {queue_of(0): 0})
         rows = run.read_until(2 * batch_count)
@@ -493,36 +486,36 @@ def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFix
         rows += rows_until(run, lambda: standing(stub)[0] < 10)
         rows += rows_until(run, lambda: standing(stub)[0] == 10)
     assert [row.offset for row in rows] == list(range(10))
-    assert "has forgotten that group spark-orders stands at" in caplog.text
+    assert "the broker reports offset 10 for group spark-orders, expected" in caplog.text
 
 
 def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
     """Though it comes in the same exchange, which asks again before it fails."""
-    with one_queue() as stub, Run(shared(stub)) as run:
+    with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         give_table(stub, 7)
         stub.faults.cut_reply(on=RequestCode.QUERY_CONSUMER_OFFSET)
         assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
-    assert "has forgotten that group spark-orders stands at 10 and says 7" in caplog.text
+    assert "the broker reports offset 7 for group spark-orders, expected 10; committing again" in caplog.text
 
 
 @pytest.mark.parametrize("request_code", [RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET])
-def test_a_broker_that_refuses_has_not_been_killed(undaunted: None, request_code: RequestCode) -> None:
+def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) -> None:
     """A reset is obeyed whatever else is not allowed."""
-    with one_queue() as stub, Run(shared(stub)) as run:
+    with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         stub.put(TOPIC, b"x")
         stub.faults.answer(ResponseCode.NO_PERMISSION, on=request_code, times=3)
-        positions = run.reader.planner.share.positions
+        positions = run.reader.planner.role.positions
         wait_for(lambda: bool(run.trigger() or positions.failure_count), "it is refused")
         stub.faults.clear()
         store_offsets(stub, {queue_of(0): 7})
         assert {row.offset for row in run.read_until(4)} >= {7, 8, 9, 10}
 
 
-def test_a_replica_moves_nobody(undaunted: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """Its table is always older; nor does the master, which comes back with another old one."""
-    with one_queue(slaves=1) as stub, Run(shared(stub)) as run:
+    with one_queue(slaves=1) as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         give_table(stub, 7, broker_id=1)
         stub.faults.broker_down("broker-a", 0)
@@ -540,7 +533,7 @@ def test_a_replica_moves_nobody(undaunted: None, caplog: pytest.LogCaptureFixtur
 def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> None:
     """A queue whose lock somebody else holds is not taken yet."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
-    with Run(shared(stub, ordering="queue", instanceName="one")) as run:
+    with quick_run(shared(stub, ordering="queue", instanceName="one")) as run:
         run.read_until(3)
         assert mine(run) == set(ALL) - {queue_of(3)}
         assert stub.locks(GROUP)[queue_of(0)] == make_client_id("one")
@@ -548,10 +541,10 @@ def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> No
         assert [row.queue for row in run.read_until(1)] == [queue_of(3)]
 
 
-def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker, lasting: None) -> None:
+def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker) -> None:
     """Who read on after brokers were asked how far the queue goes."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
-    with Run(shared(stub, ordering="queue", startingOffsetsDefault="earliest")) as run:
+    with quick_run(shared(stub, ordering="queue", startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         stub.put(TOPIC, b"read by the other", queue_id=3)
         store_offsets(stub, {queue_of(3): 2})
@@ -561,51 +554,48 @@ def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker
 
 
 @pytest.mark.parametrize("has_news", [True, False])
-def test_available_now_does_not_end_without_the_locks_of_its_share(
-    stub: StubBroker, monkeypatch: pytest.MonkeyPatch, has_news: bool
-) -> None:
+def test_available_now_does_not_end_without_the_locks_of_its_share(stub: StubBroker, has_news: bool) -> None:
     """Unless the group has read the queue already."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     store_offsets(stub, {queue_of(3): 0 if has_news else 1})
     options = shared(stub, ordering="queue", startingOffsetsDefault="earliest")
-    with Run(options, available_now=True) as run:
+    with quick_run(options, available_now=True, rhythm=IMPATIENT) as run:
         with pytest.raises(LockRefused, match="queue 3") if has_news else nullcontext():
             run.drain()
         assert mine(run) == set(ALL) - {queue_of(3)}
 
 
-def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker) -> None:
     """Though its last batch was not published."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.0)
     options, checkpoint = shared(stub, ordering="queue", startingOffsetsDefault="earliest"), Checkpoint()
-    with Run(options, checkpoint, once=True) as run:
+    with quick_run(options, checkpoint, once=True) as run:
         assert len(run.trigger() or ()) == 4
     wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
-    with Run(options, checkpoint, available_now=True) as run:
+    with quick_run(options, checkpoint, available_now=True, rhythm=replace(QUICK, lock_timeout_s=0.0)) as run:
         assert run.drain() == []
 
 
-def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker) -> None:
     """The new owner of a queue may be at work in it."""
-    monkeypatch.setattr(queue_locks, "PATIENCE_S", 0.2)
     options, checkpoint = shared(stub, ordering="queue"), Checkpoint()
-    with Run(options, checkpoint) as run:
+    with quick_run(options, checkpoint) as run:
         run.plan()
     wait_for(lambda: stub.locks(GROUP) == {}, "all locks are free")
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
-    with Run(options, checkpoint) as run, pytest.raises(LockRefused):
+    with quick_run(options, checkpoint, rhythm=IMPATIENT) as run, pytest.raises(LockRefused):
         run.trigger()
 
 
 # --- clusters of other kinds -----------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_goes_holds_up_nothing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
     """Its queues leave with it; when it is back they are read on from where the group stands."""
-    monkeypatch.setattr(group_positions, "_PAUSE", Backoff(first_s=0.05, longest_s=0.05))
-    with StubCluster(2, topics={TOPIC: 1}) as stub, Run(shared(stub, heartbeatBrokerInterval="1s")) as run:
+    with (
+        StubCluster(2, topics={TOPIC: 1}) as stub,
+        quick_run(shared(stub, heartbeatBrokerInterval="1s"), rhythm=UNDAUNTED) as run,
+    ):
         stays, leaves = queue_of(0), queue_of(0, "broker-b")
         wait_for(lambda: not run.trigger() and len(run.checkpoint.last["next"][TOPIC]) == 2, "both are the query's")
         stub.put(TOPIC, b"a", broker="broker-b")
@@ -624,7 +614,7 @@ def test_a_namespace_is_shared_by_its_own_names() -> None:
     """Brokers know the member, its topics and its group under longer ones."""
     with StubBroker({"NS%orders": 4}) as stub:
         stub.fill("NS%orders", 8, 4)
-        with Run(shared(stub, namespace="NS")) as run:
+        with quick_run(shared(stub, namespace="NS")) as run:
             assert len(run.read_until(8)) == 8
             stub.put(retry_topic(f"NS%{GROUP}"), b"again")
             assert [row.queue.topic for row in run.read_until(1)] == [retry_topic(GROUP)]
@@ -636,11 +626,13 @@ def test_a_namespace_is_shared_by_its_own_names() -> None:
 # --- what does not work ----------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_hears_nothing_gives_up(stub: StubBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_hears_nothing_gives_up(stub: StubBroker) -> None:
     """The error names the group."""
-    monkeypatch.setattr(membership, "JOIN_PATIENCE_S", 0.5)
     stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
-    with Run(shared(stub)) as run, pytest.raises(GroupError, match=GROUP):
+    with (
+        quick_run(shared(stub), rhythm=replace(QUICK, join_timeout_s=0.5)) as run,
+        pytest.raises(GroupError, match=GROUP),
+    ):
         run.plan()
 
 

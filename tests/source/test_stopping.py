@@ -12,20 +12,21 @@ from collections.abc import Iterator
 import pytest
 
 from broker_stub import StubBroker
-from pyspark_rocketmq.source import ending
-from pyspark_rocketmq.source.ending import Ending
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
+from pyspark_rocketmq.source.shutdown import ShutdownHandler
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP, TOPIC, Run, options_for, queue_of
 from tests.source.ended_queries import group_of
 
 COUNT = 30
+RHYTHM = PlannerRhythm(grace_s=0.05)
 HANGING = """
 import signal, threading
-from pyspark_rocketmq.source import ending
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
+from pyspark_rocketmq.source.shutdown import ShutdownHandler
 
-ending.LIMIT_S = 0.2
-end = ending.Ending()
-end.await_signal()
+end = ShutdownHandler(PlannerRhythm(exit_s=0.2))
+end.install()
 try:
     signal.raise_signal(signal.SIGTERM)
 finally:
@@ -34,15 +35,15 @@ finally:
 """
 ORPHAN = """
 import os, threading
-from pyspark_rocketmq.source import ending
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
+from pyspark_rocketmq.source.shutdown import ShutdownHandler
 
 waiting, ready = os.pipe()
 if os.fork():
     os.read(waiting, 1)
     os._exit(0)
-ending.GRACE_S = ending.WATCH_S = 0.05
-end = ending.Ending()
-end.await_signal()
+end = ShutdownHandler(PlannerRhythm(grace_s=0.05, driver_check_s=0.05))
+end.install()
 os.write(ready, b"!")
 try:
     with end.call():
@@ -53,12 +54,11 @@ except SystemExit:
 
 
 @pytest.fixture
-def awaited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ending]:
+def awaited() -> Iterator[ShutdownHandler]:
     """An ending that this process awaits, and that gives calls a moment; afterwards signals do what they did before."""
-    monkeypatch.setattr(ending, "GRACE_S", 0.05)
     before = signal.getsignal(signal.SIGTERM)
-    made = Ending()
-    made.await_signal()
+    made = ShutdownHandler(RHYTHM)
+    made.install()
     yield made
     with made.stopping():
         pass
@@ -87,7 +87,7 @@ def test_a_second_signal_cuts_nothing_short() -> None:
         assert [group for group in groups if stub.locks(group)] == []
 
 
-def test_a_call_that_is_under_way_returns_first(awaited: Ending) -> None:
+def test_a_call_that_is_under_way_returns_first(awaited: ShutdownHandler) -> None:
     """The signal ends the process when the call has done what it does."""
     done: list[str] = []
     with pytest.raises(SystemExit), awaited.call():
@@ -97,7 +97,7 @@ def test_a_call_that_is_under_way_returns_first(awaited: Ending) -> None:
     assert done == ["all of it"]
 
 
-def test_a_call_that_waits_for_long_is_broken_off(awaited: Ending) -> None:
+def test_a_call_that_waits_for_long_is_broken_off(awaited: ShutdownHandler) -> None:
     """It would keep positions and locks back for as long as it waits."""
     begun = time.monotonic()
     with pytest.raises(SystemExit), awaited.call():
@@ -106,12 +106,12 @@ def test_a_call_that_waits_for_long_is_broken_off(awaited: Ending) -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: Ending) -> None:
+def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: ShutdownHandler) -> None:
     """Code that is not ours finishes what it does before its caller, which waits next, is broken off."""
     done: list[str] = []
 
     def do_something() -> None:
-        until = time.monotonic() + 10 * ending.LOOK_AGAIN_S
+        until = time.monotonic() + 10 * RHYTHM.grace_check_s
         while time.monotonic() < until:
             time.sleep(0.01)
         done.append("something")
@@ -134,7 +134,7 @@ def test_a_process_whose_driver_is_killed_leaves() -> None:
     assert orphan.stdout == "left\n"
 
 
-def test_a_process_that_goes_on_has_its_own_answer_to_sigterm(awaited: Ending) -> None:
+def test_a_process_that_goes_on_has_its_own_answer_to_sigterm(awaited: ShutdownHandler) -> None:
     """Where no signal came, SIGTERM does again what it did before; processes started later do not inherit deafness."""
     with awaited.stopping():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN

@@ -10,6 +10,7 @@ import pytest
 from broker_stub import StubBroker
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.source.view import BrokerView
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -43,7 +44,7 @@ class Polling:
 
     def __init__(self, stub: StubBroker) -> None:
         self._now = 0.0
-        self.view = BrokerView(open_cluster(options_for(stub).cluster), None, lambda: self._now)
+        self.view = BrokerView(open_cluster(options_for(stub).cluster), None, PlannerRhythm(clock=lambda: self._now))
         self.poll(0.01)
 
     def poll(self, seconds: float) -> None:
@@ -111,7 +112,7 @@ def test_bounds_are_asked_for_anew_after_a_moment() -> None:
     now = [0.0]
     with StubBroker({TOPIC: 2}) as stub:
         asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
-        view = BrokerView(open_cluster(options_for(stub).cluster), None, lambda: now[0])
+        view = BrokerView(open_cluster(options_for(stub).cluster), None, PlannerRhythm(clock=lambda: now[0]))
         view.fetch_bounds([queue_of(0)])
         stub.put(TOPIC, b"a", queue_id=0)
         assert view.fetch_bounds([queue_of(0)])[queue_of(0)].max_offset == 0

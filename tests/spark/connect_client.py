@@ -1,4 +1,4 @@
-"""A program that reads over Spark Connect, with a local server: prints the bodies of a batch, then those of a stream.
+"""Read over Spark Connect with a local server, and print the bodies of a batch, then those of a stream.
 
 python -m tests.spark.connect_client NAME_SERVER DIRECTORY
 """
@@ -17,12 +17,12 @@ GROUP = "over-connect"
 
 
 def bodies(frame: DataFrame) -> list[str]:
-    """Sorted."""
+    """Return the bodies, sorted."""
     return sorted(row.text for row in frame.selectExpr("cast(body AS string) AS text").collect())
 
 
 def main(name_server: str, directory: str) -> None:
-    """Read the topic `orders` in both ways."""
+    """Read the topic `orders` as a batch and as a stream."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     options = {"nameServer": name_server, "subscribe": "orders", "consumerGroup": GROUP}
     found = bodies(spark.read.format("rocketmq").options(**options).load())

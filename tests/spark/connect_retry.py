@@ -1,4 +1,4 @@
-"""A program that gives rows back over Spark Connect, with a local server: prints what became of them.
+"""Send rows back over Spark Connect with a local server, and print the results.
 
 python -m tests.spark.connect_retry NAME_SERVER
 """
@@ -17,22 +17,22 @@ GROUP = "over-connect"
 
 
 def listen(row: Row) -> str:
-    """Only one row is to be had."""
+    """Accept one row and reject the others."""
     return SUCCESS if row.body == b"a" else RECONSUME_LATER
 
 
-def told(report: DataFrame, column: str) -> list[str]:
-    """A column of the result, sorted."""
+def column_of(report: DataFrame, column: str) -> list[str]:
+    """Return a column of the result, sorted."""
     return sorted(str(row[column]) for row in report.collect())
 
 
 def main(name_server: str) -> None:
-    """Read the topic `orders`, consume it, give all rows back, and fail to."""
+    """Read the topic `orders`, consume it, send all rows back, and send rows to a missing broker."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     options = {"nameServer": name_server, "subscribe": "orders", "consumerGroup": GROUP}
     rows = spark.read.format("rocketmq").options(**options).load()
-    results = told(consume(rows, listen, options), "result")
-    accepted = told(send_back(rows, options), "accepted")
+    results = column_of(consume(rows, listen, options), "result")
+    accepted = column_of(send_back(rows, options), "accepted")
     try:
         send_back(rows.selectExpr("topic", "'broker-z' AS brokerName", "commitLogOffset", "msgId"), options)
     except SendBackError as error:

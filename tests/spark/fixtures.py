@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one.
+"""Provide one Spark session for all tests.
 
 Its processes find the packages under test, installed or not, and run the Python of the tests.
 """
@@ -22,14 +22,14 @@ LOG_OPTION = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
 
 
 def spark_environment() -> dict[str, str]:
-    """What a process that starts a JVM needs in its environment."""
+    """Return the environment variables of a process that starts a JVM."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two task slots, no web page, and only warnings in the log."""
+    """A session with two task slots, without web page, that logs warnings only."""
     from pyspark.sql import SparkSession
 
     os.environ.update(spark_environment())

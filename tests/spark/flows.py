@@ -1,4 +1,4 @@
-"""What must hold of a Spark query on every cluster, stub or real.
+"""Flows of a Spark query that hold on every cluster, stub or real.
 
 Each public function of a session, a `World` and a folder is a flow; those whose names begin with `two_brokers_` or
 `master_slave_` need a cluster of that kind.
@@ -26,7 +26,7 @@ _SCHEMA = (
 
 
 def a_batch_shows_messages_as_they_were_sent(spark: SparkSession, world: World, _: Path) -> None:
-    """Schema, content and order, of all columns that do not depend on time."""
+    """Compare schema, content and order of all columns that do not depend on time."""
     queue = world.make_queue()
     world.send(queue, b"one", TAGS="new", KEYS="k1 k2", vip="yes")
     world.send(queue, "ü".encode())
@@ -42,8 +42,8 @@ def a_batch_shows_messages_as_they_were_sent(spark: SparkSession, world: World, 
     assert_df_equality(frame.select(wanted.columns), wanted)
 
 
-def a_stream_stops_goes_on_and_publishes(spark: SparkSession, world: World, folder: Path) -> None:
-    """In capped batches; each message comes once, and the group ends where the queues do."""
+def a_stream_stops_goes_on_and_commits(spark: SparkSession, world: World, folder: Path) -> None:
+    """Read capped batches; each message is read once, and the group's offsets reach the ends."""
     queues, group = world.make_topic(2), world.make_group()
     frame = _stream(spark, world, queues[0].topic, consumerGroup=group, maxOffsetsPerTrigger="30")
     for queue in queues:
@@ -57,11 +57,11 @@ def a_stream_stops_goes_on_and_publishes(spark: SparkSession, world: World, fold
         (*queue, at) for queue, end in zip(queues, (55, 50), strict=True) for at in range(end)
     )
     wanted = {queues[0]: 55, queues[1]: 50}
-    until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, "positions are published")
+    until(lambda: world.cluster.offsets.fetch_committed(group, queues) == wanted, "positions are committed")
 
 
-def every_run_publishes_its_last_batch_and_frees_its_locks(spark: SparkSession, world: World, folder: Path) -> None:
-    """Six runs of availableNow, whose planning processes Spark ends by two signals; locks would last for a minute."""
+def every_run_commits_its_last_batch_and_frees_its_locks(spark: SparkSession, world: World, folder: Path) -> None:
+    """Run `availableNow` six times; Spark ends the planner by two signals, and unreleased locks would last a minute."""
     queue, group = world.make_queue(), world.make_group()
     frame = _stream(spark, world, queue.topic, consumerGroup=group, ordering="queue", lockQueues="true")
     for end in range(3, 21, 3):
@@ -75,7 +75,7 @@ def every_run_publishes_its_last_batch_and_frees_its_locks(spark: SparkSession, 
 
 
 def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, folder: Path) -> None:
-    """The running query reads on from the other, and from the one that is back where it was."""
+    """Read on from one broker while the other is down, and from both when it is back."""
     stays, leaves = world.make_topic(1)
     sink = Sink()
     with running(_stream(spark, world, stays.topic), sink, folder, processingTime="200 milliseconds") as query:
@@ -96,7 +96,7 @@ def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, fo
 
 
 def master_slave_reads_go_on_at_the_slave(spark: SparkSession, world: World, folder: Path) -> None:
-    """The master stops in the middle of the query; nothing is lost and nothing comes twice."""
+    """Stop the master during the query; each message is read once."""
     queue, sink = world.make_queue(), Sink()
     world.fill(queue, 300)
     world.servers.replicate([queue])
@@ -114,12 +114,12 @@ def master_slave_reads_go_on_at_the_slave(spark: SparkSession, world: World, fol
 
 
 def _stream(spark: SparkSession, world: World, topic: str, **options: str) -> DataFrame:
-    """A streaming read from the beginning, to which new routes show soon."""
+    """Return a streaming read from the beginning that refreshes routes every second."""
     reader = spark.readStream.format("rocketmq").options(nameServer=world.name_server, subscribe=topic)
     return reader.options(startingOffsets="earliest", pollNameServerInterval="1s", **options).load()
 
 
 def _await_rows(query: StreamingQuery, sink: Sink, count: int) -> None:
-    """Until the running query has written so many rows."""
+    """Wait until the running query has written `count` rows."""
     wait_for(lambda: len(sink.rows) >= count or not query.isActive, f"{count} rows")
     assert query.exception() is None

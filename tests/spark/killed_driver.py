@@ -1,4 +1,4 @@
-"""A driver program that kills itself and its JVM, as a power cut would, at one point of its second micro-batch.
+"""Run a driver that kills itself and its JVM, as a power cut would, at one point of its second micro-batch.
 
     READER_OPTIONS=JSON python -m tests.spark.killed_driver POINT CHECKPOINT SINK
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 POINTS = ("latestOffset", "offsets", "read", "foreachBatch", "commits")
 BATCH = 1
-"""The batch that is interrupted; the one before is finished, and its commit is due."""
+"""The batch that is interrupted; the previous one is finished, and its commit is due."""
 
 
 def write_batch(sink: Path, frame: DataFrame, batch_id: int) -> None:
-    """Keep a batch's messages, all or none."""
+    """Write the messages of a batch, all or none."""
     rows = sorted(row.body.decode() for row in frame.collect())
     part = sink / f"{batch_id}.part"
     part.write_text(json.dumps(rows))
@@ -37,7 +37,7 @@ def write_batch(sink: Path, frame: DataFrame, batch_id: int) -> None:
 
 
 def main(point: str, checkpoint: Path, sink: Path) -> None:
-    """Run the query until it is dead."""
+    """Run the query until it kills itself."""
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -46,7 +46,7 @@ def main(point: str, checkpoint: Path, sink: Path) -> None:
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
     spark = builder.config("spark.driver.extraJavaOptions", LOG_OPTION).getOrCreate()
-    victims = [spark.sparkContext._gateway.proc.pid, os.getpid()]  # type: ignore[union-attr]  # known once it runs
+    victims = [spark.sparkContext._gateway.proc.pid, os.getpid()]  # type: ignore[union-attr]
 
     def die() -> None:
         for victim in victims:
@@ -57,7 +57,7 @@ def main(point: str, checkpoint: Path, sink: Path) -> None:
         return (checkpoint / log / str(batch_id)).exists()
 
     class DyingSource(RocketMQDataSource):
-        """The source, with a knife in its hand."""
+        """The source with a reader that kills the driver."""
 
         def streamReader(self, schema: StructType) -> Any:
             base: Any = type(make_stream_reader(self._options(schema, stream=True)))

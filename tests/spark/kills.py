@@ -1,4 +1,4 @@
-"""What must hold, on every cluster, of a driver that dies at any point of a micro-batch."""
+"""The flow of a driver that dies at any point of a micro-batch, for every cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WATCH_S = 0.02
 
 
 def a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, world: World, folder: Path, point: str) -> None:
-    """Nor is the group ever ahead; in the end it stands where the query does."""
+    """Kill a driver and run it again; each row is written once, and the group's offset never runs ahead."""
     queues, group = world.make_topic(4), world.make_group()
     options = reader_options(world, queues[0].topic, group)
     checkpoint, sink = folder / "checkpoint", folder / "sink"
@@ -44,18 +44,18 @@ def a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, world: World,
         assert (checkpoint / "offsets" / str(BATCH)).exists() == (point != "latestOffset")
         assert (checkpoint / "commits" / str(BATCH)).exists() == (point == "commits")
         put(world, queues, LATER)
-        query = go_on(spark, options, checkpoint, sink, once=point == "read")
+        query = run_again(spark, options, checkpoint, sink, once=point == "read")
         if point == "read":
-            query = go_on(spark, options, checkpoint, sink, once=True)
+            query = run_again(spark, options, checkpoint, sink, once=True)
             commit_offsets(query, options)
     written = [body for path in sink.glob("*.json") for body in json.loads(path.read_text())]
     assert sorted(written) == FIRST + LATER
     assert finished(checkpoint) == world.cluster.offsets.fetch_max(queues)
-    until(lambda: world.cluster.offsets.fetch_committed(group, queues) == finished(checkpoint), "all is published")
+    until(lambda: world.cluster.offsets.fetch_committed(group, queues) == finished(checkpoint), "all is committed")
 
 
 def reader_options(world: World, topic: str, group: str) -> dict[str, str]:
-    """A reader that takes its topic in small bites and publishes for its group."""
+    """Return options of a reader that takes small batches and commits for its group."""
     return {
         "nameServer": world.name_server,
         "subscribe": topic,
@@ -66,23 +66,23 @@ def reader_options(world: World, topic: str, group: str) -> dict[str, str]:
 
 
 def put(world: World, queues: Sequence[MessageQueue], bodies: Sequence[str]) -> None:
-    """Messages on the queues in turn."""
+    """Send messages to the queues in turn."""
     for queue, body in zip(cycle(queues), bodies, strict=False):
         world.send(queue, body.encode())
 
 
 @contextmanager
 def never_ahead(world: World, group: str, queues: Sequence[MessageQueue], checkpoint: Path) -> Iterator[None]:
-    """At no moment does the group stand beyond the batches in the commit log."""
+    """Check during a block that the group's offsets never exceed the batches in the commit log."""
     over = threading.Event()
     cluster = open_cluster(world.settings)
 
     def watch() -> list[MessageQueue]:
         ahead: list[MessageQueue] = []
         while not over.wait(WATCH_S):
-            published = cluster.offsets.fetch_committed(group, queues)
-            done = finished(checkpoint)  # Asked later: what was published by then must be finished by now.
-            ahead.extend(queue for queue, offset in published.items() if offset > done.get(queue, 0))
+            committed = cluster.offsets.fetch_committed(group, queues)
+            done = finished(checkpoint)  # Fetched later: an offset that was committed before must be finished now.
+            ahead.extend(queue for queue, offset in committed.items() if offset > done.get(queue, 0))
         return ahead
 
     with ThreadPoolExecutor(1) as thread:
@@ -95,15 +95,15 @@ def never_ahead(world: World, group: str, queues: Sequence[MessageQueue], checkp
 
 
 def run_until_killed(point: str, options: dict[str, str], checkpoint: Path, sink: Path) -> None:
-    """Run the driver program; it has to die of its own knife."""
+    """Run the driver program, and check that it killed itself."""
     command = [sys.executable, "-m", "tests.spark.killed_driver", point, str(checkpoint), str(sink)]
     environment = {**os.environ, **spark_environment(), "READER_OPTIONS": json.dumps(options)}
     ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=180, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-4000:]
 
 
-def go_on(spark: SparkSession, options: dict[str, str], checkpoint: Path, sink: Path, once: bool) -> StreamingQuery:
-    """The next run of the query, to its end."""
+def run_again(spark: SparkSession, options: dict[str, str], checkpoint: Path, sink: Path, once: bool) -> StreamingQuery:
+    """Run the query again to its end."""
     frame = spark.readStream.format("rocketmq").options(**options).load()
     writer = frame.writeStream.foreachBatch(partial(write_batch, sink)).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(once=True).start() if once else writer.trigger(availableNow=True).start()

@@ -1,4 +1,4 @@
-"""Queries as a user writes them, a sink that can be asked, and what stands in a checkpoint."""
+"""Queries as a user writes them, a sink that keeps rows, and the contents of a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.position import Positions, parse_position
 
 TOPIC, GROUP = "orders", "spark-orders"
-PATIENCE_S = 90.0
+WAIT_TIMEOUT_S = 90.0
 ID = ("topic", "brokerName", "queueId", "queueOffset")
 
 
 def given(stub: StubCluster, **options: str) -> dict[str, str]:
-    """Options of a reader of `TOPIC`; new queues show soon."""
+    """Return options of a reader of `TOPIC` that refreshes routes every second."""
     return {"nameServer": stub.name_server, "subscribe": TOPIC, "pollNameServerInterval": "1s", **options}
 
 
 def batch(spark: SparkSession, stub: StubCluster, **options: str) -> DataFrame:
-    """A batch read."""
+    """Return a batch read."""
     return spark.read.format("rocketmq").options(**given(stub, **options)).load()
 
 
 def stream(spark: SparkSession, stub: StubCluster, **options: str) -> DataFrame:
-    """A streaming read from the beginning."""
+    """Return a streaming read from the beginning."""
     start = {"startingOffsets": "earliest", **options}
     return spark.readStream.format("rocketmq").options(**given(stub, **start)).load()
 
 
 class Sink:
-    """Keeps the rows of each micro-batch; a batch that is written again replaces itself."""
+    """The rows of each micro-batch; a batch that is written again replaces itself."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Row]] = {}
@@ -48,23 +48,23 @@ class Sink:
 
     @property
     def rows(self) -> list[Row]:
-        """Of all batches, in order."""
+        """The rows of all batches, in order."""
         return [row for _, rows in sorted(self.batches.items()) for row in rows]
 
     @property
     def bodies(self) -> list[str]:
-        """Of all rows, sorted."""
+        """The bodies of all rows, sorted."""
         return sorted(row.body.decode() for row in self.rows)
 
     @property
     def ids(self) -> list[tuple[Any, ...]]:
-        """What identifies each row."""
+        """Topic, broker, queue and offset of each row."""
         return [tuple(row[name] for name in ID) for row in self.rows]
 
 
 @contextmanager
 def running(frame: DataFrame, sink: Sink, checkpoint: Path, **trigger: Any) -> Iterator[StreamingQuery]:
-    """A query that writes into the sink; stopped at the end."""
+    """Start a query that writes into the sink, and stop it after the block."""
     writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     query = (writer.trigger(**trigger) if trigger else writer).start()
     try:
@@ -74,22 +74,22 @@ def running(frame: DataFrame, sink: Sink, checkpoint: Path, **trigger: Any) -> I
 
 
 def run_to_end(frame: DataFrame, sink: Sink, checkpoint: Path, **trigger: Any) -> StreamingQuery:
-    """Run a query whose trigger ends by itself, `availableNow` if not said otherwise."""
+    """Run a query whose trigger ends by itself: `availableNow`, unless another one is given."""
     with running(frame, sink, checkpoint, **trigger or {"availableNow": True}) as query:
-        assert query.awaitTermination(int(PATIENCE_S)), "the query should have ended"
+        assert query.awaitTermination(int(WAIT_TIMEOUT_S)), "the query should have ended"
     return query
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Until the condition holds, or fail."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait until the condition holds; fail if it stays false."""
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {WAIT_TIMEOUT_S:g} s: {what}"
         time.sleep(0.02)
 
 
 def finished(checkpoint: Path) -> Positions:
-    """How far the batches in the commit log go."""
+    """Return the position of the last batch in the commit log."""
     done = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
     if not done:
         return {}
@@ -100,6 +100,6 @@ def finished(checkpoint: Path) -> Positions:
 
 
 def ends(stub: StubCluster, queues: int = 4) -> dict[MessageQueue, int]:
-    """How far the topic's queues go."""
+    """Return the end of each queue of the topic."""
     numbers = [record.queue_id for record in stub.messages(TOPIC)]
     return {MessageQueue(TOPIC, "broker-a", number): numbers.count(number) for number in range(queues)}

@@ -1,4 +1,4 @@
-"""Spark Connect: the package is installed on the server, the client sends names and options."""
+"""Test Spark Connect: the package is installed on the server, and the client sends names and options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_batch_and_stream_work_over_connect(tmp_path: Path) -> None:
-    """In a process of its own: a session is either classic or a client."""
+    """A client process reads a batch and a stream; a session is either classic or a client."""
     with StubBroker({TOPIC: 4}) as stub:
         for body in "abcdef":
             stub.put(TOPIC, body.encode())

@@ -1,4 +1,4 @@
-"""The flows of a Spark query on the stub."""
+"""Run the flows of a Spark query on the stub."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def each_of(wanted: list[Flow]) -> pytest.MarkDecorator:
 
 @each_of(EVERYWHERE)
 def test_one_broker(spark: SparkSession, tmp_path: Path, flow: Flow) -> None:
-    """Nothing else is needed."""
+    """Each flow for one broker holds on the stub."""
     with start_stub() as stub:
         flow(spark, stub_world(stub), tmp_path)
 
 
 @each_of(TWO_BROKERS)
 def test_two_brokers(spark: SparkSession, two_broker_world: World, tmp_path: Path, flow: Flow) -> None:
-    """One of which stops."""
+    """Each flow in which one of two brokers stops holds on the stub."""
     flow(spark, two_broker_world, tmp_path)
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(spark: SparkSession, master_slave_world: World, tmp_path: Path, flow: Flow) -> None:
-    """The master stops."""
+    """Each flow in which a master stops holds on the stub."""
     flow(spark, master_slave_world, tmp_path)

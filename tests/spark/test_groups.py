@@ -1,4 +1,4 @@
-"""Queries through Spark itself that work as members of their group do: one for each way."""
+"""Test queries with groups through Spark: local offsets, queue locks, and shared membership."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def stub() -> Iterator[StubBroker]:
 
 
 def put(stub: StubBroker, *bodies: str) -> None:
-    """Messages on the queues in turn."""
+    """Send messages to the queues in turn."""
     for body in bodies:
         stub.put(TOPIC, body.encode())
 
 
 def test_positions_in_a_file_serve_the_next_query(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Which has a checkpoint of its own."""
+    """A query with another checkpoint starts at the positions in the local file."""
     place = {"messageModel": "BROADCASTING", "consumerGroup": GROUP, "localOffsetStoreDir": str(tmp_path / "offsets")}
     run_to_end(stream(spark, stub, **place), Sink(), tmp_path / "first")
     put(stub, *"ij")
@@ -55,7 +55,7 @@ def test_positions_in_a_file_serve_the_next_query(spark: SparkSession, stub: Stu
 
 
 def test_locks_are_held_while_a_query_runs(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """And freed when it stops."""
+    """A query holds the locks of its queues until it stops."""
     sink = Sink()
     frame = stream(spark, stub, consumerGroup=GROUP, ordering="queue", lockQueues="true", instanceName="one")
     with running(frame, sink, tmp_path, **OFTEN):
@@ -65,11 +65,11 @@ def test_locks_are_held_while_a_query_runs(spark: SparkSession, stub: StubBroker
 
 
 def test_a_query_and_a_consumer_share_a_group(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Whoever reads a message, none is missing, and the group stands behind all of them."""
-    heard: list[str] = []
+    """A query and a consumer together read all messages, and the group's offsets reach the ends."""
+    bodies: list[str] = []
 
     def listen(messages: Sequence[ReceivedMessage]) -> Consumed:
-        heard.extend(message.body.decode() for message in messages)
+        bodies.extend(message.body.decode() for message in messages)
         return SUCCESS
 
     settings = ConsumerSettings(
@@ -83,8 +83,8 @@ def test_a_query_and_a_consumer_share_a_group(spark: SparkSession, stub: StubBro
         with other:
             wait_for(lambda: len([queue for queue in other.queues if queue.topic == TOPIC]) == 2, "half is its own")
             put(stub, *"ijklmnop")
-            wait_for(lambda: {*sink.bodies, *heard} == set("abcdefghijklmnop"), "nothing is missing")
+            wait_for(lambda: {*sink.bodies, *bodies} == set("abcdefghijklmnop"), "nothing is missing")
     put(stub, *"qrst")
     run_to_end(frame, sink, tmp_path)
-    assert {*sink.bodies, *heard} == set("abcdefghijklmnopqrst")
+    assert {*sink.bodies, *bodies} == set("abcdefghijklmnopqrst")
     assert {queue: at for queue, at in stub.offsets(GROUP).items() if queue.topic == TOPIC} == ends(stub)

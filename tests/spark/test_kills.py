@@ -1,4 +1,4 @@
-"""A driver that dies at any point of a micro-batch loses nothing, repeats nothing, and never publishes too much."""
+"""Test that a driver which dies at any point of a micro-batch loses and repeats nothing, on the stub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def one_broker() -> Iterator[World]:
-    """The stub."""
+    """A stub with one broker."""
     with start_stub() as stub:
         yield stub_world(stub)
 
@@ -30,5 +30,5 @@ def one_broker() -> Iterator[World]:
 def test_a_killed_driver_loses_and_repeats_nothing(
     spark: SparkSession, one_broker: World, tmp_path: Path, point: str
 ) -> None:
-    """At each point of a micro-batch."""
+    """The flow of a killed driver holds at each point of a micro-batch."""
     a_killed_driver_loses_and_repeats_nothing(spark, one_broker, tmp_path, point)

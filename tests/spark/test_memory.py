@@ -1,6 +1,6 @@
-"""A Python worker's memory is bounded, whatever waits in the topic.
+"""Test that the memory of a Python worker is bounded, however many messages wait in the topic.
 
-Each worker tells its own peak, as the system counted it, at the end of each of its tasks.
+Each worker writes its own peak, as the system counts it, at the end of each of its tasks.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.spark
 
 MIB, BODY_BYTES = 2**20, 1024
 LIMIT_MIB, GROWTH_MIB = 400, 32
-"""What a worker may take, and how much more of it after ten times as many messages."""
+"""The upper bound of a worker's memory, and of its growth with ten times as many messages, in MiB."""
 
 
 def measured_source(peaks: Path) -> type[RocketMQDataSource]:
-    """The source, whose workers write down how much memory they ever took."""
+    """Return a source whose workers write their peak memory to a folder."""
 
     class MeasuredSource(RocketMQDataSource):
         @classmethod
@@ -40,7 +40,7 @@ def measured_source(peaks: Path) -> type[RocketMQDataSource]:
         def reader(self, schema: StructType) -> Any:
             base: Any = type(super().reader(schema))
 
-            class MeasuredReader(base):  # type: ignore[misc]  # which class it is does not matter here
+            class MeasuredReader(base):  # type: ignore[misc]
                 def read(self, partition: Any) -> Iterator[Any]:
                     yield from super().read(partition)
                     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -53,7 +53,7 @@ def measured_source(peaks: Path) -> type[RocketMQDataSource]:
 
 
 def peak_mib(spark: SparkSession, stub: StubBroker, peaks: Path, count: int) -> float:
-    """The most that any worker took, up to now, once the whole topic has been read."""
+    """Read the whole topic; return the highest peak of any worker so far."""
     reader = spark.read.format("rocketmq-measured").options(**given(stub, maxPartitions="2"))
     assert reader.load().selectExpr("sum(length(body)) AS bytes").collect() == [(count * BODY_BYTES,)]
     return max(int(path.read_text()) for path in peaks.iterdir()) / MIB
@@ -63,7 +63,7 @@ def peak_mib(spark: SparkSession, stub: StubBroker, peaks: Path, count: int) -> 
 def test_a_worker_needs_no_more_memory_for_a_larger_backlog(
     spark: SparkSession, tmp_path: Path, gigabytes: float
 ) -> None:
-    """First a tenth of the messages, then all; run with `-s`, it prints both peaks."""
+    """A backlog ten times as large raises the peak by little; with `-s` both peaks are printed."""
     spark.dataSource.register(measured_source(tmp_path))
     count = int(gigabytes * 1e9) // BODY_BYTES
     with StubBroker({TOPIC: 8}) as stub:

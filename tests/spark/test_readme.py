@@ -1,4 +1,4 @@
-"""What README shows works as it stands."""
+"""Test that the programs of README run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.spark
 
 
 def programs() -> list[str]:
-    """The Python programs that README prints."""
+    """Return the Python programs in README."""
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("program", programs())
 def test_programs_of_the_readme_run(program: str) -> None:
-    """What a reader copies prints the message that it put."""
+    """Each program prints the message that it put."""
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
     done = subprocess.run(

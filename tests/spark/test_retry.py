@@ -1,4 +1,4 @@
-"""Rows that failed go back and come again, through Spark itself."""
+"""Test through Spark that failed rows are sent back and delivered again."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of four queues, whose time stands still."""
+    """One broker with a topic of four queues and a clock that stands still."""
     with StubBroker({TOPIC: 4}, frozen_clock=True) as broker:
         yield broker
 
 
 def put(stub: StubBroker, *bodies: str) -> None:
-    """Messages on the queues in turn."""
+    """Send messages to the queues in turn."""
     for body in bodies:
         stub.put(TOPIC, body.encode())
 
 
 def options(stub: StubBroker, **more: str) -> dict[str, str]:
-    """A reader's options with those of the helpers."""
+    """Return a reader's options with those of the helpers."""
     return given(stub, consumerGroup=GROUP, **more)
 
 
 def bodies(stub: StubBroker, topic: str) -> list[str]:
-    """What a topic holds, sorted."""
+    """Return the bodies in a topic, sorted."""
     return sorted(record.body.decode() for record in stub.messages(topic))
 
 
 def test_rows_go_back_once_and_the_frame_tells(spark: SparkSession, stub: StubBroker) -> None:
-    """Looking at the result sends nothing again; a row's own level outranks the option."""
+    """Reading the result sends nothing again; a row's own level overrides the option."""
     put(stub, *"abcd")
     levels = "CASE body WHEN binary('a') THEN -1 WHEN binary('b') THEN 1 END AS delayLevel"
     rows = batch(spark, stub).selectExpr("*", levels)
@@ -65,11 +65,11 @@ def test_rows_go_back_once_and_the_frame_tells(spark: SparkSession, stub: StubBr
 
 
 def test_refusals_are_counted_by_broker(spark: SparkSession, stub: StubBroker) -> None:
-    """The error names the first reason at each; what could be taken was, and a report raises nothing."""
+    """The error counts refused rows by broker and names the first reason; a report raises nothing."""
     put(stub, *"abc")
     moved = "CASE body WHEN binary('c') THEN brokerName ELSE 'broker-z' END AS brokerName"
     rows = batch(spark, stub).selectExpr("topic", moved, "commitLogOffset", "msgId")
-    with pytest.raises(SendBackError, match=r"2 of broker-z \(\[QUEUE_MOVED\].*replay") as caught:
+    with pytest.raises(SendBackError, match=r"2 .*broker-z.*\[QUEUE_MOVED\].*; \w+") as caught:
         send_back(rows, options(stub))
     assert caught.value.counts == {"broker-z": 2}
     report = send_back(rows, options(stub), on_error="report").collect()
@@ -80,19 +80,19 @@ def test_refusals_are_counted_by_broker(spark: SparkSession, stub: StubBroker) -
 
 
 def test_wrong_requests_are_refused_before_anything_is_sent(spark: SparkSession, stub: StubBroker) -> None:
-    """By name: columns, types, arguments, the group."""
+    """Wrong columns, types, arguments and groups are refused by name."""
     rows = batch(spark, stub)
     typed = rows.withColumn("commitLogOffset", rows.commitLogOffset.cast("string"))
     wrong: list[tuple[str, Any]] = [
-        ("rows: without brokerName, msgId", lambda: send_back(rows.drop("brokerName", "msgId"), options(stub))),
+        ("rows: .*brokerName, msgId", lambda: send_back(rows.drop("brokerName", "msgId"), options(stub))),
         ("commitLogOffset = 'string'", lambda: send_back(typed, options(stub))),
         ("delayLevel = 'string'.*tinyint", lambda: send_back(rows.selectExpr("*", "'3' AS delayLevel"), options(stub))),
         ("on_error = 'ignore'", lambda: send_back(rows, options(stub), on_error="ignore")),
         ("OPTION_MISSING.*consumerGroup", lambda: send_back(rows, given(stub))),
-        ("OPTION_CONFLICT.*tools group", lambda: send_back(rows, given(stub, consumerGroup="TOOLS_CONSUMER"))),
+        ("OPTION_CONFLICT.*TOOLS_CONSUMER", lambda: send_back(rows, given(stub, consumerGroup="TOOLS_CONSUMER"))),
         ("model = 'ordered'", lambda: consume(rows, print, options(stub), model="ordered")),
         ("suspendCurrentQueueTimeMillis = '9'", lambda: consume(rows, print, options(stub), "orderly", 9)),
-        ("rows: without queueId", lambda: consume(rows.drop("queueId"), print, options(stub), "orderly")),
+        ("rows: .*queueId", lambda: consume(rows.drop("queueId"), print, options(stub), "orderly")),
     ]  # fmt: skip
     for text, call in wrong:
         with pytest.raises(OptionError, match=text):
@@ -100,7 +100,7 @@ def test_wrong_requests_are_refused_before_anything_is_sent(spark: SparkSession,
 
 
 def test_a_function_decides_row_by_row(spark: SparkSession, stub: StubBroker) -> None:
-    """It gets rows as `collect` would; what it cannot cope with goes back, the rest is done."""
+    """The function gets rows as `collect` returns them; a row that it cannot handle is sent back."""
     put(stub, "good", "later", "broken", "nonsense")
 
     def listen(row: Row) -> object:
@@ -118,7 +118,7 @@ def test_a_function_decides_row_by_row(spark: SparkSession, stub: StubBroker) ->
 
 
 def test_in_order_a_row_is_tried_again_before_the_next(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Queue by queue in order of offsets; what never succeeds becomes a dead letter, and its queue goes on."""
+    """Each queue is consumed in order; a row that always fails becomes a dead letter."""
     put(stub, *(f"{queue}{turn}" for turn in "abc" for queue in range(4)))
     seen = tmp_path / "seen"
 
@@ -138,7 +138,7 @@ def test_in_order_a_row_is_tried_again_before_the_next(spark: SparkSession, stub
 
 
 def test_a_query_reads_what_it_sent_back(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Run by run, until the row is a dead letter; the group's positions cover its retry topic."""
+    """A returned row is read in later runs until it is a dead letter; the group's offsets cover the retry topic."""
     put(stub, "good", "poison")
     asked = options(stub, maxReconsumeTimes="2")
     columns = "topic,brokerName,commitLogOffset,msgId,body,reconsumeTimes,originTopic"
@@ -159,7 +159,7 @@ def test_a_query_reads_what_it_sent_back(spark: SparkSession, stub: StubBroker, 
 
 
 def test_it_works_over_connect(stub: StubBroker) -> None:
-    """In a process of its own: a session is either classic or a client."""
+    """A client process sends rows back; a session is either classic or a client."""
     put(stub, *"abc")
     command = [sys.executable, "-m", "tests.spark.connect_retry", stub.name_server]
     environment = {**os.environ, **spark_environment()}

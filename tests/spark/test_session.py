@@ -1,4 +1,4 @@
-"""Spark itself runs here: with this Java, with this Python in its workers."""
+"""Test that Spark runs here, with this Java, and with this Python in its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_workers_run_the_python_of_the_tests(spark: SparkSession) -> None:
-    """Otherwise a worker would not find the packages under test."""
+    """A worker runs the Python that finds the packages under test."""
 
     def name_python(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

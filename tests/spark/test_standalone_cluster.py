@@ -1,4 +1,4 @@
-"""A job submitted to a Spark cluster of several processes, with the package installed from its wheel."""
+"""Test a job that is submitted to a Spark cluster of several processes, with the package installed from its wheel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds the package as installed from its wheel, and nothing of the source tree."""
+    """A folder with the package as installed from its wheel, and without the source tree."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True, timeout=300)
@@ -36,7 +36,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(site: Path) -> dict[str, str]:
-    """What master, workers and driver see: the installed package, this Python, loopback."""
+    """Return the environment of master, workers and driver: the installed package, this Python, loopback."""
     return {
         **os.environ,
         "PYTHONPATH": str(site),
@@ -49,7 +49,7 @@ def environment(site: Path) -> dict[str, str]:
 
 @contextmanager
 def daemon(log: Path, environ: dict[str, str], *arguments: str) -> Iterator[None]:
-    """One Spark process, ended when the test is."""
+    """Start one Spark process, and end it after the block."""
     with log.open("w") as output:
         command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
         process = subprocess.Popen(command, env=environ, cwd=log.parent, stdout=output, stderr=subprocess.STDOUT)
@@ -61,7 +61,7 @@ def daemon(log: Path, environ: dict[str, str], *arguments: str) -> Iterator[None
 
 
 def wait_for(log: Path, pattern: str, count: int = 1) -> str:
-    """The last of `count` matches in a log."""
+    """Wait for `count` matches in a log; return the last one."""
     ends = time.monotonic() + START_S
     while time.monotonic() < ends:
         found = re.findall(pattern, log.read_text())
@@ -90,7 +90,7 @@ def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def submit(master: str, site: Path, *arguments: str) -> str:
-    """Run the job; its output."""
+    """Run the job; return its output."""
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--executor-memory", "512m", str(JOB)]
     done = subprocess.run(
         [*command, *arguments], env=environment(site), cwd=site, capture_output=True, text=True, timeout=JOB_S
@@ -102,7 +102,7 @@ def submit(master: str, site: Path, *arguments: str) -> str:
 def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
     cluster: str, installed: Path, tmp_path: Path
 ) -> None:
-    """Two runs of one job append every message exactly once."""
+    """Two runs of one job append every message once."""
     with StubBroker(topics={"orders": 4}) as broker:
         places = (broker.name_server, "orders", str(tmp_path / "table"), str(tmp_path / "checkpoint"))
         broker.fill("orders", 2000, 100)
@@ -113,7 +113,7 @@ def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
 
 
 def count_distinct_places(table: Path) -> int:
-    """How many different messages the table holds; fails if one stands in it twice."""
+    """Return the number of messages in the table; fail if it holds one twice."""
     import pyarrow.dataset as ds
 
     rows = ds.dataset(table, partitioning="hive").to_table(columns=["brokerName", "queueId", "queueOffset"])

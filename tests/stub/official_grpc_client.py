@@ -82,11 +82,11 @@ def transact(endpoints: str) -> Any:
 
     class Checker(client.TransactionChecker):  # type: ignore[misc]  # the client ships no types
         def check(self, message: Any) -> Any:
-            asked.append(message.body.decode())
+            requests.append(message.body.decode())
             answered.set()
             return client.TransactionResolution.COMMIT
 
-    asked: list[str] = []
+    requests: list[str] = []
     answered = threading.Event()
     producer = client.Producer(make_configuration(endpoints), (TOPIC,), checker=Checker())
     producer.startup()
@@ -99,7 +99,7 @@ def transact(endpoints: str) -> Any:
     answered.wait(TIMEOUT_S)
     sys.stdin.readline()
     producer.shutdown()
-    return asked
+    return requests
 
 
 def push(endpoints: str) -> Any:

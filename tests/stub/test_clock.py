@@ -89,13 +89,13 @@ def test_a_jump_sets_the_wall_time_and_makes_nothing_due() -> None:
 
 def test_the_owner_learns_when_the_next_call_is_due() -> None:
     """`wait_ms` says how long, and `on_schedule` that it may have changed."""
-    clock, told = Clock(), list[float | None]()
-    clock.on_schedule = lambda: told.append(clock.wait_ms())
+    clock, oneways = Clock(), list[float | None]()
+    clock.on_schedule = lambda: oneways.append(clock.wait_ms())
 
     clock.call_later(50_000, lambda: None)
     clock.call_later(10_000, lambda: None)
 
-    assert [wait is not None and wait <= limit for wait, limit in zip(told, (50_000, 10_000), strict=True)] == [
+    assert [wait is not None and wait <= limit for wait, limit in zip(oneways, (50_000, 10_000), strict=True)] == [
         True
     ] * 2
 

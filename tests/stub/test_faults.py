@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.header import Command
 
-from .asking import Asker, pull_of, send_of
+from .remoting_client import RemotingClient, pull_of, send_of
 
 END = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
 START = GetMinOffsetRequestHeader(topic="T", queue_id=0)
@@ -30,26 +30,26 @@ ROUTE = GetRouteInfoRequestHeader(topic="T")
 
 def test_faults_happen_in_the_order_they_were_scripted() -> None:
     """Each as often as it was scripted, then the broker answers itself."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.busy(times=2)
         stub.faults.flow_control()
 
-        codes = [asker.ask(END).code for _ in range(4)]
+        codes = [client.ask(END).code for _ in range(4)]
 
     assert codes == [ResponseCode.SYSTEM_BUSY] * 2 + [ResponseCode.FLOW_CONTROL, ResponseCode.SUCCESS]
 
 
 def test_faults_for_a_number_of_times_come_before_those_for_ever() -> None:
     """Whichever was scripted first."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         lasting = stub.faults.answer(14, times=None)
         once = stub.faults.answer(1, "just once")
 
-        codes = [asker.ask(END).code for _ in range(3)]
+        codes = [client.ask(END).code for _ in range(3)]
         assert (codes, lasting.fired, once.fired) == ([1, 14, 14], 2, 1)
 
         stub.faults.clear()
-        assert asker.ask(END).code == 0
+        assert client.ask(END).code == 0
 
 
 def test_faults_are_for_one_request_at_one_place() -> None:
@@ -59,7 +59,7 @@ def test_faults_are_for_one_request_at_one_place() -> None:
         stub.faults.answer(2, at=NAME_SERVER)
         first, second = stub.broker_address("broker-a"), stub.broker_address("broker-b")
 
-        with Asker(first) as a, Asker(second) as b, Asker(stub.name_server) as names:
+        with RemotingClient(first) as a, RemotingClient(second) as b, RemotingClient(stub.name_server) as names:
             assert [a.ask(START).code, b.ask(END).code, b.ask(START).code] == [0, 0, 1]
             assert [names.ask(ROUTE).code, names.ask(ROUTE).code] == [2, 0]
 
@@ -84,57 +84,57 @@ def test_an_unreached_fault_does_not_hide_another_error() -> None:
 
 def test_a_dropped_reply_was_carried_out() -> None:
     """The message is stored, and its sender never hears of it."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
-        lost = asker.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
+        lost = client.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
 
-        assert asker.ask(END).fields == {"offset": "1"}
-        asker.socket.settimeout(0.05)
+        assert client.ask(END).fields == {"offset": "1"}
+        client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
-            asker.answer_to(lost)
+            client.answer_to(lost)
 
 
 def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
     """Later requests are answered before it."""
-    with StubBroker({"T": 1}, frozen_clock=True) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(30_000, on=RequestCode.GET_MIN_OFFSET)
-        late = asker.send(Command(31, fields=to_fields(START)))
+        late = client.send(Command(31, fields=to_fields(START)))
 
-        assert asker.ask(END).code == 0
+        assert client.ask(END).code == 0
         stub.clock.advance(30_000)
 
-        assert asker.answer_to(late).code == 0
+        assert client.answer_to(late).code == 0
 
 
 def test_a_delay_of_nothing_answers_at_once() -> None:
     """No time at all is a delay like any other: the answer comes."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(0, on=RequestCode.GET_MIN_OFFSET)
 
-        assert asker.ask(START).code == ResponseCode.SUCCESS
+        assert client.ask(START).code == ResponseCode.SUCCESS
 
 
 def test_a_delay_befalls_a_held_pull_too() -> None:
     """Its answer is late from when it would have been given."""
-    with StubBroker({"T": 1}, frozen_clock=True) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(5_000, on=RequestCode.PULL_MESSAGE)
-        late = asker.send(Command(11, fields=to_fields(pull_of("T", wait_ms=10_000))))
-        asker.ask(END)
+        late = client.send(Command(11, fields=to_fields(pull_of("T", wait_ms=10_000))))
+        client.ask(END)
 
         stub.put("T", b"x")
         stub.clock.advance(5_000)
 
-        assert len(asker.answer_to(late).body) > 0
+        assert len(client.answer_to(late).body) > 0
 
 
 def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
     """Half of it comes, then nothing."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.cut_reply()
-        asker.send(Command(30, fields=to_fields(END)))
+        client.send(Command(30, fields=to_fields(END)))
 
         came = b""
-        while more := asker.socket.recv(4096):
+        while more := client.socket.recv(4096):
             came += more
 
         assert 4 < len(came) < 4 + int.from_bytes(came[:4], "big")
@@ -142,12 +142,12 @@ def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
 
 def test_a_half_closed_connection_says_no_more_but_listens() -> None:
     """What is sent to it still counts."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.half_close()
-        asker.send(Command(30, fields=to_fields(END)))
-        assert asker.is_ended()
+        client.send(Command(30, fields=to_fields(END)))
+        assert client.is_ended()
 
-        asker.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
+        client.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
         deadline = time.monotonic() + 30
         while not stub.messages("T") and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -157,24 +157,24 @@ def test_a_half_closed_connection_says_no_more_but_listens() -> None:
 
 def test_a_trickled_answer_is_whole() -> None:
     """What is answered meanwhile waits for its end."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.trickle(on=RequestCode.GET_MAX_OFFSET)
-        slow = asker.send(Command(30, fields=to_fields(END)))
-        quick = asker.send(Command(31, fields=to_fields(START)))
+        slow = client.send(Command(30, fields=to_fields(END)))
+        quick = client.send(Command(31, fields=to_fields(START)))
 
-        assert (asker.answer_to(quick).code, asker.answer_to(slow).fields) == (0, {"offset": "0"})
+        assert (client.answer_to(quick).code, client.answer_to(slow).fields) == (0, {"offset": "0"})
 
 
 def test_a_trickled_answer_comes_in_pieces() -> None:
     """Unless the machine is so busy that nobody looks meanwhile, which cannot last."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.trickle(times=None)
 
         def count_pieces() -> int:
-            asker.send(Command(30, fields=to_fields(END)))
+            client.send(Command(30, fields=to_fields(END)))
             came, pieces = b"", 0
             while len(came) < 4 or len(came) < 4 + int.from_bytes(came[:4], "big"):
-                came, pieces = came + asker.socket.recv(1_000), pieces + 1
+                came, pieces = came + client.socket.recv(1_000), pieces + 1
             return pieces
 
         assert any(count_pieces() > 1 for _ in range(50))
@@ -185,8 +185,8 @@ def test_a_trickled_answer_comes_in_pieces() -> None:
 
 def route_of(stub: StubCluster) -> str:
     """The text of T's route, or the refusal's remark."""
-    with Asker(stub.name_server) as asker:
-        answer = asker.ask(ROUTE)
+    with RemotingClient(stub.name_server) as client:
+        answer = client.ask(ROUTE)
         return bytes(answer.body).decode() or answer.remark or ""
 
 
@@ -195,19 +195,19 @@ def test_a_broker_that_is_down_is_gone_until_it_is_up() -> None:
     with StubCluster(2, topics={"T": 1}) as stub:
         stub.put("T", b"x", broker="broker-a")
         address = stub.broker_address("broker-a")
-        with Asker(address) as asker:
-            asker.ask(END)
+        with RemotingClient(address) as client:
+            client.ask(END)
             stub.faults.broker_down("broker-a")
-            assert asker.is_ended()
+            assert client.is_ended()
 
         assert "broker-a" not in route_of(stub) and "broker-b" in route_of(stub)
         with pytest.raises(ConnectionRefusedError):
-            Asker(address)
+            RemotingClient(address)
         stub.faults.broker_up("broker-a")
 
         assert "broker-a" in route_of(stub)
-        with Asker(address) as asker:
-            assert asker.ask(END).fields == {"offset": "1"}
+        with RemotingClient(address) as client:
+            assert client.ask(END).fields == {"offset": "1"}
 
 
 def test_the_last_broker_takes_its_topics_along() -> None:
@@ -220,16 +220,16 @@ def test_the_last_broker_takes_its_topics_along() -> None:
 
 def test_refusing_leaves_connections_alone() -> None:
     """Only new ones are turned away."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
-        asker.ask(END)
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
+        client.ask(END)
         stub.faults.refuse()
 
         with pytest.raises(ConnectionRefusedError):
-            Asker(stub.broker_address())
-        assert asker.ask(END).code == 0
+            RemotingClient(stub.broker_address())
+        assert client.ask(END).code == 0
         stub.faults.broker_up()
 
-        Asker(stub.broker_address()).close()
+        RemotingClient(stub.broker_address()).close()
 
 
 def test_a_lagging_slave_shows_less_than_its_master() -> None:
@@ -238,12 +238,12 @@ def test_a_lagging_slave_shows_less_than_its_master() -> None:
         stub.fill("T", 10, 100)
         slave = str(stub.state.brokers[1].address)
 
-        with Asker(slave) as asker:
-            assert asker.ask(END).fields == {"offset": "10"}
+        with RemotingClient(slave) as client:
+            assert client.ask(END).fields == {"offset": "10"}
             stub.faults.slave_lag(4)
-            assert asker.ask(END).fields == {"offset": "6"}
-        with Asker(stub.broker_address()) as asker:
-            assert asker.ask(END).fields == {"offset": "10"}
+            assert client.ask(END).fields == {"offset": "6"}
+        with RemotingClient(stub.broker_address()) as client:
+            assert client.ask(END).fields == {"offset": "10"}
 
 
 def test_an_unknown_broker_is_a_named_error() -> None:
@@ -258,26 +258,26 @@ def test_an_unknown_broker_is_a_named_error() -> None:
 
 def test_a_lost_queue_is_gone_from_the_route() -> None:
     """With its messages; asking for it is refused as illegal."""
-    with StubBroker({"T": 2}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.put("T", b"x", queue_id=1)
         stub.faults.lose_queue("T")
 
         assert '"readQueueNums":1' in route_of(stub)
-        assert asker.ask(pull_of("T", queue_id=1)).code == ResponseCode.INVALID_PARAMETER
+        assert client.ask(pull_of("T", queue_id=1)).code == ResponseCode.INVALID_PARAMETER
         assert stub.messages("T") == []
 
 
 def test_an_offset_can_be_reset_as_an_administrator_does() -> None:
     """The next pull is told so, and goes on from there."""
-    with StubBroker({"T": 1}) as stub, Asker(stub.broker_address()) as asker:
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.fill("T", 10, 100)
         stub.faults.reset_offset("g", MessageQueue("T", "broker-a", 0), 3)
 
-        answer = asker.ask(pull_of("T", 9))
+        answer = client.ask(pull_of("T", 9))
 
         assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
         assert (answer.fields or {})["nextBeginOffset"] == "3"
-        assert asker.ask(pull_of("T", 3)).code == 0
+        assert client.ask(pull_of("T", 3)).code == 0
 
 
 def test_a_clock_jump_stamps_messages_otherwise() -> None:

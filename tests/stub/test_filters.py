@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker_stub.filters import FilterTable, make_filter, maybe_compile, wants
+from broker_stub.filters import FilterTable, make_filter, matches, maybe_compile
 from pyspark_rocketmq.wire.bodies import SubscriptionData, build_subscription
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 
 
 def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData:
@@ -33,22 +33,22 @@ def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData
 def test_tags_are_compared_by_hash(expression: str, tag: str, wanted: bool) -> None:
     """A star alone takes all, a list takes its tags and whatever shares their hash, blanks alone take nothing."""
     tag_filter = make_filter(build_subscription("T", expression))
-    assert wants(tag_filter, java_hash(tag), {}) is wanted
+    assert matches(tag_filter, java_hash(tag), {}) is wanted
 
 
 def test_the_lower_half_of_a_tag_code_decides() -> None:
     """Delay queues keep due times in the tag code; only 32 bits of it are compared, as signed."""
     tag_filter = make_filter(build_subscription("T", "order-created"))
-    assert wants(tag_filter, -392709271, None)
-    assert wants(tag_filter, (7 << 32) + 0xE897BB69, None)
-    assert not wants(tag_filter, 392709271, None)
+    assert matches(tag_filter, -392709271, None)
+    assert matches(tag_filter, (7 << 32) + 0xE897BB69, None)
+    assert not matches(tag_filter, 392709271, None)
 
 
 def test_what_is_not_known_speaks_for_the_message() -> None:
     """A tick of the hold service knows neither tag code nor properties; it wakes every held pull."""
     tag_filter = make_filter(build_subscription("T", "TagA"))
     property_filter = make_filter(sql("a = 1"), maybe_compile("a = 1", "SQL92"))
-    assert wants(tag_filter, None, None) and wants(property_filter, None, None)
+    assert matches(tag_filter, None, None) and matches(property_filter, None, None)
 
 
 def test_a_subscription_by_class_takes_everything() -> None:
@@ -66,8 +66,8 @@ def test_sql_reads_the_properties() -> None:
     """The tag code passes, the properties decide."""
     property_filter = make_filter(sql("a > 5"), maybe_compile("a > 5", "SQL92"))
     assert property_filter is not None and property_filter.reads_properties
-    assert wants(property_filter, java_hash("any"), {"a": "6"})
-    assert not wants(property_filter, java_hash("any"), {"a": "5"})
+    assert matches(property_filter, java_hash("any"), {"a": "6"})
+    assert not matches(property_filter, java_hash("any"), {"a": "5"})
 
 
 @pytest.mark.parametrize(("expression", "kind"), [("a > > 5", "SQL92"), ("a = 1", "SQL93")])
@@ -84,10 +84,10 @@ def test_a_heartbeats_expression_is_kept_by_version() -> None:
     table.register("g", [sql("a = 1", version=5)])
     table.register("g", [sql("a = 2", version=5), sql("a = 3", version=4)])
     found = table.find("T", "g")
-    assert found and (found.expression, found.client_version) == ("a = 1", 5)
+    assert found and (found.sql.matches({"a": "1"}), found.client_version) == (True, 5)
     table.register("g", [sql("a = 4", version=6)])
     found = table.find("T", "g")
-    assert found and (found.expression, found.client_version) == ("a = 4", 6)
+    assert found and (found.sql.matches({"a": "4"}), found.client_version) == (True, 6)
 
 
 def test_a_newer_expression_with_a_fault_removes_the_old_one() -> None:

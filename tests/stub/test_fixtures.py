@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from broker_stub import StubBroker, StubCluster
 
-from .asking import Asker, pull_of
+from .remoting_client import RemotingClient, pull_of
 
 
 def test_a_broker_is_there(stub_broker: StubBroker) -> None:
     """And takes messages."""
     stub_broker.put("T", b"x")
 
-    with Asker(stub_broker.broker_address()) as asker:
-        assert asker.ask(pull_of("T")).code == 0
+    with RemotingClient(stub_broker.broker_address()) as client:
+        assert client.ask(pull_of("T")).code == 0
 
 
 def test_clusters_are_made_to_measure(make_stub: Callable[..., StubCluster]) -> None:

@@ -18,7 +18,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.commands import GetRouteInfoRequestHeader
 from pyspark_rocketmq.wire.record import decode_records
 
-from .asking import Asker, pull_of
+from .remoting_client import RemotingClient, pull_of
 
 ROOT = Path(__file__).parents[2]
 READY = re.compile(r"nameServer=(127\.0\.0\.1:\d+) endpoints=(\S+)\n")
@@ -40,8 +40,8 @@ def running(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 def broker_of(name_server: str, topic: str) -> str:
     """Where a topic's only broker listens."""
-    with Asker(name_server) as asker:
-        route = json.loads(bytes(asker.ask(GetRouteInfoRequestHeader(topic=topic)).body))
+    with RemotingClient(name_server) as client:
+        route = json.loads(bytes(client.ask(GetRouteInfoRequestHeader(topic=topic)).body))
     address: str = route["brokerDatas"][0]["brokerAddrs"]["0"]
     return address
 
@@ -51,8 +51,8 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"topic":"orders","queueId":1,"body":"hello","storeTimestamp":5}\n')
     with running("--topic", "orders:3", "--seed", str(seed)) as (name_server, process):
-        with Asker(broker_of(name_server, "orders")) as asker:
-            (record,) = decode_records(asker.ask(pull_of("orders", queue_id=1)).body)
+        with RemotingClient(broker_of(name_server, "orders")) as client:
+            (record,) = decode_records(client.ask(pull_of("orders", queue_id=1)).body)
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(10) == 0

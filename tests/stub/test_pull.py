@@ -7,32 +7,32 @@ from typing import Any
 
 import pytest
 
-from broker_stub.groups import Member
-from broker_stub.store import PullLimits
-from broker_stub.topics import WRITABLE
+from broker_stub.group_tables import Member
+from broker_stub.queue_scan import PullLimits
+from broker_stub.topic_table import WRITABLE
 from pyspark_rocketmq.wire.bodies import ConsumerData, SubscriptionGroupConfig, build_subscription
 from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode
 from pyspark_rocketmq.wire.commands import PullMessageRequestHeader
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import decode_records
 
-from .asking import pull_of
-from .bench import Bench
+from .direct_broker import DirectBroker
+from .remoting_client import pull_of
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return with_messages(Bench())
+def direct() -> DirectBroker:
+    return with_messages(DirectBroker())
 
 
-def with_messages(bench: Bench) -> Bench:
+def with_messages(direct: DirectBroker) -> DirectBroker:
     """A broker whose topic T holds ten messages with tags A and B in turn."""
-    bench.broker.topics.create_plain("T", 1)
+    direct.broker.topics.create_plain("T", 1)
     for number in range(10):
-        bench.put(TAGS="AB"[number % 2], n=str(number))
-    return bench
+        direct.put(TAGS="AB"[number % 2], n=str(number))
+    return direct
 
 
 def pull(offset: int = 0, flags: int = SUBSCRIPTION, **changes: Any) -> PullMessageRequestHeader:
@@ -40,7 +40,7 @@ def pull(offset: int = 0, flags: int = SUBSCRIPTION, **changes: Any) -> PullMess
     return replace(pull_of("T", offset), sys_flag=flags, **changes)
 
 
-def join(bench: Bench, expression: str, kind: str = "TAG", model: str = "CLUSTERING", version: int = 1) -> None:
+def join(direct: DirectBroker, expression: str, kind: str = "TAG", model: str = "CLUSTERING", version: int = 1) -> None:
     """Let a member of the group subscribe T."""
     subscription = build_subscription("T", expression, expression_type=kind, sub_version=version)
     data = ConsumerData(
@@ -50,7 +50,7 @@ def join(bench: Bench, expression: str, kind: str = "TAG", model: str = "CLUSTER
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
         subscription_data_set=(subscription,),
     )
-    bench.broker.consumer_groups.heartbeat(Member(bench.channel, "me", LanguageCode.JAVA, 479), data)
+    direct.broker.consumer_groups.heartbeat(Member(direct.channel, "me", LanguageCode.JAVA, 479), data)
 
 
 def offsets(answer: Command) -> list[int]:
@@ -61,53 +61,53 @@ def offsets(answer: Command) -> list[int]:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_closed_for_reading_refuses(bench: Bench) -> None:
+def test_a_broker_closed_for_reading_refuses(direct: DirectBroker) -> None:
     """5.x says what forbids it."""
-    bench.broker.permission = WRITABLE
+    direct.broker.permission = WRITABLE
 
-    answer = bench.ask(pull())
+    answer = direct.ask(pull())
 
     assert (answer.code, answer.fields) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "1"})
 
 
-def test_a_group_that_may_not_consume_is_refused(bench: Bench) -> None:
+def test_a_group_that_may_not_consume_is_refused(direct: DirectBroker) -> None:
     """By its configuration."""
-    bench.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_enable=False))
+    direct.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_enable=False))
 
-    answer = bench.ask(pull())
+    answer = direct.ask(pull())
 
     assert (answer.code, answer.fields) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "2"})
 
 
-def test_broadcasting_may_be_forbidden(bench: Bench) -> None:
+def test_broadcasting_may_be_forbidden(direct: DirectBroker) -> None:
     """Where the group's own subscription is used."""
-    bench.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_broadcast_enable=False))
-    join(bench, "*", model="BROADCASTING")
+    direct.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_broadcast_enable=False))
+    join(direct, "*", model="BROADCASTING")
 
-    answer = bench.ask(pull(flags=0))
+    answer = direct.ask(pull(flags=0))
 
     assert (answer.code, answer.fields) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "4"})
 
 
 def test_without_auto_creation_a_group_must_be_there() -> None:
     """Otherwise a pull makes it."""
-    strict, lenient = with_messages(Bench(auto_create_groups=False)), with_messages(Bench())
+    strict, lenient = with_messages(DirectBroker(auto_create_groups=False)), with_messages(DirectBroker())
 
     assert strict.ask(pull()).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert lenient.ask(pull()).code == ResponseCode.SUCCESS
     assert "g" in lenient.broker.group_configs.table
 
 
-def test_an_expression_without_a_tag_is_refused(bench: Bench) -> None:
+def test_an_expression_without_a_tag_is_refused(direct: DirectBroker) -> None:
     """Bars alone name nothing."""
-    assert bench.ask(pull(subscription="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert direct.ask(pull(subscription="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_sql_can_be_off() -> None:
     """As it is at a real broker unless it is allowed."""
-    bench = with_messages(Bench(property_filter=False))
+    direct = with_messages(DirectBroker(property_filter=False))
 
-    answer = bench.ask(pull(subscription="n > 1", expression_type="SQL92"))
+    answer = direct.ask(pull(subscription="n > 1", expression_type="SQL92"))
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "The broker does not support consumer to filter message by SQL92"
@@ -116,33 +116,33 @@ def test_sql_can_be_off() -> None:
 # --- what is wanted --------------------------------------------------------------------------------------------------
 
 
-def test_sql_of_the_pull_itself(bench: Bench) -> None:
+def test_sql_of_the_pull_itself(direct: DirectBroker) -> None:
     """It needs no heartbeat."""
-    answer = bench.ask(pull(subscription="n > 6 OR TAGS = 'A' AND n < 3", expression_type="SQL92"))
+    answer = direct.ask(pull(subscription="n > 6 OR TAGS = 'A' AND n < 3", expression_type="SQL92"))
 
     assert offsets(answer) == [0, 2, 7, 8, 9]
 
 
-def test_sql_of_the_groups_heartbeat(bench: Bench) -> None:
+def test_sql_of_the_groups_heartbeat(direct: DirectBroker) -> None:
     """It counts for pulls that name no expression, and must be as new as they say."""
-    join(bench, "n >= 8", "SQL92", version=5)
+    join(direct, "n >= 8", "SQL92", version=5)
 
-    assert offsets(bench.ask(pull(flags=0, sub_version=5))) == [8, 9]
-    assert bench.ask(pull(flags=0, sub_version=6)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert offsets(direct.ask(pull(flags=0, sub_version=5))) == [8, 9]
+    assert direct.ask(pull(flags=0, sub_version=6)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
 
 
-def test_sql_that_does_not_compile_is_never_registered(bench: Bench) -> None:
+def test_sql_that_does_not_compile_is_never_registered(direct: DirectBroker) -> None:
     """Pulls that rely on it are told so."""
-    join(bench, "n > > 8", "SQL92")
+    join(direct, "n > > 8", "SQL92")
 
-    assert bench.ask(pull(flags=0)).code == ResponseCode.FILTER_DATA_NOT_EXIST
+    assert direct.ask(pull(flags=0)).code == ResponseCode.FILTER_DATA_NOT_EXIST
 
 
-def test_tags_of_the_groups_heartbeat(bench: Bench) -> None:
+def test_tags_of_the_groups_heartbeat(direct: DirectBroker) -> None:
     """They count for pulls that name none."""
-    join(bench, "B")
+    join(direct, "B")
 
-    assert offsets(bench.ask(pull(flags=0))) == [1, 3, 5, 7, 9]
+    assert offsets(direct.ask(pull(flags=0))) == [1, 3, 5, 7, 9]
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -152,97 +152,97 @@ def test_cold_data_are_better_read_from_a_slave() -> None:
     """If slaves serve reads, the answer suggests one."""
     cold = PullLimits(warm_bytes=0)
     for slave_reads, suggestion in ((True, "1"), (False, "0")):
-        bench = with_messages(Bench(limits=cold, slave_reads=slave_reads))
+        direct = with_messages(DirectBroker(limits=cold, slave_reads=slave_reads))
 
-        answer = bench.ask(pull())
+        answer = direct.ask(pull())
 
         assert (answer.fields or {})["suggestWhichBrokerId"] == suggestion
         assert len(offsets(answer)) == 8
 
 
-def test_a_pull_commits_what_it_carries(bench: Bench) -> None:
+def test_a_pull_commits_what_it_carries(direct: DirectBroker) -> None:
     """Whatever it finds."""
-    bench.ask(pull(99, COMMIT | SUBSCRIPTION, commit_offset=7))
+    direct.ask(pull(99, COMMIT | SUBSCRIPTION, commit_offset=7))
 
-    assert bench.broker.offsets.query("g", "T", 0) == 7
+    assert direct.broker.offsets.query("g", "T", 0) == 7
 
 
-def test_a_pull_is_remembered_for_statistics(bench: Bench) -> None:
+def test_a_pull_is_remembered_for_statistics(direct: DirectBroker) -> None:
     """Where the next one begins."""
-    bench.ask(pull(max_msg_nums=4))
+    direct.ask(pull(max_msg_nums=4))
 
-    assert bench.broker.offsets.pulled_to("g", "T", 0) == 4
+    assert direct.broker.offsets.pull_offset_of("g", "T", 0) == 4
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def wait_at_end(bench: Bench, **changes: Any) -> None:
+def wait_at_end(direct: DirectBroker, **changes: Any) -> None:
     """Let a pull wait at the end of the queue."""
-    assert bench.ask(pull(10, SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, **changes)).remark == "held"
+    assert direct.ask(pull(10, SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, **changes)).remark == "held"
 
 
-def test_a_waiting_pull_is_answered_by_a_message(bench: Bench) -> None:
+def test_a_waiting_pull_is_answered_by_a_message(direct: DirectBroker) -> None:
     """With what came."""
-    wait_at_end(bench)
-    bench.put(TAGS="A")
+    wait_at_end(direct)
+    direct.put(TAGS="A")
 
-    assert [offsets(answer) for answer in bench.channel.replies] == [[10]]
+    assert [offsets(answer) for answer in direct.channel.replies] == [[10]]
 
 
-def test_a_waiting_pull_commits_only_once(bench: Bench) -> None:
+def test_a_waiting_pull_commits_only_once(direct: DirectBroker) -> None:
     """When it arrives, not when it is carried out again."""
     header = pull(10, COMMIT | SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, commit_offset=3)
-    bench.ask(header)
-    bench.broker.offsets.commit("g", "T", 0, 8)
+    direct.ask(header)
+    direct.broker.offsets.commit("g", "T", 0, 8)
 
-    bench.clock.advance(15_000)
+    direct.clock.advance(15_000)
 
-    assert bench.channel.replies[0].code == ResponseCode.PULL_NOT_FOUND
-    assert bench.broker.offsets.query("g", "T", 0) == 8
+    assert direct.channel.replies[0].code == ResponseCode.PULL_NOT_FOUND
+    assert direct.broker.offsets.query("g", "T", 0) == 8
 
 
-def test_a_waiting_pull_ends_behind_messages_it_does_not_want(bench: Bench) -> None:
+def test_a_waiting_pull_ends_behind_messages_it_does_not_want(direct: DirectBroker) -> None:
     """At the next look, with an offset behind them."""
-    wait_at_end(bench, subscription="A")
-    bench.put(TAGS="B")
-    assert bench.channel.replies == []
+    wait_at_end(direct, subscription="A")
+    direct.put(TAGS="B")
+    assert direct.channel.replies == []
 
-    bench.clock.advance(5_000)
+    direct.clock.advance(5_000)
 
-    (answer,) = bench.channel.replies
+    (answer,) = direct.channel.replies
     assert (answer.code, (answer.fields or {})["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "11")
 
 
-def test_a_waiting_pull_with_sql_is_woken_by_properties(bench: Bench) -> None:
+def test_a_waiting_pull_with_sql_is_woken_by_properties(direct: DirectBroker) -> None:
     """Those of the new message."""
-    wait_at_end(bench, subscription="n = 99", expression_type="SQL92")
-    bench.put(n="98")
-    assert bench.channel.replies == []
+    wait_at_end(direct, subscription="n = 99", expression_type="SQL92")
+    direct.put(n="98")
+    assert direct.channel.replies == []
 
-    bench.put(n="99")
+    direct.put(n="99")
 
-    assert [offsets(answer) for answer in bench.channel.replies] == [[11]]
+    assert [offsets(answer) for answer in direct.channel.replies] == [[11]]
 
 
 def test_without_long_polling_the_wait_is_a_second() -> None:
     """Whatever the pull asks for."""
-    bench = with_messages(Bench(long_polling=False))
-    wait_at_end(bench)
+    direct = with_messages(DirectBroker(long_polling=False))
+    wait_at_end(direct)
 
-    bench.clock.advance(999)
-    assert bench.channel.replies == []
-    bench.clock.advance(1)
+    direct.clock.advance(999)
+    assert direct.channel.replies == []
+    direct.clock.advance(1)
 
-    assert [answer.code for answer in bench.channel.replies] == [ResponseCode.PULL_NOT_FOUND]
+    assert [answer.code for answer in direct.channel.replies] == [ResponseCode.PULL_NOT_FOUND]
 
 
-def test_a_reset_ends_a_wait_with_its_time(bench: Bench) -> None:
+def test_a_reset_ends_a_wait_with_its_time(direct: DirectBroker) -> None:
     """The pull learns of it when it is carried out again."""
-    wait_at_end(bench)
-    bench.broker.offsets.reset("g", "T", 0, 4)
+    wait_at_end(direct)
+    direct.broker.offsets.reset("g", "T", 0, 4)
 
-    bench.clock.advance(15_000)
+    direct.clock.advance(15_000)
 
-    (answer,) = bench.channel.replies
+    (answer,) = direct.channel.replies
     assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")

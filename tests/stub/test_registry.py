@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker_stub.registry import BROKER, Call, Refusal, Registry, answer, handles, load_handlers
+from broker_stub.handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
+from broker_stub.registry import Registry, handles
 from broker_stub.releases import RELEASES, find_release
+from broker_stub.requests import ClientRequest, Refusal, response
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command
 
-from .channels import RecordingChannel
+from .recording_channel import RecordingChannel
 
 
 def test_a_code_has_one_handler() -> None:
@@ -25,18 +27,18 @@ def test_a_code_has_one_handler() -> None:
 
 def test_every_handler_says_what_it_does() -> None:
     """The generated page lists those sentences."""
-    for registry in load_handlers():
+    for registry in (BROKER_HANDLERS, NAME_SERVER_HANDLERS):
         assert registry.handlers
         assert all(handler.__doc__ for handler in registry.handlers.values())
-    assert handles.__self__ is BROKER  # type: ignore[attr-defined]  # a bound method has it
+    assert handles.__self__ is BROKER_HANDLERS  # type: ignore[attr-defined]  # a bound method has it
 
 
 def test_a_call_reads_its_header_and_replies_on_its_channel() -> None:
     """A late answer goes where the request came from."""
     channel = RecordingChannel()
-    call = Call(Command(30, fields={"topic": "T", "queueId": "3"}, body=memoryview(b"b")), channel)
+    call = ClientRequest(Command(30, fields={"topic": "T", "queueId": "3"}, body=memoryview(b"b")), channel)
 
-    call.reply(answer(fields=OffsetResponseHeader(offset=7)))
+    call.reply(response(fields=OffsetResponseHeader(offset=7)))
 
     assert call.header(GetMaxOffsetRequestHeader).queue_id == 3
     assert call.body == b"b"
@@ -47,7 +49,7 @@ def test_a_request_that_wants_no_answer_gets_none() -> None:
     """Whatever its handler says."""
     channel = RecordingChannel()
 
-    Call(Command(15, flag=ONEWAY_FLAG), channel).reply(answer())
+    ClientRequest(Command(15, flag=ONEWAY_FLAG), channel).reply(response())
 
     assert channel.replies == []
 
@@ -56,9 +58,9 @@ def test_a_refusal_holds_its_answer() -> None:
     """With code, remark and fields."""
     refusal = Refusal(ResponseCode.NO_PERMISSION, "no", {"forbiddenType": "3"})
 
-    assert (refusal.answer.code, refusal.answer.remark) == (16, "no")
-    assert refusal.answer.fields == {"forbiddenType": "3"}
-    assert refusal.answer.is_response
+    assert (refusal.response.code, refusal.response.remark) == (16, "no")
+    assert refusal.response.fields == {"forbiddenType": "3"}
+    assert refusal.response.is_response
 
 
 def test_an_unknown_release_is_refused() -> None:

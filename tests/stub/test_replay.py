@@ -8,9 +8,9 @@ import pytest
 
 from broker_stub import Settings, StubBroker
 
-from .playing import Player
-from .preparing import prepare
 from .recordings import read_scenario, scenarios
+from .replay_player import Player
+from .replay_setup import prepare
 
 SETTINGS = Settings(transaction_timeout_ms=2_000, transaction_check_interval_ms=3_000)
 

@@ -6,27 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from broker_stub.groups import Member
-from broker_stub.topics import READABLE
+from broker_stub.group_tables import Member
+from broker_stub.topic_table import READABLE
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode
 from pyspark_rocketmq.wire.commands import SendMessageRequestHeader, SendReplyMessageRequestHeader
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.sys_flag import SysFlag
 
-from .asking import send_of
-from .bench import Bench
-from .channels import RecordingChannel
+from .direct_broker import DirectBroker
+from .recording_channel import RecordingChannel
+from .remoting_client import send_of
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
-    bench.broker.topics.create_plain("T", 2)
-    return bench
+def direct() -> DirectBroker:
+    direct = DirectBroker()
+    direct.broker.topics.create_plain("T", 2)
+    return direct
 
 
-def test_the_long_and_the_short_names_mean_the_same(bench: Bench) -> None:
+def test_the_long_and_the_short_names_mean_the_same(direct: DirectBroker) -> None:
     """A request of the first kind is stored like one of the second."""
     header = SendMessageRequestHeader(
         producer_group="p",
@@ -40,66 +40,66 @@ def test_the_long_and_the_short_names_mean_the_same(bench: Bench) -> None:
         properties="a\x01b\x02",
     )
 
-    answer = bench.ask(header, b"x")
+    answer = direct.ask(header, b"x")
 
-    (record,) = bench.found("T", 1)
+    (record,) = direct.found("T", 1)
     assert (answer.fields or {})["queueOffset"] == "0"
     assert (record.flag, record.born_timestamp, record.properties["a"]) == (7, 5, "b")
 
 
-def test_a_message_without_an_id_gets_one(bench: Bench) -> None:
+def test_a_message_without_an_id_gets_one(direct: DirectBroker) -> None:
     """5.x makes the unique id the producer left out, and tells it."""
-    answer = bench.ask(send_of("T"), b"x")
+    answer = direct.ask(send_of("T"), b"x")
 
-    (record,) = bench.found("T")
+    (record,) = direct.found("T")
     assert record.properties["UNIQ_KEY"] == (answer.fields or {})["transactionId"]
 
 
 @pytest.mark.parametrize(("release", "code"), [("5.3.3", ResponseCode.SYSTEM_ERROR), ("4.9.7", ResponseCode.SUCCESS)])
 def test_an_empty_body(release: str, code: int) -> None:
     """5.x stumbles over it, 4.9.7 stores it."""
-    bench = Bench(release)
-    bench.broker.topics.create_plain("T", 1)
+    direct = DirectBroker(release)
+    direct.broker.topics.create_plain("T", 1)
 
-    assert bench.ask(send_of("T")).code == code
+    assert direct.ask(send_of("T")).code == code
 
 
-def test_limits_of_size(bench: Bench) -> None:
+def test_limits_of_size(direct: DirectBroker) -> None:
     """Bodies of 4 MiB and property texts of 32 KiB are the most; nothing larger is stored."""
     too_large = b"." * (4 * 1024 * 1024 + 1)
 
-    assert bench.ask(send_of("T"), too_large).code == ResponseCode.MESSAGE_ILLEGAL
-    assert bench.ask(send_of("T", "a\x01" + "b" * 32_767), b"x").code == ResponseCode.MESSAGE_ILLEGAL
-    assert bench.ask(send_of("T"), too_large[:-1]).code == ResponseCode.SUCCESS
-    assert len(bench.found("T")) == 1
+    assert direct.ask(send_of("T"), too_large).code == ResponseCode.MESSAGE_ILLEGAL
+    assert direct.ask(send_of("T", "a\x01" + "b" * 32_767), b"x").code == ResponseCode.MESSAGE_ILLEGAL
+    assert direct.ask(send_of("T"), too_large[:-1]).code == ResponseCode.SUCCESS
+    assert len(direct.found("T")) == 1
 
 
-def test_properties_that_outgrow_their_limit_are_refused(bench: Bench) -> None:
+def test_properties_that_outgrow_their_limit_are_refused(direct: DirectBroker) -> None:
     """What the broker adds counts, too."""
-    answer = bench.ask(send_of("T", "a\x01" + "b" * 32_700 + "\x02"), b"x")
+    answer = direct.ask(send_of("T", "a\x01" + "b" * 32_700 + "\x02"), b"x")
 
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert bench.found("T") == []
+    assert direct.found("T") == []
 
 
-def test_batches_have_limits_of_their_own(bench: Bench) -> None:
+def test_batches_have_limits_of_their_own(direct: DirectBroker) -> None:
     """They cannot go to retry topics nor be delayed, and count as a whole."""
     body = encode_batch([BatchEntry(b"x"), BatchEntry(b"." * (4 * 1024 * 1024 + 1))])
-    retry = bench.ask(send_of("%RETRY%g", batch=True), encode_batch([BatchEntry(b"x")]))
-    late = bench.ask(send_of("T", "DELAY\x013\x02", batch=True), encode_batch([BatchEntry(b"x")]))
-    large = bench.ask(send_of("T", batch=True), body)
+    retry = direct.ask(send_of("%RETRY%g", batch=True), encode_batch([BatchEntry(b"x")]))
+    late = direct.ask(send_of("T", "DELAY\x013\x02", batch=True), encode_batch([BatchEntry(b"x")]))
+    large = direct.ask(send_of("T", batch=True), body)
 
     assert [retry.code, late.code, large.code] == [ResponseCode.MESSAGE_ILLEGAL] * 2 + [ResponseCode.SYSTEM_ERROR]
-    assert bench.found("T") == []
+    assert direct.found("T") == []
 
 
-def test_a_batch_is_stored_message_by_message(bench: Bench) -> None:
+def test_a_batch_is_stored_message_by_message(direct: DirectBroker) -> None:
     """With consecutive offsets, own bodies and flags, and its ids joined by commas."""
     entries = [BatchEntry(b"a", b"TAGS\x01A\x02", 1), BatchEntry(b"b", b"TAGS\x01B", 2), BatchEntry(b"c")]
 
-    answer = bench.ask(send_of("T", "UNIQ_KEY\x01U\x02", batch=True), encode_batch(entries))
+    answer = direct.ask(send_of("T", "UNIQ_KEY\x01U\x02", batch=True), encode_batch(entries))
 
-    records = bench.found("T")
+    records = direct.found("T")
     assert [(r.body, r.flag, r.properties.get("TAGS")) for r in records] == [
         (b"a", 1, "A"),
         (b"b", 2, "B"),
@@ -111,39 +111,39 @@ def test_a_batch_is_stored_message_by_message(bench: Bench) -> None:
 
 def test_without_auto_creation_a_topic_must_be_there() -> None:
     """Retry topics excepted, which get a single queue."""
-    bench = Bench(auto_create_topics=False)
+    direct = DirectBroker(auto_create_topics=False)
 
-    assert bench.ask(send_of("new"), b"x").code == ResponseCode.TOPIC_NOT_EXIST
-    assert bench.ask(send_of("%RETRY%g"), b"x").code == ResponseCode.SUCCESS
-    made = bench.broker.topics.find("%RETRY%g")
+    assert direct.ask(send_of("new"), b"x").code == ResponseCode.TOPIC_NOT_EXIST
+    assert direct.ask(send_of("%RETRY%g"), b"x").code == ResponseCode.SUCCESS
+    made = direct.broker.topics.find("%RETRY%g")
     assert made and made.write_queue_nums == 1
 
 
-def test_a_broker_closed_for_writing_refuses(bench: Bench) -> None:
+def test_a_broker_closed_for_writing_refuses(direct: DirectBroker) -> None:
     """The answer carries region and trace switch, as all answers to sends do."""
-    bench.broker.permission = READABLE
+    direct.broker.permission = READABLE
 
-    answer = bench.ask(send_of("T"), b"x")
+    answer = direct.ask(send_of("T"), b"x")
 
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
-def test_topics_of_several_tags_mark_their_messages(bench: Bench) -> None:
+def test_topics_of_several_tags_mark_their_messages(direct: DirectBroker) -> None:
     """So that a client splits them."""
-    config = bench.broker.topics.find("T")
+    config = direct.broker.topics.find("T")
     assert config
-    bench.broker.topics.create(replace(config, topic_filter_type="MULTI_TAG"))
+    direct.broker.topics.create(replace(config, topic_filter_type="MULTI_TAG"))
 
-    bench.ask(send_of("T"), b"x")
+    direct.ask(send_of("T"), b"x")
 
-    assert bench.found("T")[0].sys_flag & SysFlag.MULTI_TAGS
+    assert direct.found("T")[0].sys_flag & SysFlag.MULTI_TAGS
 
 
 # --- answers to request messages -------------------------------------------------------------------------------------
 
 
-def ask_reply(bench: Bench, requester: str) -> Command:
+def ask_reply(direct: DirectBroker, requester: str) -> Command:
     """Give the answer to a request message."""
     header = SendReplyMessageRequestHeader(
         producer_group="p",
@@ -156,25 +156,25 @@ def ask_reply(bench: Bench, requester: str) -> Command:
         flag=0,
         properties=f"REPLY_TO_CLIENT\x01{requester}\x02CORRELATION_ID\x01c\x02",
     )
-    return bench.ask(header, b"the reply")
+    return direct.ask(header, b"the reply")
 
 
 @pytest.mark.parametrize(("client_says", "code"), [(0, 0), (1, 1), (None, 1)])
-def test_a_reply_is_only_as_good_as_its_push(bench: Bench, client_says: int | None, code: int) -> None:
+def test_a_reply_is_only_as_good_as_its_push(direct: DirectBroker, client_says: int | None, code: int) -> None:
     """The giver hears what the requester said; silence is a failure. The reply is stored either way."""
     requester = RecordingChannel()
-    bench.broker.producer_groups.heartbeat(Member(requester, "me", LanguageCode.JAVA, 479), "p")
+    direct.broker.producer_groups.heartbeat(Member(requester, "me", LanguageCode.JAVA, 479), "p")
 
-    assert ask_reply(bench, "me").remark == "held"
-    _, _, body, on_reply = requester.asked[0]
+    assert ask_reply(direct, "me").remark == "held"
+    _, _, body, on_reply = requester.requests[0]
     on_reply(None if client_says is None else Command(client_says))
 
-    assert (body, bench.channel.replies[0].code) == (b"the reply", code)
-    assert len(bench.found("DefaultCluster_REPLY_TOPIC")) == 1
+    assert (body, direct.channel.replies[0].code) == (b"the reply", code)
+    assert len(direct.found("DefaultCluster_REPLY_TOPIC")) == 1
 
 
-def test_a_reply_to_nobody_fails_at_once(bench: Bench) -> None:
+def test_a_reply_to_nobody_fails_at_once(direct: DirectBroker) -> None:
     """It says who was not found."""
-    answer = ask_reply(bench, "gone")
+    answer = ask_reply(direct, "gone")
 
     assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone> not found.")

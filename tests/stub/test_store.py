@@ -11,20 +11,13 @@ from typing import Any
 import pytest
 
 from broker_stub.clock import Clock
+from broker_stub.commit_log import SEGMENT_BYTES
+from broker_stub.consume_queue import Boundary
 from broker_stub.filters import TagFilter
-from broker_stub.store import (
-    SEGMENT_BYTES,
-    Boundary,
-    GetStatus,
-    Got,
-    InnerMessage,
-    MessageFilter,
-    PullLimits,
-    Replica,
-    Store,
-)
+from broker_stub.queue_scan import GetResult, GetStatus, MessageFilter, PullLimits
+from broker_stub.store import InnerMessage, Replica, Store
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from pyspark_rocketmq.wire.record import Record, decode_records
 
 HOST = Address("127.0.0.1", 10911)
@@ -40,7 +33,7 @@ def make_store(limits: PullLimits = PullLimits(), count: int = 0, **properties: 
     return store
 
 
-def found(got: Got) -> list[Record]:
+def found(got: GetResult) -> list[Record]:
     """The messages of an answer."""
     return decode_records(b"".join(got.records))
 
@@ -83,9 +76,9 @@ def vector_store(case: dict[str, Any]) -> Store:
 def test_vectors(case: dict[str, Any]) -> None:
     """Status, next offset and messages are those of the broker."""
     store = vector_store(case)
-    asked = Replica(store, HOST) if case["id"] == "GM-26" else store
+    requests = Replica(store, HOST) if case["id"] == "GM-26" else store
 
-    got = asked.get_message("T", 0, case["request_offset"], case["max_msgs"], layout(case)[1])
+    got = requests.get_message("T", 0, case["request_offset"], case["max_msgs"], layout(case)[1])
 
     offsets = [record.queue_offset for record in found(got)]
     assert got.status.value == case["status"]
@@ -101,7 +94,7 @@ def test_vectors(case: dict[str, Any]) -> None:
 
 
 def test_what_is_put_is_found_with_its_place() -> None:
-    """A record says where it lies, and its id names that place."""
+    """A record says where it lies, and its id names that check_bounds."""
     store = make_store(count=3, TAGS="A", KEYS="k")
 
     records = found(store.get_message("T", 0, 0, 32))

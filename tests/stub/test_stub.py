@@ -26,7 +26,7 @@ from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.record import decode_records
 
-from .asking import Asker, pull_of, send_of
+from .remoting_client import RemotingClient, pull_of, send_of
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def test_what_is_put_can_be_pulled(stub: StubBroker) -> None:
     """With its tag, keys and properties, and those a broker adds."""
     put = stub.put("T", b"hello", tags="new", keys="k1 k2", properties={"a": "b"}, queue_id=1)
 
-    with Asker(stub.broker_address()) as asker:
-        (record,) = decode_records(asker.ask(pull_of("T", queue_id=1)).body)
+    with RemotingClient(stub.broker_address()) as client:
+        (record,) = decode_records(client.ask(pull_of("T", queue_id=1)).body)
 
     assert put.queue == MessageQueue("T", "broker-a", 1)
     assert (put.offset, record.body, record.offset_message_id) == (0, b"hello", put.message_id)
@@ -76,13 +76,13 @@ def test_a_message_may_be_stored_in_the_past(stub: StubBroker) -> None:
 def test_messages_are_put_under_a_waiting_pull(stub: StubBroker) -> None:
     """It answers at once, for one message or for many."""
     for fill in (False, True):
-        with Asker(stub.broker_address()) as asker:
-            end = int((asker.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).fields or {})["offset"])
-            waiting = asker.send(pull_command(end))
-            asker.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0))
+        with RemotingClient(stub.broker_address()) as client:
+            end = int((client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).fields or {})["offset"])
+            waiting = client.send(pull_command(end))
+            client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0))
             stub.fill("T", 2, 10) if fill else stub.put("T", b"x", queue_id=0)
 
-            assert asker.answer_to(waiting).code == 0
+            assert client.answer_to(waiting).code == 0
 
 
 def pull_command(offset: int) -> Command:
@@ -104,7 +104,7 @@ def test_a_fill_spreads_over_all_brokers() -> None:
 
 def test_a_named_queue_must_exist(stub: StubBroker) -> None:
     """The error names topic and queue."""
-    with pytest.raises(OptionError, match="queue_id = '7': no such queue of T"):
+    with pytest.raises(OptionError, match=r"queue_id = '7': .*topic T"):
         stub.put("T", b"x", queue_id=7)
 
 
@@ -121,8 +121,8 @@ def test_expired_messages_are_gone(stub: StubBroker) -> None:
     stub.fill("T", 20, 10)
     stub.expire("T", 0, 4)
 
-    with Asker(stub.broker_address()) as asker:
-        answer = asker.ask(pull_of("T", 1))
+    with RemotingClient(stub.broker_address()) as client:
+        answer = client.ask(pull_of("T", 1))
 
     assert (answer.code, (answer.fields or {})["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "4")
     assert len(stub.messages("T", 0)) == 6
@@ -135,8 +135,8 @@ def test_a_queue_moves_with_its_messages() -> None:
             stub.put("T", b"x")
         moved = stub.move_queue("T", "broker-a", "broker-b")
 
-        with Asker(stub.name_server) as asker:
-            route = fastjson.parse(asker.ask(GetRouteInfoRequestHeader(topic="T")).body)
+        with RemotingClient(stub.name_server) as client:
+            route = fastjson.parse(client.ask(GetRouteInfoRequestHeader(topic="T")).body)
         counts = {queue["brokerName"]: queue["readQueueNums"] for queue in route["queueDatas"]}
 
         assert (moved, counts) == (MessageQueue("T", "broker-b", 2), {"broker-a": 1, "broker-b": 3})
@@ -165,10 +165,10 @@ def test_members_offsets_locks_and_connections_can_be_seen(stub: StubBroker) -> 
     queue = {"topic": "T", "brokerName": "broker-a", "queueId": 1}
     lock = json.dumps({"clientId": "c1", "consumerGroup": "g", "mqSet": [queue]}).encode()
     commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=1, commit_offset=7)
-    with Asker(stub.broker_address()) as asker:
-        asker.ask(HeartbeatRequestHeader(), heartbeat("c1", "g"))
-        asker.ask(LockBatchMqRequestHeader(), lock)
-        asker.ask(commit)
+    with RemotingClient(stub.broker_address()) as client:
+        client.ask(HeartbeatRequestHeader(), heartbeat("c1", "g"))
+        client.ask(LockBatchMqRequestHeader(), lock)
+        client.ask(commit)
 
         assert stub.groups() == {"g": ("c1",)}
         assert stub.offsets("g") == {MessageQueue("T", "broker-a", 1): 7}
@@ -186,8 +186,8 @@ def test_members_offsets_locks_and_connections_can_be_seen(stub: StubBroker) -> 
 
 def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
     """As cluster information shows them, number 0 the master."""
-    with StubCluster(2, 1, topics={"T": 1}) as stub, Asker(stub.name_server) as asker:
-        info = fastjson.parse(asker.ask(GetBrokerClusterInfoRequestHeader()).body)
+    with StubCluster(2, 1, topics={"T": 1}) as stub, RemotingClient(stub.name_server) as client:
+        info = fastjson.parse(client.ask(GetBrokerClusterInfoRequestHeader()).body)
 
     brokers = {name: sorted(data["brokerAddrs"]) for name, data in info["brokerAddrTable"].items()}
     assert brokers == {"broker-a": ["0", "1"], "broker-b": ["0", "1"]}
@@ -195,7 +195,7 @@ def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
 
 def test_a_slave_serves_what_its_master_took() -> None:
     """It takes no messages itself, and serves on when the master is down."""
-    with StubCluster(1, 1, topics={"T": 1}) as stub, Asker(str(stub.state.brokers[1].address)) as slave:
+    with StubCluster(1, 1, topics={"T": 1}) as stub, RemotingClient(str(stub.state.brokers[1].address)) as slave:
         stub.put("T", b"x")
 
         assert slave.ask(send_of("T"), b"y").code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -206,7 +206,7 @@ def test_a_slave_serves_what_its_master_took() -> None:
 
 def test_a_slave_sends_back_to_its_master_who_finds_nothing_new() -> None:
     """At once, without waiting, as long as there is a master."""
-    with StubCluster(1, 1, topics={"T": 1}) as stub, Asker(str(stub.state.brokers[1].address)) as slave:
+    with StubCluster(1, 1, topics={"T": 1}) as stub, RemotingClient(str(stub.state.brokers[1].address)) as slave:
         stub.put("T", b"x")
 
         answer = slave.ask(pull_of("T", 1, wait_ms=60_000))
@@ -218,7 +218,7 @@ def test_a_slave_may_refuse_to_be_read() -> None:
     """As 5.x slaves do unless they are told otherwise."""
     settings = Settings(slave_reads=False)
     with StubCluster(1, 1, topics={"T": 1}, settings=settings) as stub:
-        with Asker(str(stub.state.brokers[1].address)) as slave:
+        with RemotingClient(str(stub.state.brokers[1].address)) as slave:
             answer = slave.ask(pull_of("T"))
 
     assert answer.code == ResponseCode.SYSTEM_BUSY
@@ -238,10 +238,10 @@ def test_many_queues_start_quickly() -> None:
 def test_signed_requests_only_when_accounts_are_given() -> None:
     """Brokers refuse the others; the name server asks for nothing."""
     with StubBroker({"T": 1}, acl={"user": "secret"}) as stub:
-        with Asker(stub.broker_address()) as asker:
-            assert asker.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).code == ResponseCode.NO_PERMISSION
-        with Asker(stub.name_server) as asker:
-            assert asker.ask(GetRouteInfoRequestHeader(topic="T")).code == 0
+        with RemotingClient(stub.broker_address()) as client:
+            assert client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).code == ResponseCode.NO_PERMISSION
+        with RemotingClient(stub.name_server) as client:
+            assert client.ask(GetRouteInfoRequestHeader(topic="T")).code == 0
 
 
 def test_time_can_be_made_to_pass(stub: StubBroker) -> None:

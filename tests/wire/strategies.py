@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
-from pyspark_rocketmq.wire.codes import LanguageCode
+from pyspark_rocketmq.wire.codes import LanguageCode, SysFlag, TransactionState
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.header import Command, HeaderType
 from pyspark_rocketmq.wire.properties import join_properties
 from pyspark_rocketmq.wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag, TransactionState
 
 int16 = st.integers(-(2**15), 2**15 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)

@@ -11,7 +11,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire import bodies, fastjson
 from pyspark_rocketmq.wire.bodies import Body, build_subscription, decode_body, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode
-from pyspark_rocketmq.wire.java import java_hash
+from pyspark_rocketmq.wire.properties import java_hash
 from tests.wire.exchanges import exchanges
 
 

@@ -45,16 +45,16 @@ def test_references_that_multiply_are_refused() -> None:
     """Two thousand references to a large map are as much as two thousand large maps."""
     said, peak = run_apart(
         """
-from pyspark_rocketmq.wire.bodies import ConsumerOffsetSerializeWrapper, decode_body
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupWrapper, decode_body
 large = ",".join(f'"{number}":{number}' for number in range(90_000))
-again = ",".join(f'"topic{number}@g":{{"$ref":"$.offsetTable.first"}}' for number in range(2000))
-text = '{"offsetTable":{"first":{' + large + "}," + again + "}}"
-decode_body(ConsumerOffsetSerializeWrapper, text)
+again = ",".join(f'"topic{number}@g":{{"$ref":"$.forbiddenTable.first"}}' for number in range(2000))
+text = '{"forbiddenTable":{"first":{' + large + "}," + again + "}}"
+decode_body(SubscriptionGroupWrapper, text)
 """
     )
 
     assert peak < MOST_MIB
-    assert "[LIMIT_EXCEEDED] ConsumerOffsetSerializeWrapper: JSON with references" in said and "$.offsetTable" in said
+    assert "[LIMIT_EXCEEDED] SubscriptionGroupWrapper: JSON with references" in said and "$.forbiddenTable" in said
 
 
 def test_references_to_small_things_are_many() -> None:

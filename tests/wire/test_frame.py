@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import deque
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import FrameTooLarge, LocalProtocolError, MalformedFrame
-from pyspark_rocketmq.wire.frame import FrameBuffer, join_frame, split_frame
+from pyspark_rocketmq.wire.frame import FrameBuffer, join_frame, read_sized, split_frame, write_sized
 
 parts = st.tuples(st.integers(0, 255), st.binary(max_size=300), st.binary(max_size=300))
+
+
+def frames_of(buffer: FrameBuffer) -> Iterator[memoryview]:
+    """Take all whole frames out of a buffer."""
+    return iter(buffer.next_frame, None)
 
 
 def length_field(length: int) -> bytes:
@@ -38,7 +44,7 @@ def test_any_chunking_gives_the_same_frames(found: list[tuple[int, bytes, bytes]
     got: list[memoryview] = []
     for at in range(0, len(stream), piece):
         buffer.feed(stream[at : at + piece])
-        got += buffer.frames()
+        got += frames_of(buffer)
 
     assert [bytes(frame) for frame in got] == sent
     assert len(buffer) == 0
@@ -52,7 +58,7 @@ def test_frames_held_are_never_written_again() -> None:
     held: list[memoryview] = []
     for frame in frames:
         buffer.feed(frame)
-        held += buffer.frames()
+        held += frames_of(buffer)
 
     assert [bytes(frame) for frame in held] == frames
 
@@ -63,7 +69,7 @@ def test_frames_held_outlive_those_let_go(keeps: list[bool], size: int) -> None:
     buffer, held = FrameBuffer(), list[tuple[int, memoryview]]()
     for number, keep in enumerate(keeps):
         buffer.feed(join_frame(0, b"", bytes([number]) * size))
-        held += [(number, frame) for frame in buffer.frames() if keep]
+        held += [(number, frame) for frame in frames_of(buffer) if keep]
 
     assert all(frame[8:] == bytes([number]) * size for number, frame in held)
 
@@ -73,7 +79,7 @@ def test_a_stream_taken_in_at_once_needs_few_chunks() -> None:
     buffer, chunks = FrameBuffer(), list[object]()
     for _ in range(200):
         buffer.feed(join_frame(0, b"", bytes(300_000)))
-        chunks += [frame.obj for frame in buffer.frames()]
+        chunks += [frame.obj for frame in frames_of(buffer)]
 
     assert len({id(chunk) for chunk in chunks}) < 12
 
@@ -83,7 +89,7 @@ def test_batches_of_frames_held_for_a_while_need_no_fresh_memory_either() -> Non
     buffer, batches, chunks = FrameBuffer(), deque([list[memoryview]()], maxlen=2), list[object]()
     for _ in range(400):
         buffer.feed(join_frame(0, b"", bytes(300_000)))
-        for frame in buffer.frames():
+        for frame in frames_of(buffer):
             chunks.append(frame.obj)
             batches[-1].append(frame)
         if len(batches[-1]) * 300_000 > 8 * 2**20:
@@ -100,7 +106,7 @@ def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
     buffer.feed(frame * 4)
 
     assert len(buffer.space()) >= 64
-    assert [bytes(found) for found in buffer.frames()] == [frame] * 4
+    assert [bytes(found) for found in frames_of(buffer)] == [frame] * 4
 
 
 def test_room_grows_with_the_stream() -> None:
@@ -110,7 +116,7 @@ def test_room_grows_with_the_stream() -> None:
     rooms = set()
     for _ in range(100):
         buffer.feed(length_field(996) + bytes(996))
-        assert len(list(buffer.frames())) == 1
+        assert len(list(frames_of(buffer))) == 1
         rooms.add(len(buffer.space()))
 
     assert first == 1024 and max(rooms) > 32 * 1024
@@ -122,7 +128,7 @@ def test_memory_grows_with_bytes_that_arrived() -> None:
     try:
         buffer = FrameBuffer()
         buffer.feed(length_field(16_000_000) + bytes(200_000))
-        assert list(buffer.frames()) == []
+        assert list(frames_of(buffer)) == []
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -137,7 +143,7 @@ def test_a_frame_without_a_header_length_is_malformed(length: int) -> None:
     buffer.feed(length_field(length))
 
     with pytest.raises(MalformedFrame, match="the least is 8"):
-        list(buffer.frames())
+        list(frames_of(buffer))
 
 
 @pytest.mark.parametrize("length", [997, 2**31, 2**32 - 1])
@@ -147,7 +153,7 @@ def test_a_frame_above_the_limit_is_refused_at_its_length(length: int) -> None:
     buffer.feed(length_field(length))
 
     with pytest.raises(FrameTooLarge, match="maxFrameSize"):
-        list(buffer.frames())
+        list(frames_of(buffer))
 
 
 def test_a_frame_of_the_limit_passes() -> None:
@@ -157,7 +163,7 @@ def test_a_frame_of_the_limit_passes() -> None:
     buffer.feed(frame)
 
     assert len(frame) == 1000
-    assert [bytes(found) for found in buffer.frames()] == [frame]
+    assert [bytes(found) for found in frames_of(buffer)] == [frame]
 
 
 def test_making_room_judges_nothing() -> None:
@@ -167,7 +173,7 @@ def test_making_room_judges_nothing() -> None:
 
     assert len(buffer.space()) > 0
     with pytest.raises(FrameTooLarge):
-        list(buffer.frames())
+        list(frames_of(buffer))
 
 
 def test_a_header_longer_than_its_frame_is_malformed() -> None:
@@ -182,3 +188,34 @@ def test_a_header_that_its_length_field_cannot_count_is_refused() -> None:
     """One byte more would be read as another header type."""
     with pytest.raises(LocalProtocolError, match="do not fit a frame"):
         join_frame(0, bytes(2**24), b"")
+
+
+@given(st.binary(max_size=127), st.sampled_from((1, 2, 3, 4)), st.binary(max_size=5), st.binary(max_size=5))
+def test_what_was_written_is_read(data: bytes, width: int, before: bytes, after: bytes) -> None:
+    """A field is found between other bytes, and the place behind it."""
+    written = before + write_sized(data, width, "text")
+
+    read, end = read_sized(memoryview(written + after), len(before), width)
+
+    assert (bytes(read), end) == (data, len(written))
+
+
+@pytest.mark.parametrize("field", ["", "00", "0002 61", "ffff 61", "8000", "7fff 61 62"])
+def test_a_length_is_not_believed(field: str) -> None:
+    """A length that is cut, negative or beyond the end is an error."""
+    with pytest.raises(ValueError, match="a field of"):
+        read_sized(memoryview(bytes.fromhex(field)), 0, 2)
+
+
+def test_a_place_beyond_the_end_holds_no_field() -> None:
+    """Reading past the end does not find an empty field."""
+    with pytest.raises(ValueError, match="at 9 in 3"):
+        read_sized(memoryview(b"abc"), 9, 2)
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, 127), (2, 32767)])
+def test_lengths_are_signed_as_in_java(width: int, most: int) -> None:
+    """A length field holds what a signed integer of its width holds, and no more."""
+    assert len(write_sized(bytes(most), width, "text")) == most + width
+    with pytest.raises(LocalProtocolError, match=f"text of {most + 1} bytes, the limit is {most}"):
+        write_sized(bytes(most + 1), width, "text")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark_rocketmq.errors import LocalProtocolError, MalformedFrame
 from pyspark_rocketmq.wire.codes import LanguageCode
 from pyspark_rocketmq.wire.frame import join_frame
-from pyspark_rocketmq.wire.header import Command, HeaderType, PullAnswer, decode_command, encode_command
+from pyspark_rocketmq.wire.header import Command, HeaderType, PullResponse, decode_command, encode_command
 
 from .recorded import recorded_commands
 from .strategies import commands
@@ -34,7 +34,7 @@ def decode(header: bytes | str, header_type: int = HeaderType.JSON) -> Command:
 
 def as_read(command: Command) -> Command:
     """A command of what each attribute says by itself; numbers read beforehand are those that the fields say."""
-    if isinstance(command, PullAnswer):
+    if isinstance(command, PullResponse):
         fields = command.fields or {}
         assert command.numbers == tuple(int(fields[name]) for name in NUMBERS)
     return Command(**{name: getattr(command, name) for name in Command.__slots__})
@@ -123,7 +123,7 @@ def test_the_usual_answer_is_read_in_short(optional: bytes) -> None:
     data = join_frame(HeaderType.JSON, header, b"messages")
     answer = decode_command(memoryview(data))
 
-    assert isinstance(answer, PullAnswer) and answer.numbers == (32, 0, 90, 0)
+    assert isinstance(answer, PullResponse) and answer.numbers == (32, 0, 90, 0)
     assert answer == decode_command(memoryview(join_frame(HeaderType.JSON, header + b" ", b"messages")))
     assert encode_command(answer) == data and answer != ROUTE_REQUEST
 

@@ -22,7 +22,7 @@ def count(code, *places, **names):
     run(code, *places, **names)
 
 builtins.exec = count
-import pyspark_rocketmq.wire.naming, pyspark_rocketmq.wire.fastjson
+import pyspark_rocketmq.wire.members, pyspark_rocketmq.wire.fastjson
 before = len(compiled)
 import pyspark_rocketmq.wire.bodies, pyspark_rocketmq.wire.commands
 print(len(compiled) - before)

@@ -1,4 +1,4 @@
-"""Tests of `wire.prepared`."""
+"""Tests of `wire.header.PreparedRequest`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import LocalProtocolError
-from pyspark_rocketmq.wire.header import Command, encode_command
-from pyspark_rocketmq.wire.prepared import PreparedRequest
+from pyspark_rocketmq.wire.header import Command, PreparedRequest, encode_command
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _hostile = st.sampled_from(['"', "%d", "%%", '},"flag":', '"opaque":0,', '"queueOffset":"0"', "\\", "größe"])

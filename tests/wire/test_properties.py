@@ -11,6 +11,7 @@ from pyspark_rocketmq.wire.properties import (
     decode_properties,
     encode_properties,
     is_reserved,
+    java_hash,
     join_properties,
     parse_properties,
 )
@@ -105,3 +106,20 @@ def test_names_of_rocketmq_are_reserved() -> None:
     assert is_reserved("__RMQ.TRANSIENT.anything")
     assert not is_reserved("tags")
     assert {"TAGS", "KEYS", "UNIQ_KEY", "DELAY", "__CRC32#"} <= RESERVED_NAMES
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("TagA", 2598919),
+        ("polygenelubricants", -(2**31)),
+        ("Grüße", 69215351),
+        ("🚀", 1773027),
+        ("\ud83d", 55357),
+    ],
+)
+def test_hash_is_javas(text: str, expected: int) -> None:
+    """Values that `String.hashCode` gave, with overflow, surrogate pairs and a lone surrogate."""
+    assert java_hash(text) == expected

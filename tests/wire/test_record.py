@@ -12,6 +12,7 @@ from hypothesis import given
 from pyspark_rocketmq.errors import DecodeError, LocalProtocolError
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch, encode_batch
+from pyspark_rocketmq.wire.codes import SysFlag, TransactionState
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.record import (
     MAGIC_V1,
@@ -23,7 +24,6 @@ from pyspark_rocketmq.wire.record import (
     stored_crc,
     unwrap_inner_batch,
 )
-from pyspark_rocketmq.wire.sys_flag import SysFlag, TransactionState
 
 from .recorded import RecordedAnswer, recorded_answers, recorded_bodies, recorded_pulls
 from .strategies import answers, join_records, records

@@ -1,24 +1,23 @@
-"""Which options are there?
+"""List every option: one module for each purpose, and in it one constant for each option.
 
-One module for each purpose, and in it one constant for each option. `SECTIONS` is the whole table; checks, pages and
-tests are made from it.
+`SECTIONS` is the whole table; checks, pages and tests are made from it.
 """
 
 from __future__ import annotations
 
-from . import batches, connection, groups, offsets, pulling, rows, security, selection, writing
+from . import addressing, batching, grouping, planned, pulling, row_format, security, selection, start_and_stop
 
 __all__ = ["OPTIONS", "SECTIONS"]
 
 SECTIONS = (
-    connection.SECTION,
+    addressing.SECTION,
     selection.SECTION,
-    offsets.SECTION,
-    batches.SECTION,
-    groups.SECTION,
+    start_and_stop.SECTION,
+    batching.SECTION,
+    grouping.SECTION,
     pulling.SECTION,
-    rows.SECTION,
-    writing.SECTION,
+    row_format.SECTION,
     security.SECTION,
+    planned.SECTION,
 )
 OPTIONS = tuple(option for each in SECTIONS for option in each.options)

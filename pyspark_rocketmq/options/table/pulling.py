@@ -1,4 +1,4 @@
-"""How eagerly are messages pulled, and how much may wait?"""
+"""List the options that say how eagerly messages are pulled, and how many may wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ..values import choice, duration, integer, mebibytes, optional
 BATCH_SIZE = Option(
     "pullBatchSize",
     "SB",
-    "T1",
     integer(1, 1024),
     "32",
     native=True,
@@ -17,7 +16,6 @@ BATCH_SIZE = Option(
 DEPTH = Option(
     "pullPipelineDepth",
     "SB",
-    "T1",
     integer(1, 256),
     otherwise="32",
     meaning="Pulls in flight per task, over all its queues. Where it is not given, as many more as bring 8 MiB on "
@@ -26,7 +24,6 @@ DEPTH = Option(
 MESSAGES_PER_QUEUE = Option(
     "pullThresholdForQueue",
     "SB",
-    "T1",
     integer(1, 65535),
     "1000",
     native=True,
@@ -35,7 +32,6 @@ MESSAGES_PER_QUEUE = Option(
 MESSAGES_PER_TOPIC = Option(
     "pullThresholdForTopic",
     "SB",
-    "T1",
     optional(integer(1, 6_553_500)),
     "-1",
     native=True,
@@ -44,7 +40,6 @@ MESSAGES_PER_TOPIC = Option(
 SIZE_PER_QUEUE = Option(
     "pullThresholdSizeForQueue",
     "SB",
-    "T1",
     mebibytes(1, 1024),
     "100",
     native=True,
@@ -53,7 +48,6 @@ SIZE_PER_QUEUE = Option(
 SIZE_PER_TOPIC = Option(
     "pullThresholdSizeForTopic",
     "SB",
-    "T1",
     optional(mebibytes(1, 102_400)),
     "-1",
     native=True,
@@ -62,7 +56,6 @@ SIZE_PER_TOPIC = Option(
 MAX_SPAN = Option(
     "consumeConcurrentlyMaxSpan",
     "SB",
-    "T1",
     integer(1, 65535),
     "2000",
     native=True,
@@ -71,7 +64,6 @@ MAX_SPAN = Option(
 INTERVAL = Option(
     "pullInterval",
     "SB",
-    "T1",
     duration(0, 65535),
     "0",
     native=True,
@@ -80,7 +72,6 @@ INTERVAL = Option(
 FLOW_CONTROL_PAUSE = Option(
     "pullTimeDelayMillsWhenFlowControl",
     "SB",
-    "T1",
     duration(0, 60_000),
     "0",
     meaning="When a paused queue is looked at again; 0: as soon as there is room. RocketMQ's own value is 50.",
@@ -88,7 +79,6 @@ FLOW_CONTROL_PAUSE = Option(
 FAILURE_PAUSE = Option(
     "pullTimeDelayMillsWhenException",
     "SB",
-    "T1",
     duration(0, 600_000),
     "1000",
     native=True,
@@ -97,7 +87,6 @@ FAILURE_PAUSE = Option(
 PULL_TIMEOUT = Option(
     "pullTimeoutMs",
     "SB",
-    "T1",
     duration(1, 600_000),
     "10000",
     aliases=("consumerPullTimeoutMillis",),
@@ -106,7 +95,6 @@ PULL_TIMEOUT = Option(
 MAX_RETRIES = Option(
     "pullMaxRetries",
     "SB",
-    "T1",
     integer(0, 1000),
     "5",
     meaning="How often a failed pull is repeated before the task fails; what only puts the reader off is no failure.",
@@ -114,7 +102,6 @@ MAX_RETRIES = Option(
 POLL_TIMEOUT = Option(
     "pollTimeoutMs",
     "SB",
-    "T1",
     duration(1000, 86_400_000),
     "120000",
     aliases=("kafkaConsumer.pollTimeoutMs",),
@@ -124,18 +111,12 @@ POLL_TIMEOUT = Option(
 READ_FROM = Option(
     "readFrom",
     "SB",
-    "T2",
     choice({"auto": True, "master": False}),
     "auto",
     meaning="`auto`: follow the broker's suggestion, and fall back to a replica when the master is gone.",
 )
 ARROW_BATCH_SIZE = Option(
-    "arrowBatchSize",
-    "SB",
-    "T1",
-    integer(1, 100_000),
-    "10000",
-    meaning="Rows per record batch; a batch also closes at 8 MiB.",
+    "arrowBatchSize", "SB", integer(1, 100_000), "10000", meaning="Rows per record batch; a batch also closes at 8 MiB."
 )
 
 SECTION = section("Pulling and flow control", globals())

@@ -1,4 +1,4 @@
-"""Who are we, whom do we trust, and how strict are the options themselves?"""
+"""List the options of access control, encryption, and the strictness towards other options."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from ..option import Option, section
 from ..values import BOOLEAN, PATH, TEXT, Kind, choice
 
 ACCESS_KEY = Option(
-    "accessKey", "SBWH", "T1", TEXT, secret=True, meaning="Who signs requests; setting the two keys turns ACL on."
+    "accessKey", "SBWH", TEXT, secret=True, meaning="Who signs requests; setting the two keys turns ACL on."
 )
-SECRET_KEY = Option("secretKey", "SBWH", "T1", TEXT, secret=True, meaning="What requests are signed with.")
-SECURITY_TOKEN = Option("securityToken", "SBWH", "T2", TEXT, secret=True, meaning="The token of temporary credentials.")
+SECRET_KEY = Option("secretKey", "SBWH", TEXT, secret=True, meaning="What requests are signed with.")
+SECURITY_TOKEN = Option("securityToken", "SBWH", TEXT, secret=True, meaning="The token of temporary credentials.")
 CREDENTIALS_FILE = Option(
     "credentialsFile",
     "SBWH",
-    "T2",
     PATH,
     meaning="A file, on driver and executors, with lines `accessKey=…` or `accessKey: …`, and so for "
     "`secretKey` and `securityToken`. It is read again whenever it changes, and its contents travel nowhere.",
@@ -21,33 +20,16 @@ CREDENTIALS_FILE = Option(
 NAMESPACE = Option(
     "namespace",
     "SBWH",
-    "T2",
     TEXT,
     native=True,
     meaning="Spelled before topics and groups as `NS%`, taken off again in rows.",
 )
-NAMESPACE_V2 = Option(
-    "namespaceV2",
-    "SBWH",
-    "T3",
-    TEXT,
-    native=True,
-    planned=True,
-    meaning="A namespace that travels in the headers of requests.",
-)
 USE_TLS = Option(
-    "useTLS",
-    "SBWH",
-    "T2",
-    BOOLEAN,
-    "false",
-    native=True,
-    meaning="Encrypt connections to name servers and brokers.",
+    "useTLS", "SBWH", BOOLEAN, "false", native=True, meaning="Encrypt connections to name servers and brokers."
 )
 TRUST_CERT_PATH = Option(
     "tlsTrustCertPath",
     "SBWH",
-    "T2",
     PATH,
     otherwise="system CAs",
     aliases=("tls.client.trustCertPath",),
@@ -56,7 +38,6 @@ TRUST_CERT_PATH = Option(
 TRUST_CERT = Option(
     "tlsTrustCert",
     "SBWH",
-    "T2",
     Kind("PEM text", TEXT.read),
     otherwise="system CAs",
     meaning="Trusted CAs as PEM text; needs no file on executors.",
@@ -64,18 +45,14 @@ TRUST_CERT = Option(
 CLIENT_CERT_PATH = Option(
     "tlsClientCertPath",
     "SBWH",
-    "T2",
     PATH,
     aliases=("tls.client.certPath",),
     meaning="File of our certificate, for servers that want one.",
 )
-CLIENT_KEY_PATH = Option(
-    "tlsClientKeyPath", "SBWH", "T2", PATH, aliases=("tls.client.keyPath",), meaning="File of its key."
-)
+CLIENT_KEY_PATH = Option("tlsClientKeyPath", "SBWH", PATH, aliases=("tls.client.keyPath",), meaning="File of its key.")
 CLIENT_KEY_PASSWORD = Option(
     "tlsClientKeyPassword",
     "SBWH",
-    "T2",
     TEXT,
     aliases=("tls.client.keyPassword",),
     secret=True,
@@ -84,7 +61,6 @@ CLIENT_KEY_PASSWORD = Option(
 VERIFY_SERVER = Option(
     "tlsAuthServer",
     "SBWH",
-    "T2",
     BOOLEAN,
     "true",
     aliases=("tls.client.authServer",),
@@ -93,7 +69,6 @@ VERIFY_SERVER = Option(
 STRICT_OPTIONS = Option(
     "strictOptions",
     "SBW",
-    "T2",
     choice({"error": "error", "all": "all", "warn": "warn"}),
     "error",
     meaning="What becomes of option names that are unknown: `error` fails on near misses and warns of foreign ones, "

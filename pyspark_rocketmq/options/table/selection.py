@@ -1,29 +1,28 @@
-"""What is read?"""
+"""List the options that say what is read."""
 
 from __future__ import annotations
 
 from ...errors import OptionError
 from ...offsets.strict_json import shorten
-from ...planning.assignment import parse_assignment
 from ..option import Option, section
-from ..values import BOOLEAN, PATTERN, TEXT, Entry, Kind, read_json, split_list, topic_names
+from ..queue_json import read_assignment
+from ..values import BOOLEAN, PATTERN, TEXT, Kind, OptionText, split_list, topic_names
 
 
-def _read_tags(entry: Entry) -> tuple[str, ...]:
+def _read_tags(given: OptionText) -> tuple[str, ...]:
     """Tags, none for `*`."""
-    if entry.text == "*":
+    if given.text == "*":
         return ()
-    tags = split_list(entry, r"\|\||,")
+    tags = split_list(given, r"\|\||,")
     if "*" in tags:
         what = "* in a list would be an ordinary tag"
-        raise OptionError(entry.option, shorten(entry.text), what, advice="give * alone, or tags alone")
+        raise OptionError(given.option, shorten(given.text), what, advice="give * alone, or tags alone")
     return tags
 
 
 SUBSCRIBE = Option(
     "subscribe",
     "SB",
-    "T1",
     topic_names(),
     otherwise="—",
     aliases=("topic", "topics"),
@@ -32,7 +31,6 @@ SUBSCRIBE = Option(
 SUBSCRIBE_PATTERN = Option(
     "subscribePattern",
     "SB",
-    "T2",
     PATTERN,
     otherwise="—",
     meaning="Topics by name, among all that the name server lists but system, retry and dead-letter topics; "
@@ -41,15 +39,13 @@ SUBSCRIBE_PATTERN = Option(
 ASSIGN = Option(
     "assign",
     "SB",
-    "T1",
-    read_json('JSON topic → (broker → [queue ids] or `"*"`) or `"*"`', parse_assignment),
+    Kind('JSON topic → (broker → [queue ids] or `"*"`) or `"*"`', read_assignment),
     otherwise="—",
     meaning='Exact queues; `"*"` follows growth.',
 )
 TAGS = Option(
     "tags",
     "SB",
-    "T1",
     Kind("`*`, or tags with `||` or `,` between them", _read_tags),
     "*",
     aliases=("subExpression", "rocketmq.subExpression"),
@@ -58,7 +54,6 @@ TAGS = Option(
 SQL_FILTER = Option(
     "sqlFilter",
     "SB",
-    "T2",
     TEXT,
     meaning="Only messages whose properties meet this SQL-92 condition; brokers need `enablePropertyFilter=true`, and "
     "do not filter compacted topics.",
@@ -66,7 +61,6 @@ SQL_FILTER = Option(
 READ_RETRY_TOPIC = Option(
     "readRetryTopic",
     "SB",
-    "T2",
     BOOLEAN,
     otherwise="false; true with `shared`",
     meaning="Also read what the group sent back: its topic `%RETRY%<consumerGroup>`, which need not be there yet.",

@@ -8,10 +8,10 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Runs one official client at a time, as fast as it goes, and tells what it took.
+ * Runs one official client at a time at full speed, and reports messages and seconds.
  *
- * <p>One JSON object a line comes in and says what to do; one line goes out with messages and seconds. The process
- * stays, so that a second run finds its code compiled, and ends when its input does.
+ * <p>One JSON object a line comes in with a task; one line goes out with messages and seconds. The process stays, so
+ * that a second run finds its code compiled, and ends when its input ends.
  */
 public final class Bench {
     private static final PrintStream OUT = System.out;
@@ -19,7 +19,7 @@ public final class Bench {
     private Bench() {}
 
     public static void main(String[] args) throws Exception {
-        System.setOut(System.err); // libraries print too; the real output belongs to the answers
+        System.setOut(System.err); // libraries print, too; stdout carries answers only
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             OUT.println(JSON.toJSONString(answer(args[0], JSON.parseObject(line))));
@@ -28,12 +28,12 @@ public final class Bench {
         Runtime.getRuntime().halt(0);
     }
 
-    private static Map<String, Object> answer(String nameServer, JSONObject wish) {
+    private static Map<String, Object> answer(String nameServer, JSONObject task) {
         Map<String, Object> line = new LinkedHashMap<>();
         try {
-            Tally tally = perform(nameServer, wish);
-            line.put("messages", tally.messages());
-            line.put("seconds", tally.seconds());
+            TimedCount counter = perform(nameServer, task);
+            line.put("messages", counter.messages());
+            line.put("seconds", counter.seconds());
         } catch (Exception problem) {
             problem.printStackTrace();
             line.put("error", problem.toString());
@@ -41,20 +41,20 @@ public final class Bench {
         return line;
     }
 
-    private static Tally perform(String nameServer, JSONObject wish) throws Exception {
-        switch (wish.getString("task")) {
+    private static TimedCount perform(String nameServer, JSONObject task) throws Exception {
+        switch (task.getString("task")) {
             case "fill":
-                return Filling.fill(nameServer, wish);
+                return Filling.fill(nameServer, task);
             case "push":
-                return Draining.push(nameServer, wish);
+                return Draining.push(nameServer, task);
             case "lite":
-                return Draining.litePull(nameServer, wish);
+                return Draining.litePull(nameServer, task);
             case "pull":
-                return Draining.pull(nameServer, wish);
+                return Draining.pull(nameServer, task);
             case "decode":
-                return Decoding.decode(wish);
+                return Decoding.decode(task);
             default:
-                throw new IllegalArgumentException("unknown task " + wish);
+                throw new IllegalArgumentException("unknown task " + task);
         }
     }
 }

@@ -8,23 +8,23 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.rocketmq.common.message.MessageDecoder;
 
-/** The official decoder over recorded pull answers: a file of bodies, each behind its length. */
+/** Runs the official decoder over recorded pull responses: a file of bodies, each after its length. */
 final class Decoding {
     private static Path loaded;
     private static List<ByteBuffer> bodies;
 
     private Decoding() {}
 
-    static Tally decode(JSONObject wish) throws IOException {
-        load(Paths.get(wish.getString("file")));
-        Tally tally = new Tally(wish.getLongValue("count"));
-        tally.begin();
-        while (!tally.isDone()) {
+    static TimedCount decode(JSONObject task) throws IOException {
+        load(Paths.get(task.getString("file")));
+        TimedCount counter = new TimedCount(task.getLongValue("count"));
+        counter.begin();
+        while (!counter.isDone()) {
             for (ByteBuffer body : bodies) {
-                tally.add(MessageDecoder.decodes(body.duplicate()).size());
+                counter.add(MessageDecoder.decodes(body.duplicate()).size());
             }
         }
-        return tally;
+        return counter;
     }
 
     private static void load(Path file) throws IOException {

@@ -17,39 +17,39 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** The three official consumers, each reading a topic from its beginning and doing nothing with it. */
+/** Runs the three official consumers, which read a topic from its beginning and discard the messages. */
 final class Draining {
     private static final int PULL_BATCH = 32;
     private static final long POLL_MILLIS = 1000;
 
     private Draining() {}
 
-    /** A group of its own for each run, so every run begins at the beginning. */
-    static Tally push(String nameServer, JSONObject wish) throws Exception {
-        Tally tally = new Tally(wish.getLongValue("count"));
+    /** Uses a new group for each run, so that every run starts at the beginning. */
+    static TimedCount push(String nameServer, JSONObject task) throws Exception {
+        TimedCount counter = new TimedCount(task.getLongValue("count"));
         String name = freshName();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(name);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullBatchSize(PULL_BATCH);
-        consumer.setConsumeMessageBatchMaxSize(wish.getIntValue("batch"));
-        consumer.subscribe(wish.getString("topic"), "*");
+        consumer.setConsumeMessageBatchMaxSize(task.getIntValue("batch"));
+        consumer.subscribe(task.getString("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            tally.add(messages.size());
+            counter.add(messages.size());
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
         try {
-            tally.await();
+            counter.await();
         } finally {
             consumer.shutdown();
         }
-        return tally;
+        return counter;
     }
 
-    static Tally litePull(String nameServer, JSONObject wish) throws Exception {
-        Tally tally = new Tally(wish.getLongValue("count"));
+    static TimedCount litePull(String nameServer, JSONObject task) throws Exception {
+        TimedCount counter = new TimedCount(task.getLongValue("count"));
         String name = freshName();
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(name);
         consumer.setNamesrvAddr(nameServer);
@@ -57,24 +57,24 @@ final class Draining {
         consumer.setPullBatchSize(PULL_BATCH);
         consumer.start();
         try {
-            Collection<MessageQueue> queues = consumer.fetchMessageQueues(wish.getString("topic"));
+            Collection<MessageQueue> queues = consumer.fetchMessageQueues(task.getString("topic"));
             consumer.assign(queues);
             for (MessageQueue queue : queues) {
                 seekToBegin(consumer, queue);
             }
-            while (!tally.isDone()) {
+            while (!counter.isDone()) {
                 int count = consumer.poll(POLL_MILLIS).size();
                 if (count > 0) {
-                    tally.add(count);
+                    counter.add(count);
                 }
             }
         } finally {
             consumer.shutdown();
         }
-        return tally;
+        return counter;
     }
 
-    /** Pulling has begun, and now and then the first requests that connect to a broker side by side fail. */
+    /** Seeks twice: concurrent first requests to a broker sometimes fail. */
     private static void seekToBegin(DefaultLitePullConsumer consumer, MessageQueue queue) throws Exception {
         try {
             consumer.seekToBegin(queue);
@@ -83,30 +83,30 @@ final class Draining {
         }
     }
 
-    static Tally pull(String nameServer, JSONObject wish) throws Exception {
-        Tally tally = new Tally(wish.getLongValue("count"));
+    static TimedCount pull(String nameServer, JSONObject task) throws Exception {
+        TimedCount counter = new TimedCount(task.getLongValue("count"));
         String name = freshName();
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(name);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(name);
         consumer.start();
         try {
-            Collection<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(wish.getString("topic"));
-            tally.begin();
-            readAll(consumer, queues, wish.getLongValue("count") / queues.size(), tally);
+            Collection<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(task.getString("topic"));
+            counter.begin();
+            readAll(consumer, queues, task.getLongValue("count") / queues.size(), counter);
         } finally {
             consumer.shutdown();
         }
-        return tally;
+        return counter;
     }
 
-    /** A thread per queue. */
-    private static void readAll(DefaultMQPullConsumer consumer, Collection<MessageQueue> queues, long share, Tally tally)
-            throws Exception {
+    /** Reads each queue in its own thread. */
+    private static void readAll(DefaultMQPullConsumer consumer, Collection<MessageQueue> queues, long share,
+            TimedCount counter) throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(queues.size());
         List<Future<Void>> running = new ArrayList<>();
         for (MessageQueue queue : queues) {
-            Callable<Void> reading = () -> read(consumer, queue, share, tally);
+            Callable<Void> reading = () -> read(consumer, queue, share, counter);
             running.add(threads.submit(reading));
         }
         for (Future<Void> each : running) {
@@ -115,11 +115,11 @@ final class Draining {
         threads.shutdown();
     }
 
-    private static Void read(DefaultMQPullConsumer consumer, MessageQueue queue, long share, Tally tally)
-            throws Exception {
+    private static Void read(DefaultMQPullConsumer consumer, MessageQueue queue, long share,
+            TimedCount counter) throws Exception {
         for (long offset = 0; offset < share; ) {
             PullResult result = consumer.pull(queue, "*", offset, PULL_BATCH);
-            tally.add(result.getMsgFoundList().size());
+            counter.add(result.getMsgFoundList().size());
             offset = result.getNextBeginOffset();
         }
         return null;

@@ -14,11 +14,11 @@ import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * The official producer, filling a topic evenly: batches, a thread per queue up to four.
+ * Fills a topic evenly with the official producer: batches, a thread per queue up to four.
  *
- * <p>In a batch a message lacks two properties that a broker adds to one sent alone; they are added here, so that what
- * is stored is what single sends would have stored. Properties differ in length from message to message, as keys and
- * names do, unless all are wanted alike.
+ * <p>A broker adds two properties to a message that is sent alone, but not to one in a batch; they are added here, so
+ * that records are those of single sends. Properties differ in length from message to message, as keys and
+ * names do, unless the task wants all records alike.
  */
 final class Filling {
     private static final int BATCH_BYTES = 512 * 1024;
@@ -29,30 +29,30 @@ final class Filling {
 
     private Filling() {}
 
-    static Tally fill(String nameServer, JSONObject wish) throws Exception {
-        long count = wish.getLongValue("count");
-        Tally tally = new Tally(count);
+    static TimedCount fill(String nameServer, JSONObject task) throws Exception {
+        long count = task.getLongValue("count");
+        TimedCount counter = new TimedCount(count);
         DefaultMQProducer producer = new DefaultMQProducer("bench_filling");
         producer.setNamesrvAddr(nameServer);
         producer.setSendMsgTimeout(SEND_MILLIS);
         producer.start();
         try {
-            List<MessageQueue> queues = producer.fetchPublishMessageQueues(wish.getString("topic"));
-            tally.begin();
-            fillAll(producer, queues, count / queues.size(), wish, tally);
-            tally.await();
+            List<MessageQueue> queues = producer.fetchPublishMessageQueues(task.getString("topic"));
+            counter.begin();
+            fillAll(producer, queues, count / queues.size(), task, counter);
+            counter.await();
         } finally {
             producer.shutdown();
         }
-        return tally;
+        return counter;
     }
 
-    private static void fillAll(DefaultMQProducer producer, List<MessageQueue> queues, long share, JSONObject wish, Tally tally)
-            throws Exception {
+    private static void fillAll(DefaultMQProducer producer, List<MessageQueue> queues, long share, JSONObject task,
+            TimedCount counter) throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(Math.min(MOST_THREADS, queues.size()));
         List<Future<Void>> running = new ArrayList<>();
         for (MessageQueue queue : queues) {
-            Callable<Void> filling = () -> fillOne(producer, queue, share, wish, tally);
+            Callable<Void> filling = () -> fillOne(producer, queue, share, task, counter);
             running.add(threads.submit(filling));
         }
         for (Future<Void> each : running) {
@@ -61,10 +61,10 @@ final class Filling {
         threads.shutdown();
     }
 
-    private static Void fillOne(DefaultMQProducer producer, MessageQueue queue, long share, JSONObject wish, Tally tally)
-            throws Exception {
-        int size = wish.getIntValue("size");
-        boolean alike = wish.getBooleanValue("alike");
+    private static Void fillOne(DefaultMQProducer producer, MessageQueue queue, long share, JSONObject task,
+            TimedCount counter) throws Exception {
+        int size = task.getIntValue("size");
+        boolean alike = task.getBooleanValue("alike");
         int most = Math.max(1, BATCH_BYTES / (size + OVERHEAD_BYTES));
         for (long sent = 0; sent < share; ) {
             int count = (int) Math.min(most, share - sent);
@@ -74,7 +74,7 @@ final class Filling {
             }
             producer.send(batch, queue);
             sent += count;
-            tally.add(count);
+            counter.add(count);
         }
         return null;
     }

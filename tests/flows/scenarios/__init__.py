@@ -1,8 +1,8 @@
-"""Which scenarios hold for every cluster, stub or real, of whatever version?
+"""List the scenarios that hold for every cluster, stub or real, of every version.
 
-Each module asks one question; each public function of a `World` in it is a scenario. `EVERYWHERE` runs on one broker,
-`RETENTION` too, but real brokers delete nothing in their first minute. The other lists need
-clusters of another kind, which they are named after.
+Each public function of a `World` in a module of this package is a scenario. `EVERYWHERE` and `RETENTION` run on one
+broker; they are apart because real brokers delete nothing in their first minute. Each other list is named after the
+kind of cluster that it needs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from . import (
     failover,
     lookups,
     membership,
-    places,
+    offsets,
     pulling,
     ranges,
     replica_reads,
     retention,
     routing,
-    second_chances,
+    send_back,
     sending,
     transactions,
     two_brokers,
@@ -38,13 +38,13 @@ Scenario = Callable[[World], None]
 
 
 def scenarios_of(*modules: ModuleType) -> list[Scenario]:
-    """The public functions of modules, in the order of their names."""
+    """Return the public functions of modules, in the order of their names."""
     found = [(module, scenario) for module in modules for _, scenario in getmembers(module, isfunction)]
     return [scenario for module, scenario in found if is_own(module, scenario)]
 
 
 def is_own(module: ModuleType, scenario: Scenario) -> bool:
-    """Whether a function is a scenario of this module, not a helper or an import."""
+    """Return whether a function is a scenario of this module, not a helper or an import."""
     return scenario.__module__ == module.__name__ and not scenario.__name__.startswith("_")
 
 
@@ -54,7 +54,7 @@ def each_of(scenarios: list[Scenario]) -> pytest.MarkDecorator:
 
 
 EVERYWHERE = scenarios_of(
-    routing, sending, pulling, places, ranges, membership, second_chances, transactions, administration, lookups
+    routing, sending, pulling, offsets, ranges, membership, send_back, transactions, administration, lookups
 )
 RETENTION = scenarios_of(retention)
 MASTER_SLAVE = scenarios_of(failover)

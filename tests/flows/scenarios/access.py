@@ -1,4 +1,4 @@
-"""Whom do brokers with access control serve? For brokers that know one user, whose credentials the world has."""
+"""Scenarios of access control, for brokers that know one user, whose credentials the world has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.flows.world import World, fresh
 
 
 def right_key_is_served(world: World) -> None:
-    """Sending, reading, committing and asking, each signed."""
+    """Send, read, commit and lock with signed requests."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 50, TAGS="t")
 
@@ -28,7 +28,7 @@ def right_key_is_served(world: World) -> None:
 
 
 def signed_lookups_are_served(world: World) -> None:
-    """Queries by unique key carry a field that some brokers leave out of what they check."""
+    """Query by unique key, which carries a field that some brokers do not include in the signature."""
     queue, unique_id = world.make_queue(), fresh("id")
     receipt = world.send(queue, b"me", KEYS="k", UNIQ_KEY=unique_id)
     messages = world.cluster.messages
@@ -39,7 +39,7 @@ def signed_lookups_are_served(world: World) -> None:
 
 
 def wrong_secret_is_refused(world: World) -> None:
-    """The error says so, names broker and topic, and shows no secret."""
+    """Check that the error names the signature, broker and topic, and shows no secret."""
     queue = world.make_queue()
     right: Credentials = world.options["credentials"]
 
@@ -51,17 +51,17 @@ def wrong_secret_is_refused(world: World) -> None:
 
 
 def unknown_key_is_refused(world: World) -> None:
-    """The error names the user that nobody knows."""
+    """Check that the error names the unknown user."""
     assert "stranger" in str(_refusal(world, world.make_queue(), Credentials("stranger", "s")))
 
 
 def unsigned_request_is_refused(world: World) -> None:
-    """Without credentials nothing goes."""
+    """Check that requests without credentials are refused."""
     _refusal(world, world.make_queue(), None)
 
 
 def _refusal(world: World, queue: MessageQueue, credentials: Credentials | None) -> BrokerError:
-    """How sending and asking with these credentials is refused."""
+    """Check that requests with these credentials are refused, and return the error."""
     cluster = open_cluster(replace(world.settings, credentials=credentials))
     kind = world.by_version({"4.9": CredentialsRefused, "5": NoPermission})
     with pytest.raises(kind) as caught:

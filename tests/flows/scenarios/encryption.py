@@ -1,4 +1,4 @@
-"""Who talks TLS with whom? For servers with a certificate of an authority that the world trusts."""
+"""Scenarios of TLS, for servers with a certificate of an authority that the world trusts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_CA = Path(__file__).parents[2] / "net" / "pki" / "other_ca.pem"
 
 
 def trusted_server_is_talked_to(world: World) -> None:
-    """Name server and broker, in both directions."""
+    """Send and read over TLS, to name server and broker."""
     queue = world.make_queue()
     world.fill(queue, 100, size=1000)
 
@@ -25,7 +25,7 @@ def trusted_server_is_talked_to(world: World) -> None:
 
 
 def threads_share_a_trusted_connection(world: World) -> None:
-    """The threaded connection speaks TLS, too."""
+    """Check that the threaded connection speaks TLS."""
     queue = world.make_queue()
 
     with world.shared_cluster() as cluster:
@@ -33,7 +33,7 @@ def threads_share_a_trusted_connection(world: World) -> None:
 
 
 def stranger_is_not_talked_to(world: World) -> None:
-    """A certificate of an authority we do not trust: the error names the address and says what to do."""
+    """Refuse a certificate of an unknown authority; the error names the address and says what to do."""
     untrusting = patient_net(TlsSettings(trust_cert_path=str(OTHER_CA)))
     cluster = open_cluster(replace(world.settings, net=untrusting, retries=0))
 
@@ -42,7 +42,7 @@ def stranger_is_not_talked_to(world: World) -> None:
 
 
 def authority_may_be_given_as_text(world: World) -> None:
-    """For machines that hold no file."""
+    """Trust an authority that is given as text, for machines without its file."""
     tls = world.settings.net.tls
     assert tls is not None and tls.trust_cert_path is not None
     text = Path(tls.trust_cert_path).read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""What goes on when a master stops, and again when it is back? For a master with a slave."""
+"""Scenarios of a master that stops and returns, for a master with a slave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import NoBrokerAvailable, RocketMQError
 from pyspark_rocketmq.pull.settings import PullSettings
 from tests.flows.reading import offsets_of, read_all, whole
-from tests.flows.replicas import hearing, master_down, replicated_queue
-from tests.flows.world import PATIENCE_S, World, until
+from tests.flows.replicas import master_down, replicated_queue, watch_log
+from tests.flows.world import WAIT_TIMEOUT_S, World, until
 
 
-def places_are_asked_of_the_slave(world: World) -> None:
-    """While the master is down its slave says how far queues go, and that it is a replica."""
+def bounds_are_asked_of_the_slave(world: World) -> None:
+    """Fetch bounds from the slave while the master is down; they are marked as a replica's."""
     queue = replicated_queue(world, 5)
 
     with master_down(world, queue):
@@ -26,33 +26,34 @@ def places_are_asked_of_the_slave(world: World) -> None:
 
 
 def reading_outlasts_the_absence_of_a_master(world: World) -> None:
-    """Its slave serves meanwhile, or refuses reads, as those of 5.x do by default: nothing is lost or comes twice."""
+    """Read each message once, whether the slave serves or refuses reads, as slaves of 5.x do by default."""
     queue = replicated_queue(world, 60)
     blocks = iter(read_all(open_cluster(world.settings), [whole(queue, 60)], PullSettings(batch_size=5, depth=1)))
     seen = [next(blocks)]
 
-    with ThreadPoolExecutor(1) as pool, hearing("slaveReadEnable") as is_refused:
+    with ThreadPoolExecutor(1) as pool, watch_log("slaveReadEnable") as is_refused:
         with master_down(world, queue):
             rest = pool.submit(list, blocks)
             until(lambda: rest.done() or is_refused(), "the slave serves, or refuses reads")
-        assert offsets_of(seen + rest.result(PATIENCE_S)) == {queue: list(range(60))}
+        assert offsets_of(seen + rest.result(WAIT_TIMEOUT_S)) == {queue: list(range(60))}
 
 
 def nothing_is_stored_at_a_slave(world: World) -> None:
-    """Without its master a broker takes nothing; with it again, it does."""
+    """Check that sends fail without the master, and succeed when it is back."""
     queue = replicated_queue(world, 1)
 
     with master_down(world, queue):
         world.cluster.routes.expire(queue.topic)
-        with pytest.raises(NoBrokerAvailable, match=rf"no master now.*broker {queue.broker_name}"):
+        with pytest.raises(NoBrokerAvailable) as caught:
             world.send(queue)
+    assert caught.value.where["broker"] == queue.broker_name
 
     world.cluster.routes.expire(queue.topic)
     assert world.send(queue).queue_offset == 1
 
 
 def old_route_is_given_up_by_the_error(world: World) -> None:
-    """The first send to the dead master fails and says where; the route is fetched anew for the next."""
+    """Check that a failed send names the dead master, and refreshes the route for the next one."""
     queue = replicated_queue(world, 1)
     dead = world.master(queue)
 

@@ -1,4 +1,4 @@
-"""Is a single message found again, by key, by unique id and by place?"""
+"""Scenarios of single messages that are looked up by key, by unique id and by offset message id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.flows.world import World, fresh, until
 
 
 def message_is_found_by_key(world: World) -> None:
-    """By each of its keys, in whichever queue it lies; another key finds nothing."""
+    """Find a message by each of its keys, in each queue; an unknown key finds nothing."""
     first, second = world.make_topic(2)
     messages = world.cluster.messages
     world.send(first, b"1", KEYS="a b")
@@ -27,7 +27,7 @@ def message_is_found_by_key(world: World) -> None:
 
 
 def message_is_found_by_unique_id(world: World) -> None:
-    """The id that its producer gave it."""
+    """Find a message by the id that its producer gave it."""
     queue, unique_id = world.make_queue(), fresh("id")
     world.send(queue, b"me", UNIQ_KEY=unique_id)
 
@@ -38,8 +38,8 @@ def message_is_found_by_unique_id(world: World) -> None:
     assert (found.queue, found.record.body) == (queue, b"me")
 
 
-def message_is_found_by_its_place(world: World) -> None:
-    """The id that the broker gave it."""
+def message_is_found_by_offset_id(world: World) -> None:
+    """Find a message by the id that the broker gave it."""
     queue = world.make_queue()
     receipt = world.send(queue, b"me")
 
@@ -49,7 +49,7 @@ def message_is_found_by_its_place(world: World) -> None:
 
 
 def message_that_is_not_there(world: World) -> None:
-    """An id of a place beyond the log; the error names broker and request."""
+    """Look up an id beyond the end of the log; the error names broker and request."""
     receipt = world.send(world.make_queue())
     host, offset = decode_offset_message_id(receipt.message_id)
 

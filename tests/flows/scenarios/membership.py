@@ -1,4 +1,4 @@
-"""Does a broker know who belongs to a group, and who holds which queue?"""
+"""Scenarios of group members and their queue locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ME, OTHER = "127.0.0.1@1", "127.0.0.1@2"
 
 
 def heartbeat_makes_a_member(world: World) -> None:
-    """Until it says farewell; its subscription can be looked up meanwhile."""
+    """Check that a member and its subscription are known from its heartbeat until it unregisters."""
     queue, group = world.make_queue(), fresh("group")
     groups, address = world.cluster.groups, world.master(queue)
 
@@ -31,7 +31,7 @@ def heartbeat_makes_a_member(world: World) -> None:
 
 
 def group_without_members(world: World) -> None:
-    """Has none; that is no error."""
+    """Check that a group without members is no error."""
     queue, group = world.make_queue(), fresh("group")
 
     assert world.cluster.groups.fetch_members(group, queue.topic) == ()
@@ -39,7 +39,7 @@ def group_without_members(world: World) -> None:
 
 
 def producers_are_known(world: World) -> None:
-    """By their heartbeat, until they leave."""
+    """Check that a producer is known from its heartbeat until it unregisters."""
     queue, group = world.make_queue(), fresh("group")
     groups, address = world.cluster.groups, world.master(queue)
 
@@ -52,7 +52,7 @@ def producers_are_known(world: World) -> None:
 
 
 def subscriptions_are_checked(world: World) -> None:
-    """A good expression passes, a bad one is refused with the broker's reason."""
+    """Check that a broker accepts a valid expression and refuses an invalid one."""
     queue, group = world.make_queue(), fresh("group")
     good = build_subscription(queue.topic, "a > 1", expression_type="SQL92")
     bad = build_subscription(queue.topic, "a >", expression_type="SQL92")
@@ -63,7 +63,7 @@ def subscriptions_are_checked(world: World) -> None:
 
 
 def lock_is_held_by_one(world: World) -> None:
-    """Granted, renewed, refused to another, given up, granted to the other."""
+    """Check that a lock is granted, renewed, refused to another member, released, and granted to that member."""
     queue, group = world.make_queue(), fresh("group")
     groups, wanted = world.cluster.groups, frozenset([queue])
 
@@ -79,7 +79,7 @@ def lock_is_held_by_one(world: World) -> None:
 
 
 def locks_are_granted_queue_by_queue(world: World) -> None:
-    """What another holds is refused, the rest granted; another group is not in the way."""
+    """Check that locks of one member or group do not affect other queues or groups."""
     first, second = world.make_topic(2)
     group, groups = fresh("group"), world.cluster.groups
     groups.lock(group, ME, [first])

@@ -1,11 +1,11 @@
-"""Does a pull end as it should, whatever lies at its offset?"""
+"""Scenarios of one pull, by the state of the queue at its offset."""
 
 from __future__ import annotations
 
 import pytest
 
 from pyspark_rocketmq.broker_errors import SubscriptionParseFailed, TopicNotExist
-from pyspark_rocketmq.cluster.requests import request_fields
+from pyspark_rocketmq.cluster.servers import request_fields
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
@@ -14,11 +14,11 @@ from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
 from pyspark_rocketmq.pull.remoting import read_outcome
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader
 from pyspark_rocketmq.wire.record import decode_records
-from tests.flows.world import PATIENCE_S, World, now_ms, pull_errand
+from tests.flows.world import WAIT_TIMEOUT_S, World, now_ms, pull_request
 
 
 def messages_are_found(world: World) -> None:
-    """As many as asked for, with the bounds of the queue and where to go on."""
+    """Check that a pull returns the requested number of messages, the bounds and the next offset."""
     queue = world.make_queue()
     world.fill(queue, 10)
 
@@ -30,7 +30,7 @@ def messages_are_found(world: World) -> None:
 
 
 def nothing_new_at_the_end(world: World) -> None:
-    """At the next offset to come, in an empty queue as in a full one."""
+    """Pull at the end of an empty queue and of a full one."""
     empty, full = world.make_topic(2)
     world.fill(full, 3)
 
@@ -41,7 +41,7 @@ def nothing_new_at_the_end(world: World) -> None:
 
 
 def no_match_by_tag_goes_on_behind(world: World) -> None:
-    """The offsets looked at need not be asked for again."""
+    """Check that the next offset lies after the messages that do not match."""
     queue = world.make_queue()
     world.fill(queue, 10, TAGS="red")
 
@@ -51,7 +51,7 @@ def no_match_by_tag_goes_on_behind(world: World) -> None:
 
 
 def tags_select(world: World) -> None:
-    """One or several of them; what lies between is passed over."""
+    """Pull by one tag and by several."""
     queue = world.make_queue()
     for tag in ("red", "blue", "green", "red"):
         world.send(queue, tag.encode(), TAGS=tag)
@@ -61,7 +61,7 @@ def tags_select(world: World) -> None:
 
 
 def sql_selects(world: World) -> None:
-    """By properties; a message without the property does not match."""
+    """Pull by properties; a message without the property does not match."""
     queue = world.make_queue()
     for weight in ("1", "5", "9"):
         world.send(queue, b"x", weight=weight)
@@ -75,7 +75,7 @@ def sql_selects(world: World) -> None:
 
 
 def no_match_by_sql_goes_on_behind(world: World) -> None:
-    """As with tags."""
+    """Check that the next offset lies after the messages that do not match."""
     queue = world.make_queue()
     world.fill(queue, 5, weight="1")
 
@@ -85,7 +85,7 @@ def no_match_by_sql_goes_on_behind(world: World) -> None:
 
 
 def sql_that_means_nothing_selects_all(world: World) -> None:
-    """A pull is answered as if it had no filter: whoever filters must have the expression checked first."""
+    """Check that a pull with an invalid expression is not filtered, so clients must check it first."""
     queue = world.make_queue()
     world.fill(queue, 2, weight="1")
 
@@ -93,7 +93,7 @@ def sql_that_means_nothing_selects_all(world: World) -> None:
 
 
 def empty_sql_is_refused(world: World) -> None:
-    """The error names topic and queue."""
+    """Check that the error names topic and queue."""
     queue = world.make_queue()
 
     with pytest.raises(SubscriptionParseFailed, match=rf"topic {queue.topic}.*queue 0"):
@@ -101,7 +101,7 @@ def empty_sql_is_refused(world: World) -> None:
 
 
 def pull_above_the_end_is_sent_back(world: World) -> None:
-    """The answer names the bounds; where it sends the reader is the broker's choice."""
+    """Check that the response names the bounds; the next offset is the broker's choice."""
     queue = world.make_queue()
     world.fill(queue, 5)
 
@@ -112,7 +112,7 @@ def pull_above_the_end_is_sent_back(world: World) -> None:
 
 
 def held_pull_is_woken(world: World) -> None:
-    """A pull that may wait is answered by the next message."""
+    """Check that the next message answers a long poll."""
     queue = world.make_queue()
 
     with pool_for(world.settings.net).connection(world.master(queue)) as connection:
@@ -124,7 +124,7 @@ def held_pull_is_woken(world: World) -> None:
 
 
 def held_pull_ends_in_time(world: World) -> None:
-    """Without a message the answer is that there is none, not before the wait is over."""
+    """Check that a long poll without a message ends after its time, and no earlier."""
     queue, started = world.make_queue(), now_ms()
 
     with pool_for(world.settings.net).connection(world.master(queue)) as connection:
@@ -136,29 +136,29 @@ def held_pull_ends_in_time(world: World) -> None:
 
 
 def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue, wait_ms: int) -> None:
-    """The broker has it once it has answered what came behind it."""
-    pull = pull_errand(queue, 0, wait_ms=wait_ms).header
+    """Send a long poll, and wait until the broker has answered a request that followed it."""
+    pull = pull_request(queue, 0, wait_ms=wait_ms).header
     connection.submit(pull.code, request_fields(world.settings, pull))
     question = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     connection.call(question.code, request_fields(world.settings, question))
 
 
 def _next_outcome(connection: Connection) -> PullOutcome:
-    return read_outcome(connection.next_reply(Deadline.after(PATIENCE_S)).command)
+    return read_outcome(connection.next_reply(Deadline.after(WAIT_TIMEOUT_S)).command)
 
 
 def topic_the_broker_lacks_is_named(world: World) -> None:
-    """Its route is known from elsewhere: the error names topic, queue and broker."""
+    """Check that the error names topic, queue and broker when the route is known from elsewhere."""
     queue = world.make_queue()
-    question = world.cluster.brokers.question(pull_errand(queue, 0))
+    question = world.cluster.brokers.locate(pull_request(queue, 0))
     world.cluster.admin.delete_topic(queue.topic)
 
     with pytest.raises(TopicNotExist, match=rf"topic {queue.topic}, broker {queue.broker_name}"):
-        world.cluster.brokers.requests.ask(question)
+        world.cluster.brokers.servers.ask(question)
 
 
 def queues_are_apart(world: World) -> None:
-    """Each has its own offsets."""
+    """Check that each queue has its own offsets."""
     first, second = world.make_topic(2)
     world.fill(first, 3)
     world.fill(second, 2)

@@ -1,4 +1,4 @@
-"""Does the pull engine hand out every message of a range, once and in order?"""
+"""Scenarios of the pull engine: each message of a range is read once and in order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.wire.bodies import TopicConfig
-from tests.flows.reading import Losses, offsets_of, read_all, whole
+from tests.flows.reading import RecordingPolicy, offsets_of, read_all, whole
 from tests.flows.world import World, until
 
 
 def ranges_of_several_queues(world: World) -> None:
-    """Each from its start to before its end, nothing beyond."""
+    """Read each range from its start to before its end."""
     queues = world.make_topic(3)
     for queue in queues:
         world.fill(queue, 120)
@@ -26,7 +26,7 @@ def ranges_of_several_queues(world: World) -> None:
 
 
 def tags_leave_holes(world: World) -> None:
-    """Only what matches is handed out; long stretches without a match are passed over."""
+    """Read by tag; long stretches without a match are skipped."""
     queue = _striped_queue(world)
 
     reading = read_all(world.cluster, [whole(queue, 160)], _only("rare"))
@@ -35,7 +35,7 @@ def tags_leave_holes(world: World) -> None:
 
 
 def sql_leaves_holes(world: World) -> None:
-    """As tags do."""
+    """Read by SQL92; long stretches without a match are skipped."""
     queue = _striped_queue(world)
 
     reading = read_all(world.cluster, [whole(queue, 160)], _only("kind = 'rare'", "SQL92"))
@@ -44,14 +44,14 @@ def sql_leaves_holes(world: World) -> None:
 
 
 def range_without_any_match(world: World) -> None:
-    """Ends, and hands out nothing."""
+    """Read a range in which nothing matches."""
     queue = _striped_queue(world)
 
-    assert offsets_of(read_all(world.cluster, [whole(queue, 160)], _only("nobody"))) == {}
+    assert offsets_of(read_all(world.cluster, [whole(queue, 160)], _only("missing"))) == {}
 
 
 def narrowest_limits_still_finish(world: World) -> None:
-    """With thresholds of one message, one mebibyte and a span of one, over two queues."""
+    """Read two queues with limits of one message, one mebibyte and a span of one."""
     queues = world.make_topic(2)
     for queue in queues:
         world.fill(queue, 100)
@@ -63,7 +63,7 @@ def narrowest_limits_still_finish(world: World) -> None:
 
 
 def large_messages_come_few_at_a_time(world: World) -> None:
-    """A broker's own limit of bytes cuts its answers short; what is missing is asked for again."""
+    """Read messages that exceed a broker's bytes per response."""
     queue = world.make_queue()
     world.fill(queue, 12, size=100_000)
 
@@ -71,7 +71,7 @@ def large_messages_come_few_at_a_time(world: World) -> None:
 
 
 def queue_made_anew_went_back(world: World) -> None:
-    """It ends before the planned end: the policy decides whether that is an error."""
+    """Read a queue that ends before the planned end; the policy decides whether that is an error."""
     queue = _remade_queue(world, was=20, holds=5)
 
     reading = read_all(world.cluster, [whole(queue, 20)])
@@ -79,11 +79,11 @@ def queue_made_anew_went_back(world: World) -> None:
     assert reading.losses == [("ends earlier", queue, 20, 5)]
 
     with pytest.raises(DataLossError):
-        list(read_all(world.cluster, [whole(queue, 20)], policy=Losses(fails=True)))
+        list(read_all(world.cluster, [whole(queue, 20)], policy=RecordingPolicy(fails=True)))
 
 
 def deleted_topic_ends_reading(world: World) -> None:
-    """With an error that names the topic; it never hangs."""
+    """Read a deleted topic: the error names it, and reading ends in time."""
     queue = world.make_queue()
     world.fill(queue, 10)
     world.cluster.admin.delete_topic(queue.topic)
@@ -93,7 +93,7 @@ def deleted_topic_ends_reading(world: World) -> None:
 
 
 def _striped_queue(world: World) -> MessageQueue:
-    """Ten rare messages among a hundred and fifty common ones."""
+    """Return a queue of ten rare messages among a hundred and fifty common ones."""
     queue = world.make_queue()
     for count, kind in ((40, "common"), (5, "rare"), (70, "common"), (5, "rare"), (40, "common")):
         world.fill(queue, count, TAGS=kind, kind=kind)
@@ -105,7 +105,7 @@ def _only(expression: str, expression_type: str = "TAG") -> PullSettings:
 
 
 def _remade_queue(world: World, was: int, holds: int) -> MessageQueue:
-    """A queue that held more before its topic was deleted and made anew."""
+    """Return a queue that held more messages before its topic was deleted and made anew."""
     queue = world.make_queue()
     world.fill(queue, was)
     world.cluster.admin.delete_topic(queue.topic)

@@ -1,4 +1,4 @@
-"""Reading from a slave while its master is away. For a master with a slave that serves reads."""
+"""Scenarios of reading from a slave while its master is down, for a slave that serves reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.flows.world import World
 
 
 def messages_are_read_from_the_slave(world: World) -> None:
-    """Reading goes over to it, with a route that still names the master and with a new one."""
+    """Read from the slave with a route that still names the master, and with a new one."""
     queue = replicated_queue(world, 40)
 
     with master_down(world, queue):
@@ -19,7 +19,7 @@ def messages_are_read_from_the_slave(world: World) -> None:
 
 
 def reading_goes_over_while_it_is_under_way(world: World) -> None:
-    """The master stops after the first answers; nothing is lost and nothing comes twice."""
+    """Read each message once although the master stops after the first responses."""
     queue = replicated_queue(world, 60)
     blocks = iter(read_all(world.cluster, [whole(queue, 60)], PullSettings(batch_size=5, depth=1)))
 

@@ -1,4 +1,4 @@
-"""What is left to a reader when the oldest messages are gone? Real brokers may delete more while we look."""
+"""Scenarios of queues whose oldest messages are gone; real brokers may delete more during a scenario."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.flows.world import World, until
 
 
 def pull_below_the_start_is_sent_on(world: World) -> None:
-    """Where retention has taken the oldest messages, the first one left is named."""
+    """Check that a pull below the minimum names the minimum as its next offset."""
     queue, minimum = _expired_queue(world)
 
     outcome = world.pull(queue, minimum - 1)
@@ -20,7 +20,7 @@ def pull_below_the_start_is_sent_on(world: World) -> None:
 
 
 def expired_messages_are_a_loss(world: World) -> None:
-    """The policy hears what is gone; reading goes on where the queue begins now, to its end."""
+    """Check that the policy hears of the expired messages, and the rest is read to its end."""
     queue, minimum = _expired_queue(world)
     [end] = world.cluster.offsets.fetch_max([queue]).values()
 
@@ -33,10 +33,10 @@ def expired_messages_are_a_loss(world: World) -> None:
 
 
 def _expired_queue(world: World) -> tuple[MessageQueue, int]:
-    """A queue whose oldest messages are gone, and where it begins now.
+    """Expire the oldest messages of a queue; return the queue and its minimum.
 
-    A real broker deletes its log first and raises the minimum a second later; in between, pulls from the old minimum
-    find what is left further on, and nothing in their answers tells that from a hole. Here that second is waited out.
+    A real broker deletes its log first and raises the minimum a second later. In between, pulls from the old minimum
+    return the first messages that are left, and their responses do not differ from a gap. So wait for the minimum.
     """
     queue = world.make_queue()
     world.fill(queue, 20)

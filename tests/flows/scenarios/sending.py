@@ -1,4 +1,4 @@
-"""Does what is sent lie in the queue as it was meant?"""
+"""Scenarios of sends: a queue holds each message as it was sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.flows.world import World, now_ms, sending
 
 
 def message_is_stored_whole(world: World) -> None:
-    """Body, tag, keys, properties and flag come back; the receipt says where from."""
+    """Check that body, tag, keys, properties and flag return, and that the receipt names the offset."""
     queue = world.make_topic(2)[1]
 
     receipt = world.send(queue, b"two lattes", TAGS="new", KEYS="k1 k2", city="Brno ☕")
@@ -26,7 +26,7 @@ def message_is_stored_whole(world: World) -> None:
 
 
 def batch_is_stored_one_by_one(world: World) -> None:
-    """Every message of a batch gets an offset and an id of its own."""
+    """Check that every message of a batch has its own offset and id."""
     queue = world.make_queue()
 
     world.send(queue, b"before")
@@ -40,7 +40,7 @@ def batch_is_stored_one_by_one(world: World) -> None:
 
 
 def oneway_message_arrives(world: World) -> None:
-    """Without an answer, but it is stored."""
+    """Send without a response."""
     queue = world.make_queue()
 
     world.cluster.messages.send_oneway(sending(queue, b"quick", {}))
@@ -49,7 +49,7 @@ def oneway_message_arrives(world: World) -> None:
 
 
 def delayed_message_comes_later(world: World) -> None:
-    """Level 1 is one second: it is stored in its own topic and queue that much later than it was sent."""
+    """Check that a message with level 1 is stored in its own queue one second after the send."""
     queue, sent_at = world.make_queue(), now_ms()
 
     world.cluster.messages.send(sending(queue, b"later", {"DELAY": "1"}))
@@ -60,7 +60,7 @@ def delayed_message_comes_later(world: World) -> None:
 
 
 def packed_bodies_come_back(world: World) -> None:
-    """In each of the three formats, untouched by the broker."""
+    """Send bodies in each of the three compression formats; brokers leave them as they are."""
     queue, body = world.make_queue(), b"abc" * 3000
 
     for compression in Compression:
@@ -73,7 +73,7 @@ def packed_bodies_come_back(world: World) -> None:
 
 
 def binary_body_survives(world: World) -> None:
-    """Every byte value, and no byte at all where that is allowed."""
+    """Send every byte value."""
     queue, body = world.make_queue(), bytes(range(256))
 
     world.send(queue, body)
@@ -82,7 +82,7 @@ def binary_body_survives(world: World) -> None:
 
 
 def oversized_message_is_refused(world: World) -> None:
-    """Above four mebibytes; nothing is stored and the connection goes on."""
+    """Check that more than four mebibytes are refused and the connection stays open."""
     queue = world.make_queue()
 
     with pytest.raises(MessageIllegal, match=queue.topic):
@@ -92,7 +92,7 @@ def oversized_message_is_refused(world: World) -> None:
 
 
 def unknown_queue_is_refused(world: World) -> None:
-    """Brokers name their bounds; the error names topic and queue."""
+    """Check that the error names topic and queue."""
     queue = world.make_queue()._replace(queue_id=77)
 
     with pytest.raises(BrokerError, match=rf"topic {queue.topic}.*queue 77"):
@@ -100,7 +100,7 @@ def unknown_queue_is_refused(world: World) -> None:
 
 
 def store_time_is_the_brokers(world: World) -> None:
-    """It lies between asking and reading, and the born time is the sender's."""
+    """Check that the broker sets the store time, and the sender the born time."""
     queue, before = world.make_queue(), now_ms()
 
     world.send(queue)

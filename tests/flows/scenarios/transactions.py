@@ -1,4 +1,4 @@
-"""Is a half message seen only once it is committed, and what if nobody says?"""
+"""Scenarios of half messages: commit, rollback, and checks of open transactions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.record import decode_record
 from pyspark_rocketmq.wire.sys_flag import TransactionState
-from tests.flows.world import PATIENCE_S, World, fresh, sending
+from tests.flows.world import WAIT_TIMEOUT_S, World, fresh, sending
 
 
 def committed_message_is_seen(world: World) -> None:
-    """Not before it is committed."""
+    """Check that a half message is visible after its commit only."""
     queue, group = world.make_queue(), fresh("group")
     receipt = _send_half(world.cluster, queue, group)
     assert world.cluster.offsets.fetch_max([queue]) == {queue: 0}
@@ -32,7 +32,7 @@ def committed_message_is_seen(world: World) -> None:
 
 
 def message_rolled_back_is_never_seen(world: World) -> None:
-    """What is sent behind it comes alone."""
+    """Check that the queue holds only the message that was sent after the rollback."""
     queue, group = world.make_queue(), fresh("group")
     receipt = _send_half(world.cluster, queue, group)
 
@@ -43,7 +43,7 @@ def message_rolled_back_is_never_seen(world: World) -> None:
 
 
 def forgotten_message_is_asked_about(world: World) -> None:
-    """The broker asks a live producer of the group, over its own connection, and takes its word."""
+    """Check that the broker asks a live producer of the group on its own connection, and accepts the answer."""
     queue, group = world.make_queue(), fresh("group")
     asked: Future[tuple[Address, Command]] = Future()
 
@@ -55,7 +55,7 @@ def forgotten_message_is_asked_about(world: World) -> None:
         producer = HeartbeatData(client_id=group, producer_data_set=(ProducerData(group_name=group),))
         cluster.groups.heartbeat(world.master(queue), producer)
         _send_half(cluster, queue, group)
-        address, question = asked.result(PATIENCE_S)
+        address, question = asked.result(WAIT_TIMEOUT_S)
         cluster.messages.end_transaction(queue.broker_name, _reply(question, queue, group))
 
     assert address == world.master(queue)
@@ -83,7 +83,7 @@ def _end(world: World, queue: MessageQueue, group: str, receipt: Receipt, state:
 
 
 def _reply(question: Command, queue: MessageQueue, group: str) -> EndTransactionRequestHeader:
-    """Commit what the broker asks about."""
+    """Return a commit of the transaction that the broker checks."""
     asked = from_fields(CheckTransactionStateRequestHeader, question.fields)
     return EndTransactionRequestHeader(
         topic=queue.topic,

@@ -1,4 +1,4 @@
-"""Do two brokers serve one topic, each for its own queues? For two masters."""
+"""Scenarios of a topic with queues at two masters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.flows.world import World, fresh, until
 
 
 def topic_spans_both(world: World) -> None:
-    """Its queues are sorted by broker; each broker answers for its own, in one burst."""
+    """Check that queues are sorted by broker and that each broker answers for its own."""
     queues = world.make_topic(2)
     for count, queue in enumerate(queues):
         world.fill(queue, count + 1)
@@ -28,7 +28,7 @@ def topic_spans_both(world: World) -> None:
 
 
 def locks_are_each_brokers_own(world: World) -> None:
-    """A broker that is down leaves its queues unknown, the other grants its own."""
+    """Check that queues of a stopped broker are unknown while the other broker grants its own."""
     here, there = world.make_topic()
     group = fresh("group")
 
@@ -43,7 +43,7 @@ def locks_are_each_brokers_own(world: World) -> None:
 
 
 def ranges_of_both_are_read(world: World) -> None:
-    """Every message once, those of a queue in order."""
+    """Read each message of both brokers once, in order within a queue."""
     queues = world.make_topic(2)
     for queue in queues:
         world.fill(queue, 50)
@@ -54,7 +54,7 @@ def ranges_of_both_are_read(world: World) -> None:
 
 
 def reading_waits_for_a_broker(world: World) -> None:
-    """One goes down and comes back while both are read: nothing is lost, nothing comes twice."""
+    """Read each message once although one broker goes down and returns."""
     queues = world.make_topic()
     for queue in queues:
         world.fill(queue, 40)
@@ -71,7 +71,7 @@ def reading_waits_for_a_broker(world: World) -> None:
 
 
 def topics_only_broker_is_waited_for(world: World) -> None:
-    """While it is down nobody knows the topic; it took a whole window of pulls along, more than a queue may hold."""
+    """Read each message once although the topic's only broker goes down with a full window of pulls."""
     away = world.make_topic()[1].broker_name
     topic = fresh("topic")
     world.cluster.admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1), [away])
@@ -89,7 +89,7 @@ def topics_only_broker_is_waited_for(world: World) -> None:
 
 
 def broker_that_stays_away_is_a_loss(world: World) -> None:
-    """Out of the route for longer than reading may stand still: the policy hears what was left unread."""
+    """Check that queues out of the route for `stall_timeout_s` are reported as vanished."""
     queues = world.make_topic()
     here, away = queues
     for queue in queues:
@@ -108,7 +108,7 @@ def broker_that_stays_away_is_a_loss(world: World) -> None:
 
 
 def dead_broker_is_named(world: World) -> None:
-    """By an error that names its address, after the retries."""
+    """Check that the error names the address after the retries."""
     _, there = world.make_topic()
     address = world.master(there)
 

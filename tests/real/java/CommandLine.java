@@ -4,7 +4,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** Runs one command of mqadmin in this process and gives what it printed; one command at a time. */
+/** Runs one command of mqadmin at a time in this process, and returns its output. */
 final class CommandLine {
     private CommandLine() {}
 

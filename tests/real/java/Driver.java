@@ -15,11 +15,11 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * Lets a test in another language hold the official Java clients in its hands.
+ * Drives the official Java clients for tests in another language.
  *
  * <p>One JSON object a line comes in: create an object, call one of its methods, register a scripted listener, run a
- * command of mqadmin. One answer a line goes out, by id and in any order, and events in between: what listeners were
- * given. The process ends when its input does.
+ * command of mqadmin. One answer a line goes out, by id and in any order, and between them events: the calls of
+ * listeners. The process ends when its input ends.
  */
 public final class Driver {
     private static final PrintStream OUT = System.out;
@@ -31,7 +31,7 @@ public final class Driver {
     private final ExecutorService workers = Executors.newCachedThreadPool();
 
     public static void main(String[] args) throws Exception {
-        System.setOut(System.err); // libraries print too; the real output belongs to the answers
+        System.setOut(System.err); // libraries print, too; stdout carries answers only
         Driver driver = new Driver();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -41,7 +41,7 @@ public final class Driver {
         Runtime.getRuntime().halt(0);
     }
 
-    /** Writes one line that is no answer: something happened to an object. */
+    /** Writes one line for an event of an object. */
     static void emit(String object, String event, Map<String, Object> details) {
         Map<String, Object> line = new LinkedHashMap<>(details);
         line.put("object", object);

@@ -19,10 +19,10 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Listeners that report what they are given and answer by script.
+ * Listeners that report their calls and answer by script.
  *
  * <p>The script maps a body to the outcomes of its successive deliveries; when they are used up, the last one stays.
- * Without a script all is well. The first message of a batch decides for the batch.
+ * Without a script every delivery succeeds. The first message of a batch decides for the batch.
  */
 final class Listeners {
     private static final JSONObject SUCCESS = new JSONObject();

@@ -28,9 +28,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
- * Turns JSON values into what the clients' methods take, and what these return into JSON values.
+ * Converts JSON values to arguments of the clients' methods, and their results to JSON values.
  *
- * <p>Objects are told apart by a key: {@code body} a message, {@code queueId} a queue, {@code sql} a selector, {@code
+ * <p>A key names the kind of an object: {@code body} a message, {@code queueId} a queue, {@code sql} a selector, {@code
  * accessKey} a signing hook, {@code callback} any interface with onSuccess, {@code select} a queue selector, by the
  * name of its class or, with {@code true}, one that takes its argument as index, {@code report} a listener whose calls
  * become events of the object named. An allocation strategy is named by its class; a queue that is a map's key is
@@ -54,7 +54,7 @@ final class Values {
         return value instanceof JSONObject && ((JSONObject) value).containsKey("callback");
     }
 
-    /** Whether a parameter of this type can take this value. */
+    /** Returns whether a parameter of this type can take this value. */
     static boolean fits(Object value, Class<?> type) {
         if (value == null || type == Object.class) {
             return !type.isPrimitive();
@@ -96,7 +96,7 @@ final class Values {
         return null;
     }
 
-    /** The value as this type; a callback completes the future. */
+    /** Returns the value as this type; a callback completes the future. */
     static Object convert(Object value, Type type, CompletableFuture<Object> called) {
         if (isCallback(value)) {
             return callback((Class<?>) type, called);
@@ -121,9 +121,9 @@ final class Values {
         }
     }
 
-    private static MessageQueueSelector selector(Object wish) {
-        if (wish instanceof String) {
-            return (MessageQueueSelector) instance("org.apache.rocketmq.client.producer.selector." + wish);
+    private static MessageQueueSelector selector(Object choice) {
+        if (choice instanceof String) {
+            return (MessageQueueSelector) instance("org.apache.rocketmq.client.producer.selector." + choice);
         }
         return (queues, message, index) -> queues.get(((Number) index).intValue());
     }
@@ -198,7 +198,7 @@ final class Values {
         return converted;
     }
 
-    /** Request callbacks are called with null as soon as the request is sent, a defect of both releases: passed over. */
+    /** Ignores the call with null that request callbacks get when the request is sent, a defect of both releases. */
     private static Object callback(Class<?> type, CompletableFuture<Object> called) {
         return Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (proxy, method, args) -> {
             if (method.getName().equals("onSuccess") && args[0] != null) {
@@ -210,7 +210,7 @@ final class Values {
         });
     }
 
-    /** Anything as maps, lists, texts and numbers. */
+    /** Returns any value as maps, lists, texts and numbers. */
     static Object plain(Object value) {
         if (value == null || value instanceof String || value instanceof Number || value instanceof Boolean) {
             return value;
@@ -250,7 +250,7 @@ final class Values {
         return plain;
     }
 
-    /** The getters' values by property name. */
+    /** Returns the getters' values by property name. */
     static Map<String, Object> plainBean(Object bean) {
         Map<String, Object> plain = new TreeMap<>();
         for (Method method : bean.getClass().getMethods()) {

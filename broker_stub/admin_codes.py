@@ -1,0 +1,29 @@
+"""Define the request codes that only administrators' tools use; the library sends none of them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class AdminCode(IntEnum):
+    """Request codes of administrators' tools, by RocketMQ's names."""
+
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS = 223
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST = 225
+    CLEAN_EXPIRED_CONSUMEQUEUE = 306
+    CLONE_GROUP_OFFSET = 314
+    VIEW_BROKER_STATS_DATA = 315
+    CLEAN_UNUSED_TOPIC = 316
+    GET_BROKER_CONSUME_STATS = 317
+    RESUME_CHECK_HALF_MESSAGE = 323
+    ADD_WRITE_PERM_OF_BROKER = 327
+    GET_ALL_PRODUCER_INFO = 328
+    DELETE_EXPIRED_COMMITLOG = 329
+    QUERY_SUBSCRIPTION_BY_CONSUMER = 345
+    GET_BROKER_HA_STATUS = 907
+    RESET_MASTER_FLUSH_OFFSET = 908
+    UPDATE_COLD_DATA_FLOW_CTR_CONFIG = 2001
+    REMOVE_COLD_DATA_FLOW_CTR_CONFIG = 2002
+    GET_COLD_DATA_FLOW_CTR_INFO = 2003
+    SET_COMMITLOG_READ_MODE = 2004
+    POP_ROLLBACK = 200056

@@ -1,0 +1,321 @@
+"""Keep the configuration and the members of consumer and producer groups.
+
+- `GroupConfigs`: the configuration of each consumer group; a query creates the group.
+- `ConsumerGroups`: members and subscriptions. A member is a connection, so a client id that is connected twice is
+listed twice. All members share one subscription table, and the latest heartbeat replaces it: members with different
+subscriptions overwrite each other. When a member joins, leaves or changes its topics, the broker notifies all members
+(NOTIFY_CONSUMER_IDS_CHANGED).
+- `ProducerGroups`: the connections of each producer group.
+
+A connection whose heartbeats stop expires and is closed; one that never sent a heartbeat stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from pyspark_rocketmq.wire.bodies import ConsumerData, GroupRetryPolicy, SubscriptionData, SubscriptionGroupConfig
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
+from pyspark_rocketmq.wire.commands import NotifyConsumerIdsChangedRequestHeader
+
+from .clock import Clock
+from .filters import FilterTable
+from .releases import Release
+from .requests import Channel
+
+SCAN_MS = 10_000
+EXPIRY_MS = 120_000
+BROADCASTING = "BROADCASTING"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+_LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+_SYSTEM_GROUPS = ("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP")
+_SYSTEM_BROADCAST_GROUPS = ("CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER")
+_TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+
+
+# --- configuration ---------------------------------------------------------------------------------------------------
+
+
+class GroupConfigs:
+    """The configurations of one broker's consumer groups."""
+
+    def __init__(self, release: Release, *, auto_create: bool = True) -> None:
+        self.auto_create = auto_create
+        self.change_count = 0
+        """Number of changes of the table; its data version."""
+        self._release = release
+        system = (*_SYSTEM_GROUPS, *_SYSTEM_BROADCAST_GROUPS, *([_TRANSACTION_GROUP] if release.is_5x else []))
+        self.table = {name: self._adapt_to_release(SubscriptionGroupConfig(group_name=name)) for name in system}
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return a group's configuration, creating it if that is allowed; else None."""
+        if group not in self.table and self._may_create(group):
+            self.update(SubscriptionGroupConfig(group_name=group))
+        return self.table.get(group)
+
+    def update(self, config: SubscriptionGroupConfig) -> None:
+        """Create or change a group."""
+        self.table[config.group_name] = self._adapt_to_release(config)
+        self.change_count += 1
+
+    def delete(self, group: str) -> None:
+        """Delete a group's configuration; a later query may create it again."""
+        if self.table.pop(group, None):
+            self.change_count += 1
+
+    def _may_create(self, group: str) -> bool:
+        if self._release.is_5x and not is_legal_name(group):
+            return False
+        return self.auto_create or group.startswith(SYSTEM_GROUP_PREFIX)
+
+    def _adapt_to_release(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """Return the configuration with exactly the members that this release has."""
+        if not self._release.is_5x:
+            return replace(
+                config,
+                consume_message_orderly=None,
+                group_retry_policy=None,
+                group_sys_flag=None,
+                consume_timeout_minute=None,
+                attributes=None,
+            )
+        return replace(
+            config,
+            consume_message_orderly=bool(config.consume_message_orderly),
+            group_retry_policy=config.group_retry_policy or GroupRetryPolicy(),
+            group_sys_flag=config.group_sys_flag or 0,
+            consume_timeout_minute=15 if config.consume_timeout_minute is None else config.consume_timeout_minute,
+            attributes=config.attributes or {},
+        )
+
+
+def is_legal_name(group: str) -> bool:
+    """Return whether a name is a legal group name."""
+    return _LEGAL_NAME.fullmatch(group) is not None
+
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Member:
+    """One client on one connection."""
+
+    channel: Channel
+    client_id: str
+    language: LanguageCode | None
+    version: int
+    seen_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A consumer group that has members."""
+
+    name: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    members: dict[Channel, Member] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+    @property
+    def client_ids(self) -> list[str]:
+        """Client ids, one per connection."""
+        return [member.client_id for member in self.members.values()]
+
+    def find_member(self, client_id: str) -> Member | None:
+        """Return one connection of this client; None if it has none."""
+        return next((member for member in self.members.values() if member.client_id == client_id), None)
+
+    def join(self, member: Member, data: ConsumerData) -> bool:
+        """Apply a heartbeat, which also sets how the whole group consumes; return whether the connection is new."""
+        self.consume_type, self.message_model = data.consume_type, data.message_model
+        self.consume_from_where = data.consume_from_where
+        is_new = member.channel not in self.members
+        self.members[member.channel] = member
+        return is_new
+
+    def subscribe(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Replace older subscriptions and drop absent topics; return whether the set of topics changed."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = wanted.keys() != self.subscriptions.keys()
+        kept = {topic: self.subscriptions[topic] for topic in self.subscriptions if topic in wanted}
+        for topic, subscription in wanted.items():
+            if topic not in kept or subscription.sub_version > kept[topic].sub_version:
+                kept[topic] = subscription
+        self.subscriptions = kept
+        return changed
+
+
+class ConsumerGroups:
+    """The consumer groups that have members at one broker."""
+
+    def __init__(self, clock: Clock, configs: GroupConfigs, filters: FilterTable, expiry_ms: float = EXPIRY_MS) -> None:
+        self.table: dict[str, ConsumerGroup] = {}
+        self.named_topics: set[str] = set()
+        """Topics that heartbeats have named so far."""
+        self._clock = clock
+        self._configs = configs
+        self._filters = filters
+        self._fingerprints: dict[str, int] = {}
+        self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
+
+    def heartbeat(self, member: Member, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
+        """Apply a consumer's heartbeat; with `without_subscriptions` the group's subscriptions stay as they are."""
+        group = self.table.setdefault(
+            data.group_name,
+            ConsumerGroup(data.group_name, data.consume_type, data.message_model, data.consume_from_where),
+        )
+        member.seen_ms = self._clock.elapsed_ms()
+        changed = group.join(replace(member), data)
+        if not without_subscriptions:
+            self.named_topics.update(subscription.topic for subscription in data.subscription_data_set)
+            changed |= group.subscribe(data.subscription_data_set)
+            self._filters.register(data.group_name, data.subscription_data_set)
+        if changed:
+            self._notify_if_wanted(group)
+        self._expiry_scan.start()
+
+    def exchange_fingerprint(self, group: str, fingerprint: int) -> bool:
+        """Store the fingerprint of a group's subscriptions; return whether a stored one differs from it."""
+        known = self._fingerprints.get(group)
+        self._fingerprints[group] = fingerprint
+        return known is not None and known != fingerprint
+
+    def leave(self, group_name: str, channel: Channel) -> None:
+        """Remove a client that unregisters from a group."""
+        group = self.table.get(group_name)
+        if group:
+            group.members.pop(channel, None)
+            self._drop_if_empty(group)
+            self._notify_if_wanted(group)
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Remove a closed connection and notify its groups' other members, whatever the groups' configuration."""
+        for group in list(self.table.values()):
+            if group.members.pop(channel, None):
+                self._drop_if_empty(group)
+                if group.message_model != BROADCASTING:
+                    self._notify(group)
+
+    def topics_of(self, group_name: str) -> list[str]:
+        """Return the topics that a group with members subscribes to."""
+        return list(self.table[group_name].subscriptions) if group_name in self.table else []
+
+    def _notify_if_wanted(self, group: ConsumerGroup) -> None:
+        config = self._configs.find(group.name)
+        if group.message_model != BROADCASTING and (config is None or config.notify_consumer_ids_changed_enable):
+            self._notify(group)
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
+        for channel in list(group.members):
+            channel.send_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+
+    def _drop_if_empty(self, group: ConsumerGroup) -> None:
+        if not group.members:
+            self.table.pop(group.name, None)
+
+    def _members(self) -> Iterator[Member]:
+        for group in self.table.values():
+            yield from group.members.values()
+
+    def _expire(self, silent: Member) -> None:
+        """Remove a member whose heartbeats stopped; the others are not notified, and notice at a rebalance."""
+        for group in list(self.table.values()):
+            if group.members.get(silent.channel) is silent:
+                del group.members[silent.channel]
+                self._drop_if_empty(group)
+
+
+class ProducerGroups:
+    """The producer groups that have members at one broker."""
+
+    def __init__(self, clock: Clock, expiry_ms: float = EXPIRY_MS) -> None:
+        self.table: dict[str, dict[Channel, Member]] = {}
+        self._clock = clock
+        self._by_client: dict[str, Channel] = {}
+        self._turn = 0
+        self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
+
+    def heartbeat(self, member: Member, group: str) -> None:
+        """Apply a producer's heartbeat."""
+        members = self.table.setdefault(group, {})
+        if member.channel not in members:
+            members[member.channel] = replace(member)
+            self._by_client[member.client_id] = member.channel
+        members[member.channel].seen_ms = self._clock.elapsed_ms()
+        self._expiry_scan.start()
+
+    def leave(self, group: str, client_id: str, channel: Channel) -> None:
+        """Remove a client that unregisters from a group."""
+        members = self.table.get(group)
+        if members:
+            members.pop(channel, None)
+            self._by_client.pop(client_id, None)
+            self._drop_if_empty(group)
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Remove a closed connection."""
+        for group, members in list(self.table.items()):
+            member = members.pop(channel, None)
+            if member:
+                self._by_client.pop(member.client_id, None)
+                self._drop_if_empty(group)
+
+    def find_client(self, client_id: str) -> Channel | None:
+        """Return the connection of a client in any group; None if it has none."""
+        return self._by_client.get(client_id)
+
+    def pick(self, group: str) -> Channel | None:
+        """Return a connection of a group, in turn; None if it has none."""
+        channels = list(self.table.get(group, ()))
+        self._turn += 1
+        return channels[self._turn % len(channels)] if channels else None
+
+    def _expire(self, silent: Member) -> None:
+        self.channel_closed(silent.channel)
+
+    def _drop_if_empty(self, group: str) -> None:
+        if not self.table[group]:
+            del self.table[group]
+
+    def _members(self) -> Iterator[Member]:
+        for members in self.table.values():
+            yield from members.values()
+
+
+class _ExpiryScan:
+    """Expires members whose heartbeats stopped, as long as there are members."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        members: Callable[[], Iterator[Member]],
+        expire: Callable[[Member], None],
+        expiry_ms: float,
+    ) -> None:
+        self._clock = clock
+        self._members = members
+        self._expire = expire
+        self._expiry_ms = expiry_ms
+        self._running = False
+
+    def start(self) -> None:
+        """Start the scan unless it runs."""
+        if not self._running:
+            self._running = True
+            self._clock.call_later(SCAN_MS, self._scan)
+
+    def _scan(self) -> None:
+        now = self._clock.elapsed_ms()
+        for member in [member for member in self._members() if now - member.seen_ms > self._expiry_ms]:
+            self._expire(member)
+            member.channel.close()
+        self._running = False
+        if any(True for _ in self._members()):
+            self.start()

@@ -1,0 +1,106 @@
+"""Define one gRPC call, and how it is answered.
+
+A method of the service is a function over the proxy's state and a `GrpcCall`. It returns the response, a list of
+responses for a stream, or a `PendingResponse` that is completed later. A `StatusError` that it raises becomes a
+response with its status.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_rocketmq.grpc_v2.enums import Code
+from pyspark_rocketmq.grpc_v2.metadata import CLIENT_ID, LANGUAGE
+from pyspark_rocketmq.grpc_v2.methods import Method
+from pyspark_rocketmq.grpc_v2.schema import message_class
+from pyspark_rocketmq.grpc_v2.translation import StoredMessage
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import LanguageCode
+from pyspark_rocketmq.wire.record import Record
+from pyspark_rocketmq.wire.sys_flag import SysFlag
+
+OK = message_class("Status")(code=Code.OK, message=Code.OK.name)
+_Status = message_class("Status")
+_LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcCall:
+    """One call of a method."""
+
+    request: Any
+    metadata: Mapping[str, str]
+    remote: Address
+
+    @property
+    def client_id(self) -> str:
+        """Id of the calling client."""
+        return self.metadata.get(CLIENT_ID, "").strip()
+
+    @property
+    def language(self) -> LanguageCode:
+        """Language of the client, as a remoting code."""
+        name = self.metadata.get(LANGUAGE, "").upper()
+        return _LANGUAGES.get(name) or LanguageCode.__members__.get(name, LanguageCode.OTHER)
+
+
+class StatusError(Exception):
+    """A status other than OK."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = _Status(code=code, message=message)
+
+
+class PendingResponse:
+    """A response that is completed later, at the latest by the call's deadline."""
+
+    def __init__(self, on_timeout: Callable[[], Any]) -> None:
+        self._on_timeout = on_timeout
+        self._response: Any = None
+        self._ended = threading.Event()
+
+    def complete(self, response: Any) -> None:
+        """Complete the response; in the stub's thread."""
+        self._response = response
+        self._ended.set()
+
+    def wake(self) -> None:
+        """End the wait, from any thread."""
+        self._ended.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the response is complete or the wait ends; not in the stub's thread."""
+        self._ended.wait(timeout_s)
+
+    def take(self) -> Any:
+        """Return the response, or the one for a timeout; in the stub's thread."""
+        return self._on_timeout() if self._response is None else self._response
+
+
+def error_response(method: Method, error: StatusError) -> Any:
+    """Return the response that carries an error's status."""
+    response = method.response(status=error.status)
+    return [response] if method.is_response_stream else response
+
+
+def stored_message(record: Record) -> StoredMessage:
+    """Return a record in the form from which gRPC messages are built."""
+    return StoredMessage(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        body=record.body,
+        is_packed=bool(record.sys_flag & SysFlag.COMPRESSED),
+        properties=record.properties,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host.host,
+        store_timestamp=record.store_timestamp,
+        store_host=str(record.store_host),
+        reconsume_times=record.reconsume_times,
+        message_id=record.offset_message_id,
+    )

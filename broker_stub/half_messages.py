@@ -1,0 +1,246 @@
+"""Keep half messages until their transaction ends, and check with producers about open ones.
+
+A half message lies in the half topic until its producer commits it, which stores it in its own topic, or rolls it back.
+Either way a record in the done topic marks the end. At intervals the broker goes through the half messages in order:
+one that is old enough to be checked is stored again, and a producer of its group is asked about the copy; one that was
+checked too often, or is older than three days, moves to TRANS_CHECK_MAX_TIME_TOPIC. The broker's own group keeps its
+position in the offset table.
+
+A producer may postpone the first check (CHECK_IMMUNITY_TIME_IN_SECONDS). Such a message does not block those behind it:
+it is stored again, too, and its copy keeps the offset of the original.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from pyspark_rocketmq.wire.properties import join_properties
+from pyspark_rocketmq.wire.record import Record, encode_record
+from pyspark_rocketmq.wire.sys_flag import TransactionState
+
+from .clock import Clock
+from .delayed_messages import DELAY
+from .group_tables import ProducerGroups
+from .offset_table import ConsumerOffsets
+from .releases import Release
+from .requests import Refusal
+from .settings import Settings
+from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, Stored
+from .topic_table import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topics
+
+OLDEST_MS = 72 * 3600 * 1000
+"""Milliseconds for which log files are kept."""
+
+HALF_MESSAGE = "TRAN_MSG"
+_GROUP_5X, _GROUP_4X = "CID_RMQ_SYS_TRANS", "CID_SYS_RMQ_TRANS"
+_UNIQUE_ID, _TRANSACTION_ID, _PRODUCER_GROUP, _WAIT = "UNIQ_KEY", "__transactionId__", "PGROUP", "WAIT"
+_IMMUNITY, _CHECK_TIMES = "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES"
+_ORIGINAL_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+_DONE_TAG, _DONE_END = "d", ","
+
+
+class HalfMessageBroker(Protocol):
+    """What `HalfMessages` uses of its broker."""
+
+    name: str
+    address: Address
+    release: Release
+    clock: Clock
+    settings: Settings
+    store: Store
+    topics: Topics
+    offsets: ConsumerOffsets
+    producer_groups: ProducerGroups
+
+    def accept(self, message: InnerMessage) -> Stored:
+        """Store a message, or set it aside until it is due."""
+
+    def put(self, message: InnerMessage) -> Stored:
+        """Store a message now."""
+
+
+class HalfMessages:
+    """The half messages of one broker."""
+
+    def __init__(self, broker: HalfMessageBroker) -> None:
+        self._broker = broker
+        self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
+        self._ended: set[int] = set()
+        """Offsets, in the half queue, of the messages that were committed or rolled back."""
+        self._is_check_scheduled = False
+
+    @property
+    def position(self) -> int:
+        """Offset in the half queue from which on messages are checked."""
+        return self._broker.offsets.query(self._group, HALF_TOPIC, 0) or 0
+
+    def prepare(self, message: InnerMessage) -> Stored:
+        """Store a half message."""
+        if self._broker.release.is_5x and _UNIQUE_ID in message.properties:
+            message.properties[_TRANSACTION_ID] = message.properties[_UNIQUE_ID]
+        half = message.for_system_topic(HALF_TOPIC, 0)
+        half.sys_flag &= ~TransactionState.ROLLBACK
+        stored = self._broker.accept(half)
+        self._schedule_check()
+        return stored
+
+    def commit(self, header: EndTransactionRequestHeader) -> None:
+        """Store a half message in its own topic; a repeated commit stores it again."""
+        record = self._find_half_message(header)
+        message = InnerMessage.from_system_topic(record)
+        message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
+        message.prepared_transaction_offset = header.commit_log_offset
+        self._broker.accept(message)
+        self._mark_ended(record.queue_offset)
+
+    def roll_back(self, header: EndTransactionRequestHeader) -> None:
+        """Mark a half message as ended, without storing it anywhere."""
+        self._mark_ended(self._find_half_message(header).queue_offset)
+
+    def resume_check(self, physical_offset: int) -> None:
+        """Return a message that was given up to the half topic, with its number of checks set to 0."""
+        record = self._broker.store.message_at(physical_offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
+        if REAL_TOPIC in record.properties:
+            message = replace(InnerMessage.of_record(record), topic=HALF_TOPIC, queue_id=0)
+            message.properties[_CHECK_TIMES] = "0"
+            self._broker.put(message)
+            self._schedule_check()
+
+    def resume(self) -> None:
+        """Continue with the store of an earlier broker."""
+        for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
+            if record := self._broker.store.message_at(physical):
+                self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
+        self._schedule_check()
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def _find_half_message(self, header: EndTransactionRequestHeader) -> Record:
+        record = self._broker.store.message_at(header.commit_log_offset)
+        if record is None or REAL_TOPIC not in record.properties:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        if self._broker.release.is_5x and not header.from_transaction_check and self._is_too_late(record):
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own immunity time is over")
+        if record.properties.get(_PRODUCER_GROUP) != header.producer_group:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if record.queue_offset != header.tran_state_table_offset:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        return record
+
+    def _is_too_late(self, record: Record) -> bool:
+        latest_ms = max(self._immunity_ms(record), self._broker.settings.transaction_timeout_ms)
+        return _IMMUNITY in record.properties and self._age_ms(record) > latest_ms
+
+    def _mark_ended(self, offset: int) -> None:
+        self._ended.add(offset)
+        text = f"{offset}{_DONE_END if self._broker.release.is_5x else ''}"
+        now = self._broker.clock.now_ms()
+        host = self._broker.address
+        marker = InnerMessage(
+            HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG}, born_timestamp=now, born_host=host
+        )
+        self._broker.put(marker)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    def _schedule_check(self) -> None:
+        has_more = self.position < self._broker.store.max_offset(HALF_TOPIC, 0)
+        if has_more and not self._is_check_scheduled:
+            self._is_check_scheduled = True
+            self._broker.clock.call_later(self._broker.settings.transaction_check_interval_ms, self._check_all)
+
+    def _check_all(self) -> None:
+        self._is_check_scheduled = False
+        offset, end = self.position, self._broker.store.max_offset(HALF_TOPIC, 0)
+        while offset < end and self._check_one(offset):
+            offset += 1
+        self._broker.offsets.commit(self._group, HALF_TOPIC, 0, offset)
+        self._schedule_check()
+
+    def _check_one(self, offset: int) -> bool:
+        """Check one half message; return False if it, and so all behind it, are too young."""
+        record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
+        if record is None or _number_property(record, _ORIGINAL_OFFSET, -1) in self._ended:
+            return True
+        times, age_ms, immunity_ms = (
+            _number_property(record, _CHECK_TIMES, 0),
+            self._age_ms(record),
+            self._immunity_ms(record),
+        )
+        if times >= self._broker.settings.transaction_check_max or age_ms > OLDEST_MS:
+            self._give_up(record)
+        elif _IMMUNITY in record.properties and age_ms <= immunity_ms:
+            self._store_copy(
+                record, times + 1, {_ORIGINAL_OFFSET: str(_number_property(record, _ORIGINAL_OFFSET, offset))}
+            )
+        elif 0 <= age_ms <= immunity_ms:
+            return False
+        else:
+            self._send_check(record, times + 1)
+        return True
+
+    def _give_up(self, record: Record) -> None:
+        topic = self._broker.topics.create_plain(HALF_GIVEN_UP_TOPIC, 1)
+        self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
+
+    def _send_check(self, record: Record, times: int) -> None:
+        """Store the message again and ask one producer about the copy; the next check asks another producer."""
+        message, stored = self._store_copy(record, times, {})
+        channel = self._broker.producer_groups.pick(message.properties.get(_PRODUCER_GROUP, ""))
+        if channel:
+            unique_id = message.properties.get(_UNIQUE_ID)
+            header = CheckTransactionStateRequestHeader(
+                bname=self._broker.name if self._broker.release.is_5x else None,
+                topic=HALF_TOPIC if self._broker.release.is_5x else None,
+                tran_state_table_offset=stored.queue_offset,
+                commit_log_offset=stored.physical_offset,
+                msg_id=unique_id,
+                transaction_id=unique_id,
+                offset_msg_id=stored.message_id,
+            )
+            body = self._check_body(record, message, stored)
+            channel.send_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+
+    def _store_copy(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
+        message = InnerMessage.of_record(record)
+        message.properties.update({_CHECK_TIMES: str(times), **more})
+        return message, self._broker.put(message)
+
+    def _check_body(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
+        """Return the message as its producer knows it, with the copy's place in the log."""
+        text = join_properties({**message.properties, _WAIT: "false"})
+        return encode_record(
+            replace(
+                record,
+                topic=message.properties[REAL_TOPIC],
+                queue_id=int(message.properties[REAL_QUEUE_ID]),
+                queue_offset=stored.queue_offset,
+                physical_offset=stored.physical_offset,
+                properties_text=(text if self._broker.store.ends_properties else text.removesuffix(ENTRY_END)).encode(),
+            )
+        )
+
+    def _age_ms(self, record: Record) -> int:
+        return self._broker.clock.now_ms() - record.born_timestamp
+
+    def _immunity_ms(self, record: Record) -> int:
+        """Return the age from which on a message is checked: its own, or the broker's setting."""
+        own_s = _number_property(record, _IMMUNITY, -1)
+        return self._broker.settings.transaction_timeout_ms if own_s < 0 else own_s * 1000
+
+
+def is_half(message: InnerMessage) -> bool:
+    """Return whether a sent message begins a transaction; one that is sent for a retry does not begin it again."""
+    is_retry = message.reconsume_times > 0 and message.properties.get(DELAY, "0") not in ("0", "-1")
+    return message.properties.get(HALF_MESSAGE, "").lower() == "true" and not is_retry
+
+
+def _number_property(record: Record, name: str, default: int) -> int:
+    text = record.properties.get(name, "")
+    return int(text) if text.isdecimal() else default

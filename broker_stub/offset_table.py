@@ -1,0 +1,132 @@
+"""Keep the offsets of consumer groups.
+
+Three tables by `topic@group`: committed offsets; the next offset to pull, for statistics; and resets that an
+administrator ordered. A reset lasts until the group's next pull of the queue: until then queries return the reset
+offset and commits are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark_rocketmq.wire import fastjson
+
+SEPARATOR = "@"
+
+Table = dict[str, dict[int, int]]
+
+
+def table_key(topic: str, group: str) -> str:
+    """Return the tables' key for a topic and group."""
+    return f"{topic}{SEPARATOR}{group}"
+
+
+class ConsumerOffsets:
+    """The offset tables of one broker."""
+
+    def __init__(self) -> None:
+        self.committed: Table = defaultdict(dict)
+        self.pulled: Table = defaultdict(dict)
+        self.resets: Table = defaultdict(dict)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store an offset, higher or lower; without effect while a reset is pending."""
+        key = table_key(topic, group)
+        if queue_id not in self.resets.get(key, {}):
+            self.committed[key][queue_id] = offset
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return a group's offset; None if it has none."""
+        key = table_key(topic, group)
+        reset = self.resets.get(key, {}).get(queue_id)
+        return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
+
+    def record_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store the offset of the group's next pull."""
+        self.pulled[table_key(topic, group)][queue_id] = offset
+
+    def pull_offset_of(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the offset of the group's next pull; None if it never pulled."""
+        return self.pulled.get(table_key(topic, group), {}).get(queue_id)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Reset a group's offset."""
+        key = table_key(topic, group)
+        self.committed[key][queue_id] = self.resets[key][queue_id] = offset
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Remove and return the pending reset of a queue; None if there is none."""
+        return self.resets.get(table_key(topic, group), {}).pop(queue_id, None)
+
+    def topics(self, group: str) -> set[str]:
+        """Return the topics in which a group has offsets."""
+        return {topic for topic, other in self._keys() if other == group}
+
+    def groups(self, topic: str) -> set[str]:
+        """Return the groups that have offsets in a topic."""
+        return {group for other, group in self._keys() if other == topic}
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return a group's committed offsets in a topic."""
+        return self.committed.get(table_key(topic, group), {})
+
+    def forget_group(self, group: str) -> None:
+        """Remove all offsets of a group."""
+        for topic in self.topics(group):
+            self._forget(table_key(topic, group))
+
+    def forget_topic(self, topic: str) -> None:
+        """Remove all groups' offsets in a topic."""
+        for group in self.groups(topic):
+            self._forget(table_key(topic, group))
+
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        for key in self.committed:
+            topic, _, group = key.partition(SEPARATOR)
+            yield topic, group
+
+    def _forget(self, key: str) -> None:
+        for table in (self.committed, self.pulled, self.resets):
+            table.pop(key, None)
+
+
+# --- consumerOffset.json ---------------------------------------------------------------------------------------------
+
+
+def parse_offsets(data: bytes) -> Table:
+    """Parse a `consumerOffset.json`."""
+    table = fastjson.parse(data)["offsetTable"]
+    return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
+
+
+def offsets_body(table: Table, *, is_5x: bool) -> dict[str, Any]:
+    """Return the offsets as brokers write and send them; 4.9.7 has the offsets alone."""
+    members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
+    if is_5x:
+        groups: defaultdict[str, list[str]] = defaultdict(list)
+        for key in members["offsetTable"]:
+            topic, _, group = key.rpartition(SEPARATOR)
+            groups[group].append(topic)
+        version = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        topics = {group: sorted(names) for group, names in groups.items()}
+        members = {"dataVersion": version, "groupTopicMap": topics, **members}
+    return members
+
+
+def format_offsets(table: Table, *, is_5x: bool) -> str:
+    """Return the text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
+    return _format(offsets_body(table, is_5x=is_5x), 0)
+
+
+def _format(value: Any, depth: int) -> str:
+    """Format objects over several lines; a queue's numbers stay on one line, and only the last one ends it."""
+    if not isinstance(value, dict):
+        return fastjson.write(value).decode()
+    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+    if all(isinstance(key, int) for key in value):
+        return "{" + ",".join(f"{queue_id}:{offset}" for queue_id, offset in value.items()) + outer + "}"
+    members = (f"{inner}{json.dumps(name)}:{_format(member, depth + 1)}" for name, member in value.items())
+    return "{" + ",".join(members) + outer + "}"

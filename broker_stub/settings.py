@@ -1,0 +1,44 @@
+"""Define how the brokers of a cluster are configured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .queue_scan import DEFAULT_LIMITS, PullLimits
+from .releases import Release, find_release
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Configuration of a cluster's brokers; the defaults are a real broker's, where no comment says otherwise."""
+
+    release: Release = field(default_factory=lambda: find_release("5.3.3"))
+    cluster_name: str = "DefaultCluster"
+    auto_create_topics: bool = True
+    auto_create_groups: bool = True
+    default_topic_queues: int = 8
+    property_filter: bool = True
+    """Whether SQL92 is allowed; a real broker's default is no."""
+    slave_reads: bool = True
+    """Whether slaves serve pulls; a real 5.x slave's default is no."""
+    server_side_reset: bool = True
+    recall_messages: bool = False
+    first_message_in_memory: bool = True
+    """Whether a group without an offset starts at 0 in a queue that still has its first message."""
+    long_polling: bool = True
+    max_message_bytes: int = 4 * 1024 * 1024
+    lock_lease_ms: int = 60_000
+    client_expiry_ms: int = 120_000
+    transaction_timeout_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
+    transaction_check_max: int = 15
+    binary_answers: bool = False
+    """Whether 5.x responds with binary headers; 4.9.7 responds in the form of the request."""
+    order_topics: bool = False
+    """Whether routes carry the order configuration of topics."""
+    delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    timer_max_delay_ms: int = 3 * 24 * 3600 * 1000
+    limits: PullLimits = DEFAULT_LIMITS
+
+
+DEFAULT_SETTINGS = Settings()

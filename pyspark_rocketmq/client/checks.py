@@ -1,0 +1,161 @@
+"""Check and convert what a caller gives, at the place where it is given.
+
+Text is accepted where it is natural: addresses, topics, tag expressions, members of an enum, directories. Every error
+is an `OptionError` that names the parameter as the caller wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from reprlib import repr as shorten
+from typing import Any, TypeVar
+
+from ..cluster.settings import ClusterSettings
+from ..errors import OptionError
+from ..model import Address, Message, parse_addresses
+from ..pull.settings import Subscription
+
+__all__ = [
+    "Subscriptions",
+    "check_callable",
+    "check_flag",
+    "check_group",
+    "check_instance",
+    "check_message",
+    "check_range",
+    "check_topic",
+    "to_cluster_settings",
+    "to_member_of",
+    "to_subscription",
+    "to_subscriptions",
+]
+
+Subscriptions = str | Iterable[str] | Mapping[str, Subscription | str]
+"""One topic, several topics, or a mapping from each topic to its tag expression or `Subscription`."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LONGEST_GROUP, _LONGEST_TOPIC = 120, 127
+_FORBIDDEN_GROUP = "DEFAULT_CONSUMER"
+_EXPRESSION_TYPES = ("TAG", "SQL92")
+
+E = TypeVar("E", bound=Enum)
+
+
+# --- names and numbers -----------------------------------------------------------------------------------------------
+
+
+def check_group(group: str) -> None:
+    """Raise `OptionError` for a group that no broker accepts."""
+    check_instance("group", group, str, "the group's name as text")
+    if not _NAME.fullmatch(group) or len(group) > _LONGEST_GROUP or group == _FORBIDDEN_GROUP:
+        advice = f"give at most {_LONGEST_GROUP} of the characters a-z A-Z 0-9 _ - % |, and not {_FORBIDDEN_GROUP}"
+        raise OptionError("group", group, "not a group's name", advice=advice)
+
+
+def check_topic(topic: str, name: str = "topic") -> None:
+    """Raise `OptionError` for a topic that no broker accepts."""
+    check_instance(name, topic, str, "the topic's name as text")
+    if not _NAME.fullmatch(topic) or len(topic) > _LONGEST_TOPIC:
+        advice = f"give at most {_LONGEST_TOPIC} of the characters a-z A-Z 0-9 _ - % |"
+        raise OptionError(name, topic, "not a topic's name", advice=advice)
+
+
+def check_range(name: str, value: float | None, least: float, most: float, *, whole: bool = True) -> None:
+    """Raise `OptionError` for anything but a number in RocketMQ's range, or None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        advice = "give a whole number" if whole else "give a number"
+        raise OptionError(name, _show(value), f"of type {type(value).__name__}", advice=advice)
+    if not least <= value <= most:
+        raise OptionError(name, str(value), "out of range", advice=f"give {least} to {most}")
+
+
+def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], wanted: str) -> None:
+    """Raise `OptionError` for a value of another type; `wanted` says what to give."""
+    if not isinstance(value, kinds):
+        raise OptionError(name, _show(value), f"of type {type(value).__name__}", advice=f"give {wanted}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise `OptionError` for anything but True and False."""
+    check_instance(name, value, bool, "True or False")
+
+
+def check_callable(name: str, value: object, signature: str) -> None:
+    """Raise `OptionError` for a value that cannot be called; `signature` shows what is called."""
+    if not callable(value):
+        raise OptionError(name, _show(value), "cannot be called", advice=f"give a function {signature}")
+
+
+def check_message(message: Message) -> None:
+    """Raise `OptionError` for a message with values that cannot be sent."""
+    check_instance("message", message, Message, "a Message(topic, body)")
+    check_topic(message.topic, "message.topic")
+    check_instance("message.body", message.body, (bytes, bytearray, memoryview), "bytes: text.encode()")
+    for name in ("tags", "keys"):
+        check_instance(f"message.{name}", getattr(message, name), str, "text; several keys are separated by spaces")
+    check_range("message.delay_level", message.delay_level, 0, 2**31 - 1)
+    for name, value in message.properties.items():
+        check_instance("message.properties", name, str, "text as name and value")
+        check_instance(f"message.properties[{name!r}]", value, str, "text")
+
+
+def _show(value: object) -> str:
+    """Return a value as errors show it, shortened; they put it between quotes."""
+    return shorten(value).strip("'\"") if isinstance(value, str) else shorten(value)
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+def to_member_of(kind: type[E], name: str, value: object) -> E:
+    """Return the member of an enum that is given itself, or by its name or value in any case."""
+    if isinstance(value, kind):
+        return value
+    text = value.casefold() if isinstance(value, str) else None
+    for member in kind:
+        if text in (member.name.casefold(), str(member.value).casefold()):
+            return member
+    raise OptionError(name, _show(value), "unknown", advice=f"give one of {', '.join(kind.__members__)}")
+
+
+def to_cluster_settings(cluster: ClusterSettings | str) -> ClusterSettings:
+    """Return cluster settings with parsed addresses; text stands for the name servers' addresses."""
+    if isinstance(cluster, str):
+        return ClusterSettings(parse_addresses(cluster, "cluster"))
+    check_instance("cluster", cluster, ClusterSettings, "ClusterSettings, or the name servers as text: 'host:9876'")
+    given: Any = cluster.name_servers
+    if isinstance(given, str):
+        return replace(cluster, name_servers=parse_addresses(given, "name_servers"))
+    for address in given:
+        check_instance("name_servers", address, Address, "addresses, or text: 'host:9876;other:9876'")
+    return cluster
+
+
+def to_subscription(name: str, given: Subscription | str) -> Subscription:
+    """Return a subscription; text is a tag expression."""
+    if isinstance(given, str):
+        return Subscription(given)
+    check_instance(name, given, Subscription, "a tag expression as text, or a Subscription")
+    check_instance(name, given.expression, str, "Subscription(expression) with text")
+    if given.expression_type not in _EXPRESSION_TYPES:
+        raise OptionError(name, _show(given.expression_type), "no type of expression", advice="give TAG or SQL92")
+    return given
+
+
+def to_subscriptions(given: Subscriptions) -> dict[str, Subscription]:
+    """Return what is wanted of each topic; topics without an expression are read whole."""
+    if isinstance(given, str):
+        topics: dict[Any, Any] = {given: "*"}
+    elif isinstance(given, Mapping):
+        topics = dict(given)
+    else:
+        check_instance("subscriptions", given, Iterable, "a topic, several topics, or a mapping: topic to expression")
+        topics = dict.fromkeys(given, "*")
+    for topic in topics:
+        check_topic(topic, "subscriptions")
+    return {topic: to_subscription(f"subscriptions[{topic!r}]", wanted) for topic, wanted in topics.items()}

@@ -1,0 +1,309 @@
+"""Run one member of a group: join, hold its queues, keep them pulled, persist positions, leave.
+
+`Member` is the place where all parts are made and connected. Pulled messages go to its `Sink`: the concurrent or
+orderly service of a push consumer, or the buffer of a pull consumer. Starting brings the parts up in an order in which
+no message arrives before its consumer is ready; closing takes them down in an order that loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ..allocation.choice import AllocationSettings, build_strategy, room_in_name
+from ..allocation.strategy import AllocateStrategy
+from ..cluster.cluster import Cluster
+from ..cluster.links import SharedLinks
+from ..cluster.settings import ClusterSettings
+from ..errors import LocalProtocolError, RouteError
+from ..model import MessageQueue
+from ..net.pool import SharedPool
+from ..pull.settings import Subscription
+from .assignment import Assigned, AssignmentTable
+from .clock import Clock
+from .corrections import Corrections
+from .locks import QueueLocks
+from .loop import Loop, carry_out
+from .membership import Membership, member_id
+from .message import ReceivedMessage
+from .pull_connections import PullConnections
+from .pull_service import PullRequests, PullService, Sink
+from .rebalance import Division, QueueHandover, QueueListener, Rebalancer, Rounds
+from .requests import MemberRequests
+from .running import MemberState
+from .running_info import RunningInfo
+from .settings import ConsumeFrom, MemberSettings
+from .statistics import Statistics
+from .stores import FirstOffsets, LocalStore, OffsetStore, RemoteStore, offset_file
+
+__all__ = ["Member"]
+
+HALF_AN_HOUR_MS = 30 * 60 * 1000
+CLOSING_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Member:
+    """One member of a group, or a consumer of queues that are given to it (`run_alone`)."""
+
+    def __init__(
+        self,
+        cluster_settings: ClusterSettings,
+        settings: MemberSettings,
+        clock: Clock,
+        make_sink: Callable[[Member], Sink],
+        *,
+        consume_type: str,
+        orderly: bool = False,
+        thread_count: int = 1,
+        queue_listener: QueueListener | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.orderly = orderly
+        self.client_id = member_id(settings)
+        requests = MemberRequests(self, cluster_settings.namespace, clock)
+        self.pool = SharedPool(cluster_settings.net, requests.serve)
+        """Carries all requests of the member; pulls over connections of their own would double their number."""
+        self.cluster = Cluster(cluster_settings, SharedLinks(self.pool))
+        self.membership = Membership(self.cluster, settings, self.client_id, clock, consume_type=consume_type)
+        self.table = AssignmentTable()
+        self.state = MemberState(settings.limits)
+        self.statistics = Statistics(clock.now_s)
+        self.timer = Loop(f"timer {settings.group}", clock)
+        self._pulse = Loop(f"pulse {settings.group}", clock)
+        """Heartbeats wait for nothing but each other: brokers expel a member that is silent for two minutes."""
+        self._pull_loop = Loop(f"pull {settings.group}", clock)
+        self._queue_listener = queue_listener
+        self._is_joined = False
+        self.store = _make_store(settings, self.cluster, self.client_id)
+        self.running_info = RunningInfo(
+            cluster=cluster_settings,
+            membership=self.membership,
+            table=self.table,
+            store=self.store,
+            statistics=self.statistics,
+            clock=clock,
+            consume_type=consume_type,
+            orderly=orderly,
+            thread_count=thread_count,
+            started_ms=clock.wall_ms(),
+        )
+        self._connect_parts(make_sink)
+
+    def _connect_parts(self, make_sink: Callable[[Member], Sink]) -> None:
+        settings, rhythm = self.settings, self.settings.rhythm
+        self.first_offsets = _make_first_offsets(settings, self.cluster, self.store, self.clock)
+        needs_locks = self.orderly and not settings.is_broadcasting
+        self.locks = (
+            QueueLocks(self.cluster.groups, settings.group, self.client_id, self.table, self.clock)
+            if needs_locks
+            else None
+        )
+        self.handover = QueueHandover(
+            table=self.table,
+            store=self.store,
+            first_offsets=self.first_offsets,
+            locks=self.locks,
+            orderly=self.orderly,
+            clock=self.clock,
+            unlock_delay_s=rhythm.unlock_delay_s,
+        )
+        self.corrections = Corrections(
+            timer=self.timer,
+            table=self.table,
+            progress=self.store.progress,
+            handover=self.handover,
+            state=self.state,
+            retake=self._retake,
+            reset_pause_s=rhythm.reset_pause_s,
+        )
+        self.sink = make_sink(self)
+        self.pulls = self._make_pulls(needs_locks)
+        self.rounds = Rounds(self._run_round, self.timer, self.clock, rhythm)
+        self.rebalancer = Rebalancer(
+            membership=self.membership,
+            strategy=_make_strategy(settings),
+            table=self.table,
+            handover=self.handover,
+            dispatch=self.pulls.begin,
+            changed=self._announce,
+            wake_later=self.rounds.wake_later,
+            rhythm=rhythm,
+        )
+
+    def _make_pulls(self, needs_locks: bool) -> PullService:
+        return PullService(
+            cluster=self.cluster,
+            settings=self.settings,
+            subscription_of=self.membership.subscription,
+            needs_locks=needs_locks,
+            state=self.state,
+            requests=PullRequests(self.cluster.settings, self.settings, self.store.progress),
+            connections=PullConnections(self.pool, self._introduce_again),
+            first_offsets=self.first_offsets,
+            sink=self.sink,
+            corrections=self.corrections,
+            statistics=self.statistics,
+            loop=self._pull_loop,
+            clock=self.clock,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Member {self.client_id} of {self.settings.group}, {len(self.table)} queues, {self.state!r}>"
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Become a member. Raise if no name server answers, or if a filter is refused."""
+        self._run()
+        for topic in self.settings.wanted:
+            self._need_name_server(topic)
+        self.membership.check_filters()
+        self._is_joined = True
+        self._pulse.start()
+        self._pulse.repeat(0.0, self.settings.rhythm.heartbeat_s, self._introduce)
+        self._pulse.call_soon(self.rounds.wake)  # After the first heartbeat, before which no broker lists us.
+
+    def run_alone(self) -> None:
+        """Pull and commit without being a member: the queues are given by the user."""
+        self._run()
+
+    def close(self) -> None:
+        """Stop pulling, let the sink come to an end, persist positions, and leave."""
+        was_running, self.state.is_running = self.state.is_running, False
+        for loop in (self._pull_loop, self.timer, self._pulse):
+            loop.stop(CLOSING_S)
+        if was_running:
+            self.sink.finish()
+            self.store.persist_all(self.table.queues())
+            for assigned in self.table.all():
+                assigned.process_queue.dropped = True
+            self.sink.hand_over()
+            if self._is_joined:
+                self.membership.leave()
+        self.cluster.close()
+
+    def _run(self) -> None:
+        if isinstance(self.store, LocalStore):
+            self.store.load()
+        self.state.is_running = True
+        self.timer.start()
+        self._pull_loop.start()
+        self.sink.start()
+        rhythm = self.settings.rhythm
+        self.timer.repeat(rhythm.first_persist_s, rhythm.persist_s, self.persist)
+        self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
+
+    def _need_name_server(self, topic: str) -> None:
+        """Raise if no name server answers; warn if none knows the topic, which may come later."""
+        try:
+            self.cluster.routes.route(topic)
+        except RouteError as error:
+            _log.warning("%s", error)
+
+    # --- subscriptions and queues ------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, wanted: Subscription) -> None:
+        """Consume one more topic, or change what is wanted of it. Raise if a broker refuses the filter."""
+        self._require_joined("subscribe")
+        self.membership.check_filter(topic, wanted)
+        self.membership.subscribe(topic, wanted)
+        self._introduce_again()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more; its queues are given up in the next round."""
+        self._require_joined("unsubscribe")
+        self.membership.unsubscribe(topic)
+        self._introduce_again()
+
+    def _require_joined(self, what: str) -> None:
+        if not (self._is_joined and self.state.is_running):
+            raise LocalProtocolError(
+                f"{what} needs a running consumer that has subscriptions",
+                advice="give the settings a first subscription, and call this between start and close",
+                group=self.settings.group,
+            )
+
+    def take(self, queue: MessageQueue, offset: int) -> None:
+        """Hold a queue that the user gives, and pull it from an offset on."""
+        assigned = Assigned(queue, offset, orderly=self.orderly, clock=self.clock.now_s)
+        self.table.add(assigned)
+        self.pulls.begin(assigned, 0.0)
+
+    def _retake(self, queue: MessageQueue, offset: int) -> None:
+        """Take a queue again whose position was moved: in the next round, or here if there are no rounds."""
+        if self._is_joined:
+            self.rounds.wake()
+        else:
+            self.take(queue, offset)
+
+    # --- on the timer loop -------------------------------------------------------------------------------------------
+
+    def persist(self) -> None:
+        """Persist the positions in all held queues."""
+        self.store.persist_all(self.table.queues())
+
+    def _run_round(self) -> bool:
+        return self.state.is_running and not self.state.is_paused and self.rebalancer.run_round()
+
+    def _announce(self, topic: str, division: Division) -> None:
+        """Tell brokers and the queue listener of changed queues, and divide a topic's limits anew."""
+        self.membership.touch(topic)  # Brokers accept a newer subscription only.
+        settings = self.settings
+        if held := len(self.table):
+            self.state.limits = self.state.limits.divided(settings.topic_message_count, settings.topic_body_mib, held)
+        self._pulse.call_soon(self.membership.heartbeat)
+        if self._queue_listener:
+            carry_out(partial(self._queue_listener, topic, division.all_queues, division.share))
+
+    # --- on the pulse loop -------------------------------------------------------------------------------------------
+
+    def _introduce(self) -> None:
+        """Send a heartbeat, after a look at what other members have told brokers of the group."""
+        self.membership.check_others()
+        self.membership.heartbeat()
+
+    def _introduce_again(self) -> None:
+        """Send a heartbeat and run a round soon: a broker may have been restarted, or the subscriptions changed."""
+        if self._is_joined:
+            self._pulse.call_soon(self.membership.heartbeat)
+            self.rounds.wake()
+
+    # --- requests of brokers and administrators ----------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Run a round soon: the group may have changed."""
+        if self._is_joined:
+            self.rounds.wake()
+
+    def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move to these offsets."""
+        self.corrections.reset(topic, offsets)
+
+    def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
+        """Return what the listener returns, or raise what it raises."""
+        return self.sink.listen_to(messages)
+
+
+def _make_store(settings: MemberSettings, cluster: Cluster, client_id: str) -> OffsetStore:
+    if settings.is_broadcasting:
+        return LocalStore(offset_file(settings.local_offset_dir, client_id, settings.group))
+    return RemoteStore(cluster.offsets, settings.group)
+
+
+def _make_first_offsets(settings: MemberSettings, cluster: Cluster, store: OffsetStore, clock: Clock) -> FirstOffsets:
+    since_ms = settings.consume_timestamp_ms
+    if since_ms is None:
+        since_ms = clock.wall_ms() - HALF_AN_HOUR_MS
+    return FirstOffsets(cluster.offsets, store, ConsumeFrom(settings.consume_from), since_ms)
+
+
+def _make_strategy(settings: MemberSettings) -> AllocateStrategy | None:
+    if settings.is_broadcasting:
+        return None
+    assert isinstance(settings.allocation, AllocationSettings), "settings convert a strategy's name"
+    rooms = settings.consumer_rooms
+    return build_strategy(settings.allocation, lambda client_id: rooms.get(client_id) or room_in_name(client_id))

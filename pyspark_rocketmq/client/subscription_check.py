@@ -1,0 +1,94 @@
+"""Warn of members of one group that want different things.
+
+Brokers keep one table of subscriptions and one message model for a whole group: those of the last heartbeat. Members
+that differ take each other's topics away, or share queues with a member that reads everything anyway, and no broker
+tells them. So a member compares the brokers' table with its own subscriptions before each of its heartbeats, and logs
+each difference once for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ..broker_errors import NoPermission
+from ..cluster.cluster import Cluster
+from ..errors import RocketMQError
+from ..model import RETRY_PREFIX
+from ..net.deadline import Deadline
+from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
+
+__all__ = ["SubscriptionCheck", "find_differences"]
+
+TIMEOUT_S = 3.0
+_log = logging.getLogger(__name__)
+
+
+class SubscriptionCheck:
+    """The comparison of one member with its group as brokers see it. For one thread."""
+
+    def __init__(self, cluster: Cluster, group: str, client_id: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._client_id = client_id
+        self._is_known = False
+        """Whether brokers may list this member itself."""
+        self._told: frozenset[str] = frozenset()
+        self._may_ask = True
+
+    def compare(self, own: ConsumerData) -> None:
+        """Ask the group's brokers, before this member's next heartbeat, and log how the group differs from it."""
+        if self._may_ask:
+            self._ask(own)
+        self._is_known = True
+
+    def _ask(self, own: ConsumerData) -> None:
+        deadline = Deadline.after(TIMEOUT_S)
+        try:
+            known = self._cluster.groups.fetch_consumer_connections(self._group, deadline=deadline)
+        except NoPermission as error:
+            self._may_ask = False
+            _log.info("subscriptions of group %s are not compared, access control forbids it: %s", self._group, error)
+        except RocketMQError as error:
+            _log.debug("subscriptions of group %s were not compared: %s", self._group, error)
+        else:
+            self._tell(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
+
+    def _tell(self, differences: frozenset[str]) -> None:
+        for each in sorted(differences - self._told):
+            _log.warning("the members of group %s disagree: %s", self._group, each)
+        self._told = differences
+
+    def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:
+        unwrap = self._cluster.settings.namespace.unwrap
+        theirs = tuple(replace(each, topic=unwrap(each.topic)) for each in seen.subscription_table.values())
+        yield from find_differences(seen.message_model, theirs, own)
+        if sum(each.client_id == self._client_id for each in seen.connection_set) > int(self._is_known):
+            yield f"{self._client_id} is there already; give every member an instance name of its own"
+
+
+def find_differences(
+    message_model: str | None, subscriptions: Iterable[SubscriptionData], own: ConsumerData
+) -> Iterator[str]:
+    """Yield how a broker's table of a group differs from one member's own, each difference with what to do."""
+    if message_model not in (None, own.message_model):
+        yield f"others are {message_model}, we are {own.message_model}; give each model a group of its own"
+    theirs, ours = _expressions(subscriptions), _expressions(own.subscription_data_set)
+    for topic in sorted(theirs.keys() | ours.keys()):
+        if (wanted := theirs.get(topic)) != (by_us := ours.get(topic)):
+            want = f"others want {_text(wanted)} of {topic}, we want {_text(by_us)}"
+            yield f"{want}; let all members subscribe to the same, or give them groups of their own"
+
+
+def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
+    """Return type and expression by topic; the order of tags makes no difference."""
+    return {
+        each.topic: (each.expression_type, " || ".join(sorted(each.tags_set)) or each.sub_string)
+        for each in subscriptions
+        if not each.topic.startswith(RETRY_PREFIX)
+    }
+
+
+def _text(wanted: tuple[str, str] | None) -> str:
+    return "nothing" if wanted is None else f"{wanted[0]} {wanted[1]!r}"

@@ -1,0 +1,231 @@
+"""Find offsets that no request of a broker tells, by pulling single messages.
+
+Two searches share one driver: each is a generator that yields the offset to pull at and is sent what was found there.
+In each round one burst asks for one message of every queue that is still searched.
+
+*The first message stored at or after a time.* Brokers before 5.1.1 answer with the *nearest* message, earlier or later,
+and among equal times with any. Store times rise with offsets, so steps that double, then halve, need few rounds:
+usually two.
+
+*The first message that can be read.* A broker deletes files of its commit log and raises the minimum of each consume
+queue by a thread of its own, up to 10 s later. Until then the queue's minimum names messages that are gone. A message
+is pulled at the minimum; the response holds the first one that can be read, as a rule that very one. Where a master
+says that there is none, the search halves the rest, since retention takes from the front. Invariant: a master said of
+every offset passed over that it is gone, and says so again in the end. Any other result, an error or a response that
+makes no sense, counts as a message that is there: reading begins earlier, and reports more.
+
+A broker of 5.x whose first file is deleted returns the head of the file that is first now for a pull of the message at
+place 0 of its log, until it raises the minimum. That message is gone as well. A record counts as such a file head only
+if it is proved to lie elsewhere: it has another size than the queue's entry names, it belongs to another queue, or a
+pull at the offset written in it returns the same record. The offset alone proves nothing, since producers make brokers
+store larger ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
+from ..errors import RocketMQError, located
+from ..model import MessageQueue, is_light
+from ..net.deadline import Deadline
+from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader
+from ..wire.record import decode_record
+from .broker import Brokers, RoutedRequest, to_queue
+from .names import READER_GROUP, Namespace
+from .servers import Reply
+
+SEARCHES_EXACTLY = 435
+"""The first version, 5.1.1, whose search by time is exact."""
+
+_SUBSCRIPTION_IN_REQUEST = 4
+_GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
+_LONG_AGO = -1
+_HEAD = struct.Struct(">i8xi4xqq")
+"""A record's size, queue id, queue offset and place in the log."""
+_FILE_STEP = 2**16
+"""A divisor of the size of every file of a commit log."""
+
+T = TypeVar("T")
+TimeSearch = Generator[int, int, int]
+"""Yields an offset, is sent the store time found there, and returns the offset sought."""
+ReadableSearch = Generator[int, int | None, int]
+"""Yields an offset, is sent the offset of the first message a pull there returns, if any; returns the offset sought."""
+
+
+def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: int) -> TimeSearch:
+    """Search the first offset of `[min_offset, max_offset)` stored at or after a time, beginning at `nearest`."""
+    low, high = min_offset, max_offset  # Everything below `low` is earlier; what is at `high` is not, or is the end.
+    probe, step = min(max(nearest, low), high - 1), 1
+    while low < high:
+        is_earlier = (yield probe) < time_ms
+        low, high = (probe + 1, high) if is_earlier else (low, probe)
+        ahead = low + step - 1 if is_earlier else high - step
+        probe = ahead if low <= ahead < high else (low + high) // 2
+        step *= 2
+    return low
+
+
+def search_first_readable(min_offset: int, max_offset: int) -> ReadableSearch:
+    """Search the first readable offset of `[min_offset, max_offset)`; return the end if there is none."""
+    # Nothing below `low` is readable; a pull at `high` finds `first`.
+    low, high, first = min_offset, max_offset, max_offset
+    probe = low
+    while low < high:
+        found = yield probe
+        if found is None:
+            low = probe + 1
+        else:
+            high, first = probe, min(max(found, probe), max_offset)
+        probe = (low + high) // 2
+    if low > min_offset and (found := (yield min_offset)) is not None:
+        first = min(max(found, min_offset), first)
+    return first
+
+
+def find_first_since(
+    brokers: Brokers, searches: Mapping[MessageQueue, TimeSearch], deadline: Deadline | None = None
+) -> dict[MessageQueue, int]:
+    """Return what searches by time find; a message that is gone meanwhile counts as stored long ago."""
+
+    def fetch_store_times(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        requests = {queue: pull_one(queue, offset) for queue, offset in probes.items()}
+        replies = brokers.ask_all(requests, absent=_GONE, any_copy=True, deadline=deadline)
+        return {queue: _store_time(replies[queue]) if queue in replies else _LONG_AGO for queue in probes}
+
+    return _run(searches, fetch_store_times)
+
+
+def fetch_first_readable(
+    brokers: Brokers,
+    group: str,
+    bounds: Mapping[MessageQueue, tuple[int, int]],
+    deadline: Deadline | None = None,
+) -> dict[MessageQueue, int]:
+    """Return the first readable offset within each queue's bounds; nearly always by one small pull for each queue."""
+
+    def pull_each(offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Reply | RocketMQError]:
+        requests = {queue: pull_one(queue, offset, group) for queue, offset in offsets.items()}
+        return brokers.try_all(requests, deadline=deadline)
+
+    def fetch_found(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int | None]:
+        results = pull_each(probes)
+        misplaced = _find_misplaced(probes, results, pull_each, brokers.settings.namespace)
+        return {
+            queue: None if queue in misplaced else _maybe_found(offset, results[queue])
+            for queue, offset in probes.items()
+        }
+
+    return _run({queue: search_first_readable(low, high) for queue, (low, high) in bounds.items()}, fetch_found)
+
+
+def _run(
+    searches: Mapping[MessageQueue, Generator[int, T, int]],
+    fetch: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, T]],
+) -> dict[MessageQueue, int]:
+    """Return what the searches find, with one `fetch` for each round."""
+    found: dict[MessageQueue, int] = {}
+    probes: dict[MessageQueue, int] = {}
+
+    def proceed(queue: MessageQueue, step: Callable[[], int]) -> None:
+        try:
+            probes[queue] = step()
+        except StopIteration as end:
+            found[queue] = end.value
+
+    for queue, search in searches.items():
+        proceed(queue, partial(next, search))
+    while probes:
+        replies = fetch(probes)
+        probes.clear()
+        for queue, reply in replies.items():
+            proceed(queue, partial(searches[queue].send, reply))
+    return found
+
+
+def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> RoutedRequest:
+    """Return the request for one message, whatever its tag, at an offset."""
+    header = PullMessageRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=1,
+        sys_flag=_SUBSCRIPTION_IN_REQUEST,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+    )
+    return to_queue(queue, header)
+
+
+class _FileHead(NamedTuple):
+    """The first record of a file of the commit log."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    topic: str
+    """Its topic; empty for a record whose size is not that of the message that was pulled."""
+
+
+def _find_misplaced(
+    offsets: Mapping[MessageQueue, int],
+    results: Mapping[MessageQueue, Reply | RocketMQError],
+    pull_each: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, Reply | RocketMQError]],
+    namespace: Namespace,
+) -> set[MessageQueue]:
+    """Return the queues whose result is a file head that stands for a deleted message; `pull_each` pulls others."""
+    heads = {queue: head for queue, offset in offsets.items() if (head := _maybe_file_head(offset, results[queue]))}
+    misplaced = {queue for queue, head in heads.items() if _is_foreign(queue, head, namespace)}
+    stated = {queue: head.queue_offset for queue, head in heads.items() if head.queue_offset > offsets[queue]}
+    again = pull_each(stated) if stated else {}
+    return misplaced | {queue for queue in again if _maybe_file_head(stated[queue], again[queue]) == heads[queue]}
+
+
+def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> _FileHead | None:
+    """Return the file head that was pulled as the message at `offset`; None for any other result."""
+    if isinstance(result, RocketMQError) or len(result.command.body) < _HEAD.size:
+        return None
+    size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(body := result.command.body)
+    is_at_file_start = physical_offset > 0 and physical_offset % _FILE_STEP == 0
+    if not is_at_file_start or result.header(PullMessageResponseHeader).next_begin_offset != offset + 1:
+        return None
+    with located(result.request.where()):
+        topic = decode_record(body)[0].topic if size == len(body) else ""
+    return _FileHead(queue_id, queue_offset, physical_offset, topic)
+
+
+def _is_foreign(queue: MessageQueue, head: _FileHead, namespace: Namespace) -> bool:
+    """Return whether a file head is no message of the queue; records of light topics name other queues."""
+    if not head.topic:
+        return True
+    return not is_light(queue) and (head.topic, head.queue_id) != (namespace.wrap(queue.topic), queue.queue_id)
+
+
+def _store_time(reply: Reply) -> int:
+    with located(reply.request.where()):
+        return decode_record(reply.command.body)[0].store_timestamp
+
+
+def _maybe_found(offset: int, result: Reply | RocketMQError) -> int | None:
+    if isinstance(result, PullRetryImmediately):
+        return None
+    return offset if isinstance(result, RocketMQError) else _first_offset(result)
+
+
+def _first_offset(reply: Reply) -> int:
+    """Return the offset of a reply's message; the smaller one where the reply and its record differ.
+
+    Some producers make brokers store a larger offset within a plain record.
+    """
+    with located(reply.request.where()):
+        record = decode_record(reply.command.body)[0]
+    if record.is_inner_batch:
+        return record.queue_offset
+    return min(record.queue_offset, reply.header(PullMessageResponseHeader).next_begin_offset - 1)

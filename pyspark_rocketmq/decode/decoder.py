@@ -1,0 +1,283 @@
+"""Make record batches of the responses to many pulls.
+
+Responses gather in memory of the decoder's own until they fill a record batch. They are copied as soon as they come:
+then they are still in the processor's cache, and the buffer that they were received into is free for the next. Copied
+later they cost three times as much, and what is received meanwhile needs further buffers, which are not in the cache
+either.
+
+A full batch is decoded by `bulk` in whole-array steps, and its irregular records one by one by `irregular`; the rows
+are merged in the order of their records. Records at offsets that are not wanted, which a broker may send around an
+inner batch or beyond the wanted end, are left out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..model import Block, QueueRange
+from .bulk import PlainColumns, Records, Responses, decode_plain, find_records
+from .columns import COLUMNS, Column, ColumnType, Content, Part
+from .coverage import Recheck, Suspects, check_queues, place_records
+from .irregular import IrregularReader, Portion
+from .shapes import ShapeFinder
+from .spans import Bytes, Integers, Spans, pack_numbers
+
+__all__ = ["BatchSize", "ColumnDecoder", "Decoded", "Gathered", "RecordBatch", "arrow_schema"]
+
+RecordBatch = pa.RecordBatch
+"""Arrow's record batch, opaque to every other room."""
+
+
+class BatchSize(NamedTuple):
+    """Upper bounds of a record batch; one response with more messages makes a larger batch.
+
+    A response of half the bytes is split into its records, and a record of half the bytes makes a batch of its own.
+    """
+
+    messages: int = 10_000
+    byte_count: int = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record batch, and how it came about."""
+
+    batch: pa.RecordBatch
+    handed_over: int
+    """Records that were read one by one."""
+    dropped: int
+    """Messages left out because they cannot be read."""
+
+
+class ColumnDecoder:
+    """Decoder of blocks into a fixed choice of columns, some of them `nullable` because Spark was told so."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        content: Content | None = None,
+        nullable: Collection[str] = (),
+        recheck: Recheck | None = None,
+    ) -> None:
+        _keep_freed_memory()
+        self.content = content or Content()
+        self.schema = arrow_schema(columns, self.content.properties_as_json, nullable)
+        self._columns = [COLUMNS[name] for name in columns]
+        parts = {column.part for column in self._columns}
+        self._irregular_reader = IrregularReader(
+            self.content,
+            reads_properties=bool(self.content.tags) or Part.PROPERTIES in parts,
+            reads_bodies=Part.BODY in parts,
+        )
+        self._shapes = ShapeFinder()
+        self._gathered = Gathered()
+        self._suspects = Suspects(recheck)
+
+    def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
+        """Yield record batches of a size; when the next block is asked for, the block before is not needed any more."""
+        gathered = self._gathered
+        gathered.clear()
+        most_messages, most_bytes = size = size or BatchSize()
+        messages = byte_count = 0
+        for block in self._with_large_split(blocks, most_bytes):
+            more_bytes, more_messages = len(block[0]), block[2] or 1
+            if more_bytes * 2 >= most_bytes:
+                more_bytes = most_bytes  # nothing has room beside it
+            messages, byte_count = messages + more_messages, byte_count + more_bytes
+            if (messages > most_messages or byte_count > most_bytes) and gathered:
+                yield from self._decode_gathered(size)
+                messages, byte_count = more_messages, more_bytes
+            gathered.put(block)
+        if gathered:
+            yield from self._decode_gathered(size)
+
+    def _decode_gathered(self, size: BatchSize) -> Iterator[Decoded]:
+        gathered = self._gathered
+        try:
+            records, suspects = self._find_records(gathered)
+            if suspects:
+                yield from self._second().decode_all(self._suspects.read_again(gathered.blocks, suspects), size)
+            else:
+                yield from self._decode(records, size.byte_count)
+        finally:
+            gathered.clear()
+
+    def _second(self) -> ColumnDecoder:
+        """Return the decoder of responses that were read again; it refuses to read one a third time."""
+        second = copy.copy(self)
+        second._gathered, second._suspects = Gathered(), self._suspects.without_recheck()
+        return second
+
+    def _find_records(self, gathered: Gathered) -> tuple[Records, list[int]]:
+        """Return all records of the responses at their positions, and the responses that have to be read again."""
+        records = find_records(gathered.data, gathered.spans, gathered.responses)
+        check_queues(records, self.content.stored_topic)
+        placed = place_records(records)
+        records.positions, records.are_all_wanted = placed.positions, placed.are_all_wanted
+        return records, self._suspects.find(records, placed)
+
+    def _with_large_split(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
+        """Yield the blocks in order, those of half the bytes as one block for each record."""
+        for block in blocks:
+            if len(block[0]) * 2 < most_bytes:
+                yield block
+            else:
+                yield from self._split(block, most_bytes)
+
+    def _split(self, block: Block, most_bytes: int) -> Iterator[Block]:
+        """Yield each record of a response as a block of its own that holds the record's position."""
+        whole = Gathered()
+        whole.put(block)
+        records, suspects = self._find_records(whole)
+        if suspects:
+            yield from self._second()._with_large_split(self._suspects.read_again([block], suspects), most_bytes)
+            return
+        ends = pairwise([*records.starts.tolist(), len(block.data)])
+        ahead = (records.stored_offsets != records.positions).tolist()
+        for (start, end), position, is_ahead in zip(ends, records.positions.tolist(), ahead, strict=True):
+            covered = (position, 1, position + 1) if is_ahead else (position, 0, 0)
+            yield Block(block.data[start:end], block.wanted, 1, *covered)
+
+    def _decode(self, records: Records, most_bytes: int) -> Iterator[Decoded]:
+        """Yield one record batch, or several if there are packed bodies that are larger when unpacked."""
+        plain = decode_plain(records, self._columns, self.content, self._shapes)
+        if not len(plain.irregular):
+            yield Decoded(pa.RecordBatch.from_arrays(plain.arrays, schema=self.schema), 0, 0)
+            return
+        begin = 0
+        for portion in self._irregular_reader.portions(records, plain.irregular, most_bytes):
+            end = int(np.searchsorted(plain.places, portion.end))
+            merged = self._merge(plain, begin, end, portion)
+            yield Decoded(merged, portion.handed_over, portion.dropped)
+            begin = end
+
+    def _merge(self, plain: PlainColumns, begin: int, end: int, portion: Portion) -> pa.RecordBatch:
+        """Return some plain rows and the rows of a portion, in the order of their records."""
+        places = np.concatenate((plain.places[begin:end], portion.records))
+        order = pack_numbers(np.argsort(places, kind="stable"))
+        merged = []
+        for column, array in zip(self._columns, plain.arrays, strict=True):
+            irregular = pa.array([column.read(row) for row in portion.rows], self.schema.field(column.name).type)
+            merged.append(pa.concat_arrays([array[begin:end], irregular]).take(order))
+        return pa.RecordBatch.from_arrays(merged, schema=self.schema)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+_FIRST_BYTES = 64 * 1024
+_LARGE_BLOCK_BYTES = 16 * 2**20
+"""Several times what a batch needs; glibc learns from blocks of up to 32 MiB."""
+
+
+class Gathered:
+    """The responses of one batch, one behind the other in memory that serves the next batch, too."""
+
+    def __init__(self) -> None:
+        self._memory = _memory_of(_FIRST_BYTES)
+        self._ends = [0]
+        self._described: list[tuple[QueueRange, int, int, int, int]] = []
+        """All of each block but its data."""
+
+    def __bool__(self) -> bool:
+        return bool(self._described)
+
+    @property
+    def data(self) -> Bytes:
+        """All responses in one buffer."""
+        return np.frombuffer(self._memory[: self._ends[-1]], np.uint8)
+
+    @property
+    def spans(self) -> Spans:
+        """Spans of the responses in the buffer."""
+        ends: Integers = np.array(self._ends)
+        return Spans(ends[:-1], ends[1:])
+
+    @property
+    def responses(self) -> Responses:
+        """The wanted and covered offsets of each response."""
+        ranges, message_counts, firsts, covered, nexts = zip(*self._described, strict=True)
+        queues, starts, ends, _ = zip(*ranges, strict=True)
+        return Responses(ranges, message_counts, firsts, covered, nexts, queues, starts, ends)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks as they were put; their records lie in this memory."""
+        return [
+            Block(self._memory[start:end], *described)
+            for (start, end), described in zip(pairwise(self._ends), self._described, strict=True)
+        ]
+
+    def put(self, block: Block) -> None:
+        """Copy a block behind the others; skip one that is empty and may be."""
+        data, start = block[0], self._ends[-1]
+        end = start + len(data)
+        if end == start and not block.covered:
+            return
+        if end > len(self._memory):
+            self._grow(end)
+        self._memory[start:end] = data
+        self._ends.append(end)
+        self._described.append(block[1:])
+
+    def clear(self) -> None:
+        """Forget all blocks and keep the memory."""
+        self._ends, self._described = [0], []
+
+    def _grow(self, wanted: int) -> None:
+        larger = _memory_of(max(wanted, 2 * len(self._memory)))
+        kept = self._ends[-1]
+        larger[:kept] = self._memory[:kept]
+        self._memory = larger
+
+
+def _memory_of(byte_count: int) -> memoryview:
+    return np.empty(byte_count, np.uint8).data
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let this process keep freed memory; once is enough.
+
+    What a batch needs besides its columns is freed when the batch is done. The C library would return it to the
+    operating system, and the next batch would get it back page by page: up to 2 µs a message, more than decoding.
+    glibc learns from what a process frees: once a large block was freed, twice its size may lie idle. The block is
+    never written to and so costs nothing; other C libraries ignore it.
+    """
+    bytearray(_LARGE_BLOCK_BYTES)
+
+
+# --- schema ----------------------------------------------------------------------------------------------------------
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.BIGINT: pa.int64(),
+    ColumnType.BINARY: pa.binary(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.MAP: pa.map_(pa.string(), pa.string()),
+    ColumnType.HEADERS: pa.list_(pa.field("element", _HEADER)),
+}
+
+
+def arrow_schema(columns: Sequence[str], properties_as_json: bool = False, nullable: Collection[str] = ()) -> pa.Schema:
+    """Return the Arrow schema of a choice of columns; those of `nullable` are nullable whatever the table says.
+
+    It must equal what Spark derives from its own schema (names, nullability, time zone), or the first record batch is
+    refused.
+    """
+    return pa.schema([_arrow_field(COLUMNS[name], properties_as_json, name in nullable) for name in columns])
+
+
+def _arrow_field(column: Column, properties_as_json: bool, nullable: bool) -> pa.Field:
+    as_text = properties_as_json and column.type is ColumnType.MAP
+    type_ = pa.string() if as_text else _ARROW_TYPES[column.type]
+    return pa.field(column.name, type_, column.nullable or nullable)

@@ -1,0 +1,105 @@
+"""Find the option that a user's key means, and say what is wrong with a key that means none.
+
+Names are compared without case. A key that is no option may be misspelt: then it fails with the name that was probably
+meant. Or a platform added it: then it is logged. `strictOptions` moves that line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..errors import OptionError
+from ..offsets.strict_json import shorten
+from .option import Option
+from .table import OPTIONS
+
+__all__ = ["KeyMatch", "complain", "describe_foreign", "edit_distance", "find_option"]
+
+_OURS = ("rocketmq.", "kafka.", "kafkaconsumer.", "tls.client.")
+"""Prefixes of keys that nobody else reads."""
+_SHORT = 6
+_FILLERS = re.compile(r"[._-]")
+
+
+class KeyMatch(NamedTuple):
+    """An option, and the one of its names that a key spells."""
+
+    spelling: str
+    option: Option[Any]
+    depends_on_use: bool = False
+    """Whether the name means another option to writes than to reads."""
+
+
+def _spellings(options: Iterable[Option[Any]]) -> dict[str, KeyMatch]:
+    return {spelling.lower(): KeyMatch(spelling, option) for option in options for spelling in option.spellings}
+
+
+def _index() -> dict[str, KeyMatch]:
+    """Return all names in lower case; a name that reading and writing share means the option of reading."""
+    writing = _spellings(option for option in OPTIONS if option.use == "W")
+    reading = _spellings(option for option in OPTIONS if option.use != "W")
+    shared = {name: match._replace(depends_on_use=True) for name, match in reading.items() if name in writing}
+    return writing | reading | shared
+
+
+_KNOWN = _index()
+
+
+def find_option(key: str) -> KeyMatch | None:
+    """Return the option that a key spells."""
+    return _KNOWN.get(key.lower())
+
+
+def complain(key: str, text: str) -> OptionError | None:
+    """Return the error for a key that is no option; None if it is probably meant for another reader of options."""
+    near = [match for match in _KNOWN.values() if _is_near(key.lower(), match.spelling.lower())]
+    if not near and not key.lower().startswith(_OURS):
+        return None
+    nearest = min(near or _KNOWN.values(), key=lambda match: _distance(key, match.spelling))
+    # The value of an unknown name may be a secret.
+    shown = shorten(text) if near and not nearest.option.secret else "***"
+    advice = f"did you mean {nearest.spelling}?"
+    return OptionError(key, shown, "no such option", advice=advice, code="OPTION_UNKNOWN")
+
+
+def describe_foreign(key: str) -> OptionError:
+    """Return the error for a key of another reader of options, without its value."""
+    advice = "leave it out, or do not set strictOptions=all"
+    return OptionError(key, "***", "no such option", advice=advice, code="OPTION_UNKNOWN")
+
+
+def _is_near(key: str, spelling: str) -> bool:
+    """Return whether one is probably a typing error for the other."""
+    if _bare(key) == _bare(spelling):
+        return True
+    most = 1 if min(len(key), len(spelling)) < _SHORT else 2
+    return abs(len(key) - len(spelling)) <= most and edit_distance(key, spelling) <= most
+
+
+def _distance(key: str, spelling: str) -> int:
+    """Return how far apart two names are, with the prefix that the user gave or without."""
+    prefix = next((prefix for prefix in _OURS if key.lower().startswith(prefix)), "")
+    return min(edit_distance(_bare(name), _bare(spelling)) for name in (key, key[len(prefix) :]))
+
+
+def _bare(name: str) -> str:
+    return _FILLERS.sub("", name.lower())
+
+
+def edit_distance(first: str, second: str) -> int:
+    """Return how many letters to insert, delete, replace or swap with their neighbour.
+
+    `difflib` counts no swaps, and its ratio takes Spark's `maxFilesPerTrigger` for our `maxBytesPerTrigger`.
+    """
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        before, above, row = row, before, [i]
+        for j, b in enumerate(second, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == second[j - 2] and first[i - 2] == b:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,0 +1,57 @@
+"""List the options that say which columns a row has, and how broken messages are shown."""
+
+from __future__ import annotations
+
+from ...decode.columns import COLUMNS, Layout, Mode
+from ...errors import OptionError
+from ..option import Option, section
+from ..values import BOOLEAN, Kind, OptionText, choice, words
+
+_BY_LOWER_NAME = {name.lower(): name for name in COLUMNS}
+
+
+def read_columns(given: OptionText) -> tuple[str, ...]:
+    """Return the names of columns, matched without case; none for `*`."""
+    if given.text == "*":
+        return ()
+    names = [part.strip() for part in given.text.split(",")]
+    found = tuple(_BY_LOWER_NAME.get(name.lower(), name) for name in names)
+    if unknown := [name for name in found if name not in COLUMNS]:
+        what, advice = f"unknown column {unknown[0]!r}", f"columns are {', '.join(COLUMNS)}"
+        raise OptionError(given.option, given.text, what, advice=advice)
+    if len(set(found)) < len(found):
+        raise OptionError(given.option, given.text, "a column is named twice", advice="name each column once")
+    return found
+
+
+ROW_LAYOUT = Option("rowLayout", "SB", words(Layout), "rocketmq", meaning="The set of columns.")
+CHOSEN_COLUMNS = Option(
+    "columns",
+    "SB",
+    Kind("`*`, or list of column names of both layouts", read_columns),
+    otherwise="the layout's default set",
+    meaning="Which columns, in which order. Spark cannot leave columns out by itself here, so this is the way to save "
+    "work; the map column `properties` alone costs about a third of the rate.",
+)
+INCLUDE_HEADERS = Option(
+    "includeHeaders", "SB", BOOLEAN, "false", meaning="Adds `headers` to the default set of layout `kafka`."
+)
+PROPERTIES_FORMAT = Option(
+    "propertiesFormat",
+    "SB",
+    choice({"map": False, "json": True}),
+    "map",
+    meaning="Type of `properties`; `json` text reads about a quarter faster.",
+)
+SYSTEM_PROPERTIES = Option(
+    "includeSystemProperties", "SB", BOOLEAN, "false", meaning="Show RocketMQ's own properties, too."
+)
+MODE = Option(
+    "mode",
+    "SB",
+    words(Mode),
+    "FAILFAST",
+    meaning="A body that cannot be unpacked or broken property text: fail, null, or leave the row out and count it.",
+)
+
+SECTION = section("Rows", globals())

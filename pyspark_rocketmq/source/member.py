@@ -1,0 +1,132 @@
+"""Plan as one member of a group (`groupMembership=shared`).
+
+`membership` knows which queues the query owns now, `group_positions` where the group stands in them. Each planning
+begins with a look at both, which holds until the next. What is finished is committed in the same planning, after it was
+judged by what brokers hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ..cluster.cluster import Cluster
+from ..model import MessageQueue, QueueBounds
+from ..net.deadline import Deadline
+from ..offsets.position import Position, Positions
+from ..options.reader_options import ReaderOptions, ShareSettings
+from .beginnings import Beginnings, Gained
+from .group_positions import GroupPositions
+from .membership import QueryMember
+from .rhythm import PlannerRhythm
+from .roles import StartJudge, Starts, open_locks
+
+__all__ = ["MemberRole"]
+
+
+class MemberRole:
+    """A query that shares its group's queues with other members. For the planning thread."""
+
+    name = "member"
+    needs_each_trigger = True
+    is_commit_refused = False
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ReaderOptions,
+        settings: ShareSettings,
+        judge: StartJudge,
+        rhythm: PlannerRhythm,
+    ) -> None:
+        self._judge = judge
+        self.member = QueryMember(options, settings, rhythm)
+        group, client_id = options.pull.group, self.member.client_id
+        self.positions = GroupPositions(
+            self.member.cluster.offsets,
+            group,
+            min_interval_s=options.commit.min_interval_s,
+            rhythm=rhythm,
+            note_progress=self.member.note_progress,
+            connection_to=self.member.connection_to,
+        )
+        self._beginnings = Beginnings(cluster, judge.view, options.start.requested, group, client_id)
+        self.locks = open_locks(options, rhythm, client_id)
+        self._has_joined = self._has_assignment = False
+
+    def __repr__(self) -> str:
+        return f"<MemberRole {self.member!r}, {self.positions!r}, {self.locks!r}>"
+
+    @property
+    def failed_commits(self) -> int:
+        """How many exchanges with a broker failed, to be repeated."""
+        return self.positions.failure_count
+
+    def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
+        """Join the group, once; without a checkpoint first refuse queues that the user named and the route lacks."""
+        if position is None:
+            self._judge.catalog.require_known(queues)
+        self._join()
+
+    def _join(self) -> None:
+        if not self._has_joined:
+            self._has_joined = True
+            self.member.join()
+
+    def claim(self, queues: Collection[MessageQueue]) -> None:
+        """Claim nothing: members of a group own different queues."""
+
+    def choose_queues(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """Ask which queues the query owns and where the group stands in them; the first time wait for the group."""
+        self._join()
+        if not self._has_assignment:
+            self.member.wait()
+            self._has_assignment = True
+        owned = self.member.owned()
+        self.positions.keep(owned)
+        self.positions.note_resets(self.member.take_resets())
+        self.positions.fetch()
+        return [queue for queue in queues if queue in owned]
+
+    def choose_starts(
+        self,
+        start: Position | None,
+        bounds: Mapping[MessageQueue, QueueBounds],
+        ready: Collection[MessageQueue],
+        queues: Collection[MessageQueue],
+    ) -> Starts:
+        """Go on after the last batch in owned queues; begin at the group's position in those that are gained."""
+        self._beginnings.note_joining(start, queues)
+        before = start.next if start else {}
+        gained = Gained(self._beginnings, bounds, self._judge.fetch_fresh)
+        known = self.positions.choose_starts(ready, before, gained)
+        opened = {**(start.still_open if start else {}), **gained.opened}
+        opened = {queue: offset for queue, offset in opened.items() if known.get(queue) == offset}
+        starts = self._judge.judge(known, bounds, opened)
+        kept = {queue: before[queue] for queue in starts.bounds if queue in before}
+        return starts._replace(positions={**kept, **starts.positions})
+
+    def find_unread(
+        self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
+    ) -> list[MessageQueue]:
+        """Return the queues that no member of the group has read to the target."""
+        stood = dict(self._judge.view.fetch_committed(queues))
+        if unknown := [queue for queue in queues if queue not in stood]:
+            stood |= self._beginnings.resolve(unknown, bounds).positions
+        return [queue for queue in queues if stood[queue] < target[queue]]
+
+    def acknowledge(self, finished: Positions, rewound: Positions) -> None:
+        """Commit what is finished in owned queues."""
+        self.positions.note_done(finished, rewound)
+        self.positions.commit()
+
+    def note_rewound(self, queues: Collection[MessageQueue]) -> None:
+        """Ignore losses of an earlier run: a gained queue's position is compared with the queue's end."""
+
+    def close(self, timeout_s: float) -> None:
+        """Commit what is finished, release locks, and leave the group."""
+        deadline = Deadline.after(timeout_s)
+        self.positions.keep(self.member.owned())
+        self.positions.fetch(at_once=True, deadline=deadline)
+        self.positions.commit(deadline)
+        self.locks.close()  # Before the other members learn of the leave: they ask for locks only now and then.
+        self.member.close()

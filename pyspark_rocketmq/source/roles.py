@@ -1,0 +1,305 @@
+"""Decide where batches start, and commit what is finished, as the query's role in its group demands.
+
+A query is alone in its group (`SoloRole`), or one of its members (`member.MemberRole`). Both have the same methods.
+What few queries need is imported for these alone: Spark starts a process for every query, and waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..cluster.cluster import Cluster, open_cluster
+from ..errors import QueueMoved, TopicNotFound
+from ..model import Finding, MessageQueue, QueueBounds, sort_queues
+from ..net.deadline import Deadline
+from ..offsets.loss import LOSS_RULES, LossWarning, Settled, settle_starts
+from ..offsets.position import Position, Positions
+from ..offsets.resolve import opened_if_late, resolve_offsets
+from ..options.reader_options import ReaderOptions
+from .catalog import QueueCatalog
+from .commit import Committer, GroupCheck, OffsetWriter
+from .losses import LossJournal
+from .rhythm import PlannerRhythm
+from .view import BrokerView
+
+if TYPE_CHECKING:
+    from .claims import GroupClaims
+    from .member import MemberRole
+    from .queue_locks import LockKeeper
+
+__all__ = ["NoLocks", "SoloRole", "StartJudge", "Starts", "open_locks", "open_role"]
+
+_log = logging.getLogger(__name__)
+
+
+class Starts(NamedTuple):
+    """Where a batch starts in each queue, and the bounds by which that was judged."""
+
+    positions: Positions
+    bounds: Mapping[MessageQueue, QueueBounds]
+    rewound: Positions = MappingProxyType({})
+    """The positions that went back because their queues end before the known ones."""
+    opened: Positions = MappingProxyType({})
+    """The positions at the first readable messages of queues of which nothing was read yet."""
+
+
+class StartJudge:
+    """Judges known positions by what brokers hold. QueueBounds that show a loss are never older than the positions."""
+
+    def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
+        self.catalog = catalog
+        self.view = view
+        self._journal = journal
+        self._fails_on_loss = options.fail_on_data_loss
+        self._missing: set[MessageQueue] = set()
+
+    def fetch_bounds(
+        self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
+    ) -> Mapping[MessageQueue, QueueBounds]:
+        """Return the bounds of these queues; if a broker has gone, of those that the routes name without it."""
+        try:
+            return self.view.fetch_bounds(queues)
+        except (QueueMoved, TopicNotFound):
+            left = set(self.catalog.queues(held_topics))
+            return self.view.fetch_bounds([queue for queue in queues if queue in left])
+
+    def fetch_fresh(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
+        """Return what brokers report now, whatever they reported a moment ago."""
+        self.view.forget()
+        return self.fetch_bounds(list(queues), {queue.topic for queue in queues})
+
+    def judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> Starts:
+        """Move positions into what brokers hold; raise for a loss if losses fail the query.
+
+        Others move a group while it is read, and an administrator who skips to the end knows of messages that came
+        after brokers were asked. So an apparent loss is judged again by what brokers report now.
+        """
+        settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
+        if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
+            bounds = self.fetch_fresh(bounds)
+            settled = settle_starts(known, bounds, fail_on_data_loss=self._fails_on_loss, opened=opened)
+        if warnings := self._drop_repeats(settled.warnings):
+            self._journal.note(warnings)
+        first = {queue: settled.positions[queue] for queue in opened if queue in settled.positions}
+        for queue in (queue for queue, offset in first.items() if offset > opened[queue]):
+            text = "%s: reading begins at %d instead of %d, which is gone (retention)"
+            _log.info(text, queue, first[queue], opened[queue])
+        return Starts(settled.positions, bounds, _rewound(settled), first)
+
+    def _drop_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
+        """Return the warnings, without queues that are still missing from the route since an earlier warning."""
+        missing = {warning.queue for warning in warnings if warning.finding is Finding.NOT_IN_ROUTE}
+        known, self._missing = self._missing, missing
+        return [warning for warning in warnings if warning.queue not in missing & known]
+
+
+def _rewound(settled: Settled) -> Positions:
+    beyond = [warning.queue for warning in settled.warnings if warning.finding is Finding.ABOVE_MAX]
+    return {queue: settled.positions[queue] for queue in beyond}
+
+
+class NoLocks:
+    """Stands in for the locks of a query that needs none: every queue is ready."""
+
+    def hold(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
+        """Return all queues."""
+        return queues
+
+    def require(self, queues: Collection[MessageQueue]) -> None:
+        """Return at once."""
+
+    def wait(self, missing: Collection[MessageQueue], deadline: Deadline) -> None:
+        """Return at once: no lock is ever missing."""
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
+class SoloRole:
+    """A query that is alone in its group, if it has one, and reads every queue that its options cover."""
+
+    name = "solo"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ReaderOptions,
+        judge: StartJudge,
+        rhythm: PlannerRhythm,
+    ) -> None:
+        self._options = options
+        self._judge = judge
+        group = options.commit.group
+        self._check = GroupCheck(cluster, group, rhythm) if group else None
+        self.committer = _open_committer(options, rhythm)
+        """Commits what is finished, if that is wanted."""
+        self.locks = open_locks(options, rhythm)
+        self._claims = _open_claims(options, rhythm)
+        self.needs_each_trigger = options.locks is not None
+        """Whether the next plan may differ though brokers report nothing new."""
+        self._pinned: Starts | None = None
+        self._without_front: set[MessageQueue] = set()
+        """New queues whose master has not told yet where they begin."""
+
+    def __repr__(self) -> str:
+        return f"<SoloRole {self.committer!r}, {self.locks!r}>"
+
+    @property
+    def failed_commits(self) -> int:
+        """How many commits failed, to be repeated."""
+        return self.committer.failure_count if self.committer else 0
+
+    @property
+    def is_commit_refused(self) -> bool:
+        """Whether nothing is committed any more, because the group turned out to have live members."""
+        return self.committer is not None and self.committer.is_refused
+
+    def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
+        """Check once that the query may play its role; raise `GroupInUse` if the group has live members."""
+        if self._check:
+            self._check.require_no_members({queue.topic for queue in queues})
+
+    def claim(self, queues: Collection[MessageQueue]) -> None:
+        """Claim queues on this host; raise `GroupReadTwice` if another query of this host has claimed one."""
+        if self._claims and not self._claims.held.issuperset(queues):
+            self._claims.take(queues)
+
+    def choose_queues(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """Return the queues that are the query's own to read: all of them."""
+        return queues
+
+    def choose_starts(
+        self,
+        start: Position | None,
+        bounds: Mapping[MessageQueue, QueueBounds],
+        ready: Collection[MessageQueue],
+        queues: Collection[MessageQueue],
+    ) -> Starts:
+        """Resolve the start of a query without checkpoint; else go on after the last batch.
+
+        Args:
+            start: The end of the last batch.
+            bounds: The bounds of the query's own queues.
+            ready: Those of them that may be read now, because no lock is missing.
+            queues: All queues that the options cover.
+        """
+        return self._resolve(bounds) if start is None else self._go_on(start, bounds)
+
+    def _resolve(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
+        """Return the start of a query without checkpoint, which stays the same in every planning."""
+        if self._pinned is None:
+            queues = list(bounds)
+            self._judge.catalog.require_known(queues)
+            resolved = resolve_offsets(self._options.start.requested, queues, bounds, self._judge.view)
+            self._pinned = self._judge.judge(resolved.positions, bounds, resolved.opened)
+            bounds = self._pinned.bounds
+            for option in resolved.outranked:
+                _log.warning("%s has no effect: for every queue another option says where to start", option)
+        return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
+
+    def _go_on(self, start: Position, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
+        """Return starts after the last batch, moved where brokers lost messages."""
+        known = {queue: at for queue, at in start.next.items() if queue in bounds or self._judge.catalog.covers(queue)}
+        return self._with_new(self._judge.judge(known, bounds, start.still_open), known)
+
+    def _with_new(self, starts: Starts, known: Positions) -> Starts:
+        """Add the queues that were found since. They begin at their first message, once a master reports it."""
+        new = {queue: each for queue, each in starts.bounds.items() if queue not in known}
+        if not new:
+            self._without_front = set()
+            return starts
+        without_front = {queue for queue, each in new.items() if each.has_unknown_front}
+        for queue in sort_queues(without_front - self._without_front):
+            text = "%s is new and waits for its master: a replica begins at %d and may lack earlier messages"
+            _log.warning(text, queue, new[queue].min_offset)
+        self._without_front = without_front
+        new = {queue: each for queue, each in new.items() if queue not in without_front}
+        positions = {queue: each.min_offset for queue, each in new.items()}
+        return starts._replace(
+            positions={**positions, **starts.positions}, opened={**opened_if_late(new), **starts.opened}
+        )
+
+    def find_unread(
+        self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
+    ) -> list[MessageQueue]:
+        """Return the queues, of those not read to the target, that no other member has read: all of them."""
+        return queues
+
+    def acknowledge(self, finished: Positions, rewound: Positions) -> None:
+        """Have committed what is finished; the `rewound` queues were found to end at these smaller offsets."""
+        if self.committer:
+            self.committer.acknowledge({**finished, **rewound}, rewound.keys())
+
+    def note_rewound(self, queues: Collection[MessageQueue]) -> None:
+        """Allow smaller positions for these queues, after a loss that an earlier run judged."""
+        if self.committer and queues:
+            self.committer.note_rewound(queues)
+
+    def close(self, timeout_s: float) -> None:
+        """Commit what is acknowledged, then release locks and claims."""
+        if self.committer:
+            if not self.committer.flush(timeout_s):
+                _log.warning("positions were not committed within %g s; the query's next start commits them", timeout_s)
+            self.committer.close()
+        self.locks.close()
+        if self._claims:
+            self._claims.close()
+
+
+def open_role(
+    cluster: Cluster,
+    options: ReaderOptions,
+    judge: StartJudge,
+    rhythm: PlannerRhythm,
+) -> SoloRole | MemberRole:
+    """Return the role that the options ask for."""
+    if options.share is None:
+        return SoloRole(cluster, options, judge, rhythm)
+    from .member import MemberRole
+
+    return MemberRole(cluster, options, options.share, judge, rhythm)
+
+
+def open_locks(options: ReaderOptions, rhythm: PlannerRhythm, client_id: str | None = None) -> LockKeeper | NoLocks:
+    """Return the locks of a query that wants them, over connections of their own, under the query's client id."""
+    if options.locks is None:
+        return NoLocks()
+    from ..client.membership import make_client_id
+    from ..cluster.cluster import open_shared_cluster
+    from .queue_locks import LockKeeper
+
+    client_id = client_id or make_client_id(options.client.instance_name, options.client.unit_name)
+    return LockKeeper(open_shared_cluster(options.cluster), options.pull.group, client_id, options.locks, rhythm)
+
+
+def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm) -> Committer | None:
+    """Return what commits at brokers, or to a file; None if nothing is to be committed."""
+    commit, local = options.commit, options.local
+    if commit.group:
+        cluster = open_cluster(options.cluster)  # The committing thread has connections of its own.
+        writer = OffsetWriter(cluster, commit.group, GroupCheck(cluster, commit.group, rhythm), rhythm)
+        return Committer(writer.commit, commit.min_interval_s, rhythm)
+    if local is None or not local.publishes:
+        return None
+    from .local_positions import LocalPositions
+
+    positions = LocalPositions(local, options.client)
+    positions.require_writable()
+    return Committer(positions.commit, commit.min_interval_s, rhythm)
+
+
+def _open_claims(options: ReaderOptions, rhythm: PlannerRhythm) -> GroupClaims | None:
+    """Return claims on this host if the query commits its group's positions alone; brokers tell lockers apart.
+
+    Windows has no such locks: nothing is claimed there.
+    """
+    group = options.commit.group
+    if group is None or options.locks or sys.platform == "win32":
+        return None
+    from .claims import GroupClaims
+
+    return GroupClaims(options.cluster, group, rhythm)

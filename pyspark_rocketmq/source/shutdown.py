@@ -1,0 +1,118 @@
+"""End the planner's process when Spark asks for it, without interrupting work half-way.
+
+Spark sends SIGTERM, twice within milliseconds, and does not wait. The first signal ends the process by an exception,
+upon which Spark's loop around the reader calls `stop`; later signals are ignored, so that `stop` commits and releases
+what it can in its own time.
+
+An exception that a signal raises can leave a lock held for ever: the standard library takes some of its locks in
+Python. So the exception is raised between two calls of Spark, where none of our code runs. A running call may return
+first. A call that waits for longer than `grace_s` is interrupted, but only while the thread runs our own code, whose
+`with` statements are safe, or waits. If that moment does not come, or `stop` does not return, the system ends the
+process `exit_s` later.
+
+A driver that is killed sends no signal, and a waiting call does not notice. So the process checks every second whether
+its parent still lives, and sends itself the signal if not.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from .rhythm import PlannerRhythm
+
+__all__ = ["ShutdownHandler"]
+
+_OURS = __name__.partition(".")[0]
+
+
+class ShutdownHandler:
+    """Ends a process in which Spark calls a reader. Acts in the main thread, on systems that know SIGTERM."""
+
+    def __init__(self, rhythm: PlannerRhythm) -> None:
+        self._rhythm = rhythm
+        self._is_busy = self._is_asked = self._was_signalled = False
+        self._before: Any = signal.SIG_DFL
+        """The handler of SIGTERM before this one."""
+        self._is_over = threading.Event()
+        self._check_count = 0
+
+    def __repr__(self) -> str:
+        return f"<ShutdownHandler {'signalled' if self._is_asked else 'waiting'}>"
+
+    def install(self) -> None:
+        """End the process with the next SIGTERM, or with its parent."""
+        if _has_signals():
+            self._before = signal.signal(signal.SIGTERM, self._leave)
+            threading.Thread(target=self._watch, args=(os.getppid(),), name="rocketmq-driver", daemon=True).start()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Let one call of Spark return before the process ends."""
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+            if self._is_asked:
+                self._exit()
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Ignore SIGTERM during the last work; restore the earlier handler in a process that goes on."""
+        self._is_over.set()
+        if _has_signals():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            yield
+        finally:
+            if _has_signals():
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                if not self._was_signalled:
+                    signal.signal(signal.SIGTERM, self._before)
+
+    def _watch(self, parent: int) -> None:
+        while not self._is_over.wait(self._rhythm.driver_check_s):
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    # --- in signal handlers, which may take no locks -----------------------------------------------------------------
+
+    def _leave(self, _number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._was_signalled = True
+        if not self._is_busy:
+            self._exit()
+        self._is_asked = True
+        signal.signal(signal.SIGALRM, self._interrupt)
+        signal.setitimer(signal.ITIMER_REAL, self._rhythm.grace_s, self._rhythm.grace_check_s)
+
+    def _interrupt(self, _number: int, frame: FrameType | None) -> None:
+        self._check_count += 1
+        if self._check_count * self._rhythm.grace_check_s > self._rhythm.exit_s:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        elif self._is_busy and frame and _is_safe(frame):
+            self._exit()
+
+    def _exit(self) -> None:
+        """Leave by an exception. The default action of SIGALRM is to end the process."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._rhythm.exit_s)
+        raise SystemExit
+
+
+def _has_signals() -> bool:
+    return sys.platform != "win32" and threading.current_thread() is threading.main_thread()
+
+
+def _is_safe(frame: FrameType) -> bool:
+    """Return whether no lock can stay held: the thread runs our own code, or waits in the standard library."""
+    module: str = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] == _OURS or frame.f_code.co_name == "wait"

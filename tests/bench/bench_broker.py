@@ -1,0 +1,109 @@
+"""Start one real broker as users run it, with topics that the official producer fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.commands import to_fields
+from pyspark_rocketmq.wire.scan import record_starts
+from tests.bench.bench_settings import Shape
+from tests.bench.usage import Groups, tree
+from tests.bench.worker_processes import start_java_worker
+from tests.flows.world import pull_request
+from tests.real.servers import RealCluster, Site, wait_until
+
+AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
+"""JVM switches that revert the quick start of other tests' servers, which costs speed: the last switch counts."""
+HEAP_MB = 2048
+BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
+IN_MEMORY, FROM_DISK = 40, 0
+"""Percent of memory that the broker takes for page cache; 40 is its default."""
+MEMORY_ANSWER, DISK_ANSWER = 32, 8
+"""The number of messages in a response; a broker that takes its messages to be on disk sends fewer."""
+
+
+class FullSpeedSite(Site):
+    """Servers whose JVMs compile as well as they can."""
+
+    def java_arguments(self, home: Path, heap_mb: int) -> list[str]:
+        """Return the arguments of every server, and the switches for full speed."""
+        return [*AS_SHIPPED, *super().java_arguments(home, heap_mb)]
+
+
+class BenchBroker:
+    """The broker and its topics; a topic is filled at its first use."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self.cluster = cluster
+        self._topics: dict[Shape, str] = {}
+
+    @property
+    def name_server(self) -> str:
+        """The address of the name server."""
+        return self.cluster.name_server
+
+    @property
+    def processes(self) -> Groups:
+        """The broker's processes, for meters."""
+        process = self.cluster.broker.process
+        assert process is not None, "the broker does not run"
+        return {"broker": lambda: tree(process.pid)}
+
+    def topic(self, shape: Shape) -> str:
+        """Return the topic of a shape, full."""
+        if shape not in self._topics:
+            self._topics[shape] = self._fill(shape)
+        return self._topics[shape]
+
+    def empty_topic(self, name: str, queues: int = 8) -> str:
+        """Make a topic without messages."""
+        self.cluster.create_topic(name, queues=queues)
+        return name
+
+    def answer_size(self, shape: Shape) -> int:
+        """Return the number of messages that one pull of 32 returns."""
+        queue = MessageQueue(self.topic(shape), self.cluster.broker.broker_name, 0)
+        answer = self.cluster.broker.ask(RequestCode.PULL_MESSAGE, to_fields(pull_request(queue, 0).header))
+        return len(record_starts(answer.body))
+
+    @contextmanager
+    def answering_from_disk(self) -> Iterator[None]:
+        """Make the broker answer with 8 messages at most within this block, as if from disk."""
+        self._take_as_cached(FROM_DISK)
+        try:
+            yield
+        finally:
+            self._take_as_cached(IN_MEMORY)
+
+    def _fill(self, shape: Shape) -> str:
+        kind = "alike" if shape.alike else "mixed"
+        topic = self.empty_topic(f"bench_{shape.queues}x{shape.size}_{shape.messages}_{kind}", shape.queues)
+        with start_java_worker(self.name_server) as producer:
+            run = producer.drain("fill", topic=topic, count=shape.messages, size=shape.size, alike=shape.alike)
+        broker, share = self.cluster.broker, shape.messages // shape.queues
+        queues = range(shape.queues)
+        wait_until(lambda: all(broker.max_offset(topic, n) == share for n in queues), f"{topic} is full")
+        print(f"filled {topic}: {run.messages:,} messages in {run.seconds:.1f} s", flush=True)
+        return topic
+
+    def _take_as_cached(self, percent: int) -> None:
+        line = f"accessMessageInMemoryMaxRatio={percent}"
+        answer = self.cluster.broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=line.encode())
+        assert answer.code == ResponseCode.SUCCESS, f"{line}: {answer.remark}"
+
+
+@contextmanager
+def open_bench_broker(version: str) -> Iterator[BenchBroker]:
+    """Start one name server and one broker at full speed, and remove them after the block."""
+    cluster = RealCluster(version, options=BROKER_OPTIONS)
+    site = FullSpeedSite(**{each.name: getattr(cluster.site, each.name) for each in fields(cluster.site)})
+    for server in cluster.servers:
+        server.site = site
+    cluster.broker.heap_mb = HEAP_MB
+    with cluster:
+        yield BenchBroker(cluster)

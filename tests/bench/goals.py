@@ -1,0 +1,223 @@
+"""The ratios to be reached, the figures that they consist of, and their limits.
+
+A limit assumes that the code of this project takes no time. Outside Spark it is the rate of raw sockets. Inside Spark
+it is the rate of cores that are always busy: with the broker's sends, the receives of raw sockets, and Spark's work
+for ready rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.bench.bench_settings import LARGE, SINGLE, SMALL, Shape
+from tests.bench.contenders import (
+    ARROW,
+    ENGINE,
+    JAVA,
+    RAW_SOCKETS,
+    READY,
+    READY_NO_MAP,
+    SPARK,
+    SPARK_NO_MAP,
+    SPARK_STREAM,
+)
+from tests.bench.results import Result
+
+DISK = f"{LARGE}, from disk"
+JAVA_DECODER = "Java MessageDecoder.decodes"
+COPIED = "copied, not decoded"
+
+Value = Callable[[Result], float | None]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One ratio: its wanted value, and how to compute it from the figures of one part."""
+
+    figure: str
+    wanted: float
+    part: str
+    value: Value
+    at_most: bool = False
+    unit: str = ""
+    limit: Value | None = None
+
+    @property
+    def target(self) -> str:
+        """The wanted value as text."""
+        return f"{'≤' if self.at_most else '≥'} {self.wanted:g}{self.unit}"
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value reaches the goal."""
+        return value <= self.wanted if self.at_most else value >= self.wanted
+
+
+def ratio(setting: object, name: str, *others: str) -> Value:
+    """Return a contender's median rate over that of the best of others."""
+
+    def value(result: Result) -> float | None:
+        own, best = result.median(f"{setting}/{name}/rate"), _best_rate(result, setting, others)
+        return own / best if own and best else None
+
+    return value
+
+
+def cpu(setting: object, *parts: tuple[str, str]) -> Value:
+    """Return the µs that some processes of some contenders need together for a message."""
+
+    def value(result: Result) -> float | None:
+        found = [result.median(f"{setting}/{name}/cpu {group}") for name, group in parts]
+        return None if None in found else sum(filter(None, found))
+
+    return value
+
+
+def at_full_use(setting: object, costs: Sequence[tuple[str, str]], *others: str) -> Value:
+    """Return the rate of cores that do nothing else, over that of the best of others."""
+
+    def value(result: Result) -> float | None:
+        needed, best = cpu(setting, *costs)(result), _best_rate(result, setting, others or JAVA)
+        return _cores(result) * 1e6 / needed / best if needed and best else None
+
+    return value
+
+
+def _best_rate(result: Result, setting: object, names: Sequence[str]) -> float | None:
+    return max((found for name in names if (found := result.median(f"{setting}/{name}/rate"))), default=None)
+
+
+def _cores(result: Result) -> int:
+    found = re.search(r"(\d+) cores", result.surroundings["machine"])
+    assert found, result.surroundings
+    return int(found[1])
+
+
+def alone(name: str) -> Value:
+    """Return a figure without a ratio."""
+    return lambda result: result.median(name)
+
+
+def _drain(
+    figure: str, wanted: float, part: str, setting: object, name: str, *others: str, limit: Value | None = None
+) -> Goal:
+    return Goal(figure, wanted, part, ratio(setting, name, *(others or JAVA)), limit=limit)
+
+
+def _decoding(figure: str, wanted: float, setting: str, name: str) -> Goal:
+    limit = ratio(setting, COPIED, JAVA_DECODER)
+    return Goal(
+        f"decoder, {figure} ÷ Java decoder, {setting}",
+        wanted,
+        "decoder",
+        ratio(setting, name, JAVA_DECODER),
+        limit=limit,
+    )
+
+
+def _python_us(setting: Shape, wanted: float, size: str) -> Goal:
+    value = cpu(setting, (SPARK_NO_MAP, "Python"))
+    limit = cpu(setting, (RAW_SOCKETS, "Python"), (READY_NO_MAP, "Python"))
+    return Goal(f"Python µs per row inside Spark, no map, {size}", wanted, "memory", value, True, " µs", limit)
+
+
+def _kafka(setting: str, wanted: float) -> Goal:
+    limit = at_full_use(setting, [(SPARK_NO_MAP, "JVM"), (SPARK_NO_MAP, "broker")], _KAFKA)
+    figure = f"Spark batch, no map ÷ Spark's Kafka source, {setting}"
+    return Goal(figure, wanted, "kafka", ratio(setting, SPARK_NO_MAP, _KAFKA), limit=limit)
+
+
+def _bare(setting: object) -> Value:
+    return ratio(setting, RAW_SOCKETS, *JAVA)
+
+
+_KAFKA = "Kafka batch"
+_IN_SPARK = [(RAW_SOCKETS, "Python"), (RAW_SOCKETS, "broker"), (READY, "Python"), (READY, "JVM")]
+_BEST = "best Java consumer"
+_ARROW = f"pull engine + Arrow, default columns ÷ {_BEST}"
+_SPARK_BATCH = f"Spark batch, default columns ÷ {_BEST}"
+
+GOALS: Sequence[Goal] = (
+    _drain(f"pull engine, nothing decoded ÷ {_BEST}, {LARGE}", 4.0, "memory", LARGE, ENGINE, limit=_bare(LARGE)),
+    _drain("pull engine, nothing decoded ÷ raw sockets, window of 32", 0.9, "memory", LARGE, ENGINE, RAW_SOCKETS),
+    _drain(f"{_ARROW}, {LARGE}", 2.8, "memory", LARGE, ARROW, limit=_bare(LARGE)),
+    _drain(f"{_ARROW}, {SMALL}", 2.0, "memory", SMALL, ARROW, limit=_bare(SMALL)),
+    _drain(f"{_ARROW}, {SINGLE}", 4.0, "single", SINGLE, ARROW, limit=_bare(SINGLE)),
+    _drain(f"{_ARROW}, {DISK}", 4.0, "disk", DISK, ARROW, limit=_bare(DISK)),
+    _decoding("full map", 1.0, "1 KiB", "full map"),
+    _decoding("full map", 0.8, "100 B", "full map"),
+    _decoding("no map", 2.0, "1 KiB", "no map"),
+    _decoding("no map", 1.6, "100 B", "no map"),
+    _drain(
+        f"{_SPARK_BATCH}, {LARGE}",
+        2.5,
+        "memory",
+        LARGE,
+        SPARK,
+        limit=at_full_use(LARGE, _IN_SPARK),
+    ),
+    _drain(f"{_SPARK_BATCH}, {SMALL}", 1.8, "memory", SMALL, SPARK, limit=at_full_use(SMALL, _IN_SPARK)),
+    _drain(
+        f"Spark availableNow with its start, default columns ÷ {_BEST}, 1 KiB",
+        1.8,
+        "memory",
+        LARGE,
+        SPARK_STREAM,
+        limit=at_full_use(LARGE, _IN_SPARK),
+    ),
+    _kafka("1 KiB", 1.4),
+    _kafka("100 B", 0.9),
+    _python_us(LARGE, 1.6, "1 KiB"),
+    _python_us(SMALL, 1.0, "100 B"),
+    Goal("trigger without tasks ÷ rate-micro-batch of one row", 1.3, "triggers", alone("empty ÷ rate"), at_most=True),
+    Goal(
+        "one message, p50 ÷ trigger without tasks, p50",
+        1.2,
+        "triggers",
+        alone("latency ÷ empty"),
+        at_most=True,
+        limit=alone("a row at hand ÷ empty"),
+    ),
+    Goal("latestOffset", 3.0, "triggers", alone("latestOffset"), at_most=True, unit=" ms"),
+    Goal("planning 10,000 queues, pure", 0.3, "planning", alone("10,000 queues, pure"), at_most=True, unit=" s"),
+    Goal("planning 10,000 queues, with latestOffset", 1.0, "planning", alone("10,000 queues, asked"), True, " s"),
+    Goal("stub, 16 in flight, 8 queues, 1 KiB", 150_000, "stub", alone("served"), unit="/s"),
+    Goal("stub, fill of 1,000,000 of 1 KiB", 5, "stub", alone("fill"), at_most=True, unit=" s"),
+    Goal("stub, peak memory of that fill", 1536, "stub", alone("fill peak"), at_most=True, unit=" MiB"),
+    Goal("stub, start with 10,000 queues", 2, "stub", alone("start"), at_most=True, unit=" s"),
+    _drain("push consumer ÷ Java push, 32 at a time", 1.0, "push", "32 at a time", "our push", "Java push"),
+    _drain("push consumer ÷ Java push, one at a time", 0.5, "push", "one at a time", "our push", "Java push"),
+)
+
+
+def rows(results: Mapping[str, Result]) -> list[tuple[str, ...]]:
+    """Return a row for each goal: figure, target, measured value, limit, verdict, and origin."""
+    return [_row(goal, results.get(goal.part)) for goal in GOALS]
+
+
+def _row(goal: Goal, result: Result | None) -> tuple[str, ...]:
+    value = goal.value(result) if result else None
+    if result is None or value is None:
+        return goal.figure, goal.target, "not measured", "", "", goal.part
+    limit = goal.limit(result) if goal.limit else None
+    facts = ", ".join(result.surroundings[fact] for fact in ("messages", "commit", "day"))
+    origin = f"[{goal.part}]({goal.part}.md): {facts}"
+    return (
+        goal.figure,
+        goal.target,
+        _format_value(value, goal),
+        _format_value(limit, goal),
+        _verdict(goal, value),
+        origin,
+    )
+
+
+def _format_value(value: float | None, goal: Goal) -> str:
+    if value is None:
+        return ""
+    return (f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}") + goal.unit
+
+
+def _verdict(goal: Goal, value: float) -> str:
+    return "yes" if goal.holds(value) else "**no**"

@@ -1,0 +1,60 @@
+"""Test ratios, saved figures and plots of the bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bench.bench_settings import LARGE
+from tests.bench.contenders import ENGINE, JAVA_LITE, JAVA_PUSH, TASKS
+from tests.bench.goals import GOALS, at_full_use, ratio, rows
+from tests.bench.plots import bar_chart
+from tests.bench.results import Result, load_all, save
+from tests.bench.rounds import Spread
+
+ORIGIN = {"messages": "up to 9", "commit": "abc", "day": "2026-11-18"}
+
+
+def _result() -> Result:
+    result = Result("memory", ORIGIN)
+    for name, rates in {ENGINE: (400, 500, 600), JAVA_PUSH: (90, 100, 110), JAVA_LITE: (40, 50, 60)}.items():
+        result.add(f"{LARGE}/{name}/rate", rates, "/s")
+    return result
+
+
+def test_the_best_of_the_others_is_what_counts() -> None:
+    """A ratio compares medians with the best of the others."""
+    assert ratio(LARGE, ENGINE, JAVA_LITE, JAVA_PUSH)(_result()) == 5.0
+    assert ratio(LARGE, "absent", JAVA_PUSH)(_result()) is None
+
+
+def test_a_limit_is_what_busy_cores_leave_room_for() -> None:
+    """Two cores, which need 4 µs for a message, are compared with a contender of 100,000 messages a second."""
+    result = Result("memory", {"machine": "some, 2 cores, 1 GiB"})
+    for name, value in {"bare/cpu broker": 3, "ready/cpu JVM": 1, f"{JAVA_PUSH}/rate": 100_000}.items():
+        result.add(f"{LARGE}/{name}", [value])
+
+    assert at_full_use(LARGE, [("bare", "broker"), ("ready", "JVM")])(result) == 5.0
+    assert at_full_use(LARGE, [("bare", "broker"), ("ready", "Python")])(result) is None
+
+
+def test_saved_figures_are_loaded_unchanged(tmp_path: Path) -> None:
+    """Saved figures are loaded again for the page of all ratios."""
+    save(_result(), tmp_path)
+
+    assert load_all(tmp_path) == {"memory": _result()}
+
+
+def test_the_page_of_ratios_says_what_is_reached_and_what_is_missing() -> None:
+    """Every line has a verdict, or says that nothing was measured."""
+    found = rows({"memory": _result()})
+
+    assert len(found) == len(GOALS)
+    assert found[0][1:] == ("≥ 4", "5.00", "", "yes", "[memory](memory.md): up to 9, abc, 2026-11-18")
+    assert {row[2] for row in found if row[5] == "disk"} == {"not measured"}
+
+
+def test_a_plot_has_a_bar_for_each_contender() -> None:
+    """A plot has one bar for each contender, and names are escaped."""
+    chart = bar_chart("t", [(f"{name} & co", Spread(2, 1, 3)) for name in TASKS])
+
+    assert chart.count(" &amp; co</text>") == len(TASKS)

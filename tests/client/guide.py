@@ -1,0 +1,88 @@
+"""Run the programs that docs/client.md prints, and compare what they print with what the page says."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "client.md"
+PATIENCE_S = 120.0
+_SECTION = re.compile(r"^##+ (.*)\n", flags=re.MULTILINE)
+_PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+_ADDRESS, _TOPIC = "localhost:9876", "orders"
+_GROUP = re.compile(r'(group=|letters = DeadLetters\("[^"]*", )"(\w+)"')
+
+
+class Program(NamedTuple):
+    """A program of the guide, and the lines that it prints."""
+
+    code: str
+    lines: list[str]
+
+
+def sections() -> dict[str, list[Program]]:
+    """Return the programs of each section, which run one after the other before one broker."""
+    parts = _SECTION.split(GUIDE.read_text())[1:]
+    found = {
+        title: [Program(code, text.splitlines()) for code, text in _PROGRAM.findall(body)]
+        for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+    return {title: programs for title, programs in found.items() if programs}
+
+
+def run_section(title: str, directory: Path, name_server: str, *, topic: str = _TOPIC, group_prefix: str = "") -> None:
+    """Run a section's programs, and end those that wait by Ctrl-C; raise if one prints other lines than the page."""
+    for program in sections()[title]:
+        code = program.code.replace(_ADDRESS, name_server).replace(f'"{_TOPIC}"', f'"{topic}"')
+        code = _GROUP.sub(rf'\1"{group_prefix}\2"', code)
+        is_in_order = title != "Broadcast"
+        lines = _run(code, directory, program.lines)
+        assert lines == program.lines if is_in_order else sorted(lines) == sorted(program.lines)
+
+
+def _run(code: str, directory: Path, expected: list[str]) -> list[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", code],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        lines = _read(process, len(expected))
+        waits = "consumer.wait()" in code
+        if waits:
+            process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == (-signal.SIGINT if waits else 0), errors
+        return lines + rest.splitlines()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _read(process: subprocess.Popen[str], count: int) -> list[str]:
+    """Return the first `count` lines of a program's output; fewer if it ends or takes too long."""
+    assert process.stdout is not None
+    arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
+    stdout = process.stdout
+
+    def read() -> None:
+        for _ in range(count):
+            arrived.put(stdout.readline())
+
+    threading.Thread(target=read, daemon=True).start()
+    lines, end = list[str](), time.monotonic() + PATIENCE_S
+    while len(lines) < count and (line := arrived.get(timeout=max(0.0, end - time.monotonic()))):
+        lines.append(line.rstrip("\n"))
+    return lines

@@ -1,0 +1,120 @@
+"""Topics that a running consumer begins or stops to consume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_rocketmq.client import Subscription
+from pyspark_rocketmq.errors import LocalProtocolError, OptionError, RocketMQError
+from pyspark_rocketmq.model import retry_topic
+from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
+
+OTHER = "refunds"
+
+
+def _topics(group: Group) -> set[str]:
+    """Return the topics that brokers know of the group's members."""
+    [seen] = group.cluster().groups.fetch_consumer_connections(GROUP, TOPIC).values()
+    return set(seen.subscription_table)
+
+
+@pytest.fixture
+def two_topics(make_group: Callable[..., Group]) -> Group:
+    """A group before a broker with two topics."""
+    return make_group(topics={TOPIC: 2, OTHER: 2})
+
+
+@pytest.mark.parametrize("make", [Group.concurrent, Group.orderly], ids=["concurrent", "orderly"])
+def test_a_topic_is_added_while_running(make: Callable[..., object], two_topics: Group) -> None:
+    """Its messages arrive, also those that were sent before, and brokers learn of it."""
+    log = Log()
+    consumer = make(two_topics, log)
+    two_topics.stub.put(OTHER, b"before")
+    consumer.subscribe(OTHER)  # type: ignore[attr-defined]
+    two_topics.put("other topic")
+
+    assert {message.topic for message in log.wait_for(2)} == {TOPIC, OTHER}
+    until(lambda: _topics(two_topics) == {TOPIC, OTHER, retry_topic(GROUP)})
+
+
+def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:
+    """Its queues are given up where they stand, brokers forget it, and the other topic goes on."""
+    log = Log()
+    consumer = two_topics.concurrent(log, subscriptions=[TOPIC, OTHER])
+    two_topics.stub.put(OTHER, b"done", queue_id=0)
+    log.wait_for(1)
+    consumer.unsubscribe(OTHER)
+    until(lambda: all(queue.topic != OTHER for queue in consumer.queues) and consumer.queues)
+    until(lambda: _topics(two_topics) == {TOPIC, retry_topic(GROUP)})
+
+    assert two_topics.committed(OTHER)[0] == 1
+    two_topics.stub.put(OTHER, b"unseen")
+    two_topics.put("a")
+    log.wait_for(2)
+    assert log.bodies == [b"done", b"a"]
+
+
+def test_an_orderly_consumer_unlocks_what_it_drops(two_topics: Group) -> None:
+    """Other clients may lock the queues at once."""
+    consumer = two_topics.orderly(Log(), subscriptions=[TOPIC, OTHER])
+    until(lambda: {queue.topic for queue in two_topics.stub.locks(GROUP)} >= {TOPIC, OTHER})
+    consumer.unsubscribe(OTHER)
+
+    until(lambda: all(queue.topic != OTHER for queue in two_topics.stub.locks(GROUP)))
+
+
+def test_subscribing_again_changes_the_expression(two_topics: Group) -> None:
+    """The last call counts; messages that are pulled after it are filtered by its tags."""
+    log = Log()
+    consumer = two_topics.concurrent(log, tags="a")
+    two_topics.put("first", tags="a", queue_id=0)
+    log.wait_for(1)
+    consumer.subscribe(TOPIC, "a")
+    consumer.subscribe(TOPIC, Subscription("b"))
+    two_topics.put("wakes the waiting pull", tags="c", queue_id=0)
+    two_topics.put("wakes the waiting pull", tags="c", queue_id=1)
+    until(lambda: two_topics.committed().get(0) == 2)
+    two_topics.put("second", tags="b", queue_id=0)
+
+    log.wait_for(2)
+    assert log.bodies == [b"first", b"second"]
+
+
+def test_a_pull_consumer_subscribes_as_well(two_topics: Group) -> None:
+    """A member that is asked for messages takes a topic on and drops it."""
+    consumer = two_topics.pulling()
+    consumer.subscribe(OTHER)
+    two_topics.stub.put(OTHER, b"x")
+    until(lambda: [message.body for message in consumer.poll(0.05)] == [b"x"])
+    consumer.unsubscribe(OTHER)
+
+    until(lambda: all(queue.topic != OTHER for queue in consumer.queues))
+
+
+def test_a_filter_that_a_broker_refuses_changes_nothing(two_topics: Group) -> None:
+    """The broker's error is raised, and the consumer goes on with what it had."""
+    consumer = two_topics.concurrent(Log())
+    until(lambda: consumer.queues)
+    with pytest.raises(RocketMQError, match="23"):
+        consumer.subscribe(OTHER, Subscription("size >", "SQL92"))
+    assert OTHER not in _topics(two_topics)
+
+
+def test_what_cannot_be_subscribed_is_refused(two_topics: Group) -> None:
+    """Wrong names, topics that are not subscribed to, the group's own retry topic, and consumers that do not run."""
+    consumer, given = two_topics.concurrent(Log()), two_topics.pulling(subscriptions={})
+    for topic in ("a topic", "", None, 3):
+        with pytest.raises(OptionError):
+            consumer.subscribe(topic)  # type: ignore[arg-type]
+    with pytest.raises(OptionError):
+        consumer.subscribe(OTHER, 3)  # type: ignore[arg-type]
+    for topic in (OTHER, retry_topic(GROUP)):
+        with pytest.raises(OptionError, match="not subscribed"):
+            consumer.unsubscribe(topic)
+    with pytest.raises(LocalProtocolError):
+        given.subscribe(OTHER)
+    consumer.close()
+    with pytest.raises(LocalProtocolError):
+        consumer.subscribe(OTHER)

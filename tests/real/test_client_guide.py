@@ -1,0 +1,45 @@
+"""The programs of docs/client.md run on real brokers, and a topic without a route is created as Java creates it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq.client import Message
+from tests.client.guide import run_section, sections
+from tests.real.java_clients import JavaClients, message
+from tests.real.java_fixtures import ScenarioServer
+from tests.real.our_clients import Ours
+
+pytest_plugins = ["tests.real.client_fixtures"]
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
+    """A real broker of every version under test, then the stub."""
+    return mixed_server
+
+
+@pytest.mark.parametrize("title", sections())
+def test_programs_of_the_guide_run(
+    title: str, java_server: ScenarioServer, topic: str, unique: str, tmp_path: Path
+) -> None:
+    """A reader who copies a section's programs sees the output that the page shows."""
+    run_section(title, tmp_path, java_server.name_server, topic=topic, group_prefix=f"{unique}_")
+
+
+def test_a_first_message_creates_its_topic_as_javas_does(mixed_clients: JavaClients, ours: Ours, unique: str) -> None:
+    """Brokers that create topics give ours and Java's the same queues; messages and batches of both are stored."""
+    by_java, by_us, by_batch = (f"{unique}_{name}" for name in ("java", "ours", "batch"))
+    sent = mixed_clients.producer(unique).call("send", message(by_java, "first"))
+    producer = ours.producer(f"{unique}_ours")
+    receipts = [producer.send(Message(by_us, b"%d" % number)) for number in range(8)]
+    producer.send_batch([Message(by_batch, b"first"), Message(by_batch, b"second")])
+
+    admin = ours.cluster().admin
+    configs = [admin.fetch_topic_config(topic)["broker-a"] for topic in (by_java, by_us, by_batch)]
+    assert sent["sendStatus"] == "SEND_OK"
+    assert len({(each.read_queue_nums, each.write_queue_nums, each.perm) for each in configs}) == 1
+    assert {receipt.queue.queue_id for receipt in receipts} == set(range(configs[0].write_queue_nums))

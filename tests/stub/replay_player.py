@@ -1,0 +1,199 @@
+"""How is a recorded conversation played again, and what of it must come out the same?
+
+Requests and answers pass in the recorded order, on as many connections, while the stub's clock is moved to the recorded
+times. Numbers that only the server knows (ids, addresses in its log) are translated: what the stub answered takes the
+place of what was recorded in later requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from typing import Any
+
+from broker_stub import StubBroker
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.header import Command
+from pyspark_rocketmq.wire.record import Record
+
+from .recordings import Exchange, by_time, records_in
+from .remoting_client import RemotingClient
+
+# Fields whose values differ from run to run; where they name a place, later requests name it again.
+_PLACES = {"msgId": "id", "offsetMsgId": "id", "queueOffset": "state", "tranStateTableOffset": "state"}
+_PLACES |= {"commitLogOffset": "physical", "offset": "physical"}
+_FREE_VALUES = frozenset(
+    "msgId offsetMsgId commitLogOffset tranStateTableOffset timestamp indexLastUpdateTimestamp "
+    "indexLastUpdatePhyoffset storeTimestamp bornHost storeHost properties recallHandle".split()
+)
+_ID_DIGITS, _HOST_DIGITS = 32, 16
+_IGNORED = "ReqT"
+"""A mark of the recorded client that brokers ignore."""
+_KEYED_BY_NAMES = frozenset(
+    "brokerAddrTable clusterAddrTable offsetTable subscriptionGroupTable subscriptionTable table".split()
+)
+_PHYSICAL_REQUESTS = frozenset({33, 36})
+
+
+class Line(RemotingClient):
+    """One connection to the stub."""
+
+    def pass_on(self, request: Command) -> int:
+        """Send a request as it was recorded; returns when the stub has seen it."""
+        opaque = self.send(request)
+        self.answer_to(self.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
+        return opaque
+
+
+class Player:
+    """Plays one conversation against a stub; `differences` says by number what came out otherwise."""
+
+    def __init__(self, stub: StubBroker, exchanges: tuple[Exchange, ...]) -> None:
+        self._stub = stub
+        self._exchanges = exchanges
+        self._lines: dict[int, Line] = {}
+        self._opaques: dict[int, int] = {}
+        self._asked: dict[int, Command] = {}
+        self._places: dict[tuple[str, str], str] = {}
+        self._now_ms = 0
+        self.differences: dict[int, str] = {}
+
+    def play(self) -> dict[int, str]:
+        """Play it all."""
+        try:
+            for is_answer, exchange in by_time(self._exchanges):
+                self._pass_time(exchange.answered_ms or 0 if is_answer else exchange.asked_ms)
+                step = self._play_answer if is_answer else self._play_request
+                self._note(exchange, step)
+        finally:
+            for line in self._lines.values():
+                line.close()
+        return self.differences
+
+    def _pass_time(self, to_ms: int) -> None:
+        if to_ms > self._now_ms:
+            self._stub.clock.advance(to_ms - self._now_ms)
+            self._now_ms = to_ms
+
+    def _note(self, exchange: Exchange, step: Any) -> None:
+        try:
+            found = "; ".join(step(exchange))
+        except (AssertionError, OSError, RocketMQError) as error:
+            found = f"{type(error).__name__}: {error}"
+        if found:
+            self.differences.setdefault(exchange.seq, found)
+
+    def _play_request(self, exchange: Exchange) -> Iterator[str]:
+        line = self._line(exchange)
+        if exchange.from_broker:
+            requests = self._asked[exchange.seq] = line.next_asked()
+            yield from self._compare(exchange.request, requests)
+        else:
+            request = replace(exchange.request, fields=self._translate(exchange.request))
+            self._opaques[exchange.seq] = line.pass_on(request)
+
+    def _play_answer(self, exchange: Exchange) -> Iterator[str]:
+        assert exchange.answer
+        line = self._line(exchange)
+        if exchange.from_broker:
+            if exchange.seq in self._asked:
+                line.reply(self._asked[exchange.seq], exchange.answer)
+        elif exchange.seq in self._opaques:
+            free = {"queueId", "queueOffset"} if exchange.is_placed_by_broker else set()
+            yield from self._compare(exchange.answer, line.answer_to(self._opaques[exchange.seq]), free)
+
+    def _line(self, exchange: Exchange) -> Line:
+        if exchange.connection not in self._lines:
+            server = self._stub.name_server if exchange.to_name_server else self._stub.broker_address()
+            self._lines[exchange.connection] = Line(server)
+        return self._lines[exchange.connection]
+
+    # --- comparing ---------------------------------------------------------------------------------------------------
+
+    def _compare(self, recorded: Command, got: Command, free: Set[str] = frozenset()) -> Iterator[str]:
+        if got.code != recorded.code:
+            yield f"code {got.code} ({got.remark}) for {recorded.code} ({recorded.remark})"
+            return
+        if got.version != recorded.version and recorded.is_response:
+            yield f"version {got.version} for {recorded.version}"
+        yield from self._compare_fields(recorded.fields, got.fields, _FREE_VALUES | free)
+        if (got.remark is None) != (recorded.remark is None):
+            yield f"remark {got.remark!r} for {recorded.remark!r}"
+        yield from self._compare_bodies(bytes(recorded.body), bytes(got.body))
+
+    def _compare_fields(
+        self, recorded: dict[str, str] | None, got: dict[str, str] | None, free: Set[str]
+    ) -> Iterator[str]:
+        old, new = _without_mark(recorded), _without_mark(got)
+        if (recorded is None) != (got is None) or old.keys() != new.keys():
+            yield f"fields {got} for {recorded}"
+            return
+        for name, value in old.items():
+            mine = new[name]
+            if kind := _PLACES.get(name):
+                self._note_place(kind, value, mine)
+            if name not in free and mine != value:
+                yield f"{name} {mine} for {value}"
+
+    def _compare_bodies(self, recorded: bytes, got: bytes) -> Iterator[str]:
+        old, new = records_in(recorded), records_in(got)
+        if old or new:
+            for record, mine in zip(old, new, strict=False):
+                self._note_place("id", record.offset_message_id, mine.offset_message_id)
+            facts = [_facts(record) for record in old], [_facts(record) for record in new]
+            if facts[0] != facts[1]:
+                yield f"messages {facts[1]} for {facts[0]}"
+        elif _shape(_parse(recorded)) != _shape(_parse(got)):
+            yield f"body {got[:400]!r} for {recorded[:400]!r}"
+
+    def _note_place(self, kind: str, recorded: str, mine: str) -> None:
+        """An id tells an address, too."""
+        self._places[kind, recorded] = mine
+        if kind == "id" and len(recorded) == len(mine) == _ID_DIGITS:
+            physical = str(int(recorded[_HOST_DIGITS:], 16)), str(int(mine[_HOST_DIGITS:], 16))
+            self._places["physical", physical[0]] = physical[1]
+
+    def _translate(self, request: Command) -> dict[str, str] | None:
+        fields = dict(request.fields or {})
+        for name, kind in _PLACES.items():
+            if name in fields and (name != "offset" or request.code in _PHYSICAL_REQUESTS):
+                fields[name] = self._places.get((kind, fields[name]), fields[name])
+        return fields if request.fields is not None else None
+
+
+def _facts(record: Record) -> tuple[Any, ...]:
+    """What of a message must be the same: all but its places and times, and the values of what the broker adds."""
+    return (
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.flag,
+        record.sys_flag,
+        record.reconsume_times,
+        record.body,
+        sorted(record.properties),
+        record.properties_text.endswith(b"\x02"),
+    )
+
+
+def _parse(body: bytes) -> Any:
+    if body[:1] not in (b"{", b"["):
+        return body
+    return fastjson.parse(body)
+
+
+def _without_mark(fields: dict[str, str] | None) -> dict[str, str]:
+    return {name: value for name, value in (fields or {}).items() if name != _IGNORED}
+
+
+def _shape(value: Any, name: str = "") -> Any:
+    """Which members a JSON value has, and of which types; of lists and tables only the first item counts."""
+    if isinstance(value, dict):
+        if name in _KEYED_BY_NAMES:
+            return {"*": _shape(next(iter(value.values()), None))}
+        return {key: _shape(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shape(item) for item in value[:1]]
+    return type(value).__name__ if not isinstance(value, bytes) else bool(value)

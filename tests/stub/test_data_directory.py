@@ -1,0 +1,211 @@
+"""Tests of `broker_stub.persistence`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker_stub import StubBroker
+from broker_stub.offset_table import format_offsets, parse_offsets
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.wire.commands import (
+    DeleteTopicRequestHeader,
+    GetKVConfigRequestHeader,
+    PutKVConfigRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+from .remoting_client import RemotingClient, pull_of
+
+AS_WRITTEN_BY_5X = """{
+	"dataVersion":{
+		"counter":0,
+		"stateVersion":0,
+		"timestamp":0
+	},
+	"groupTopicMap":{
+		"test-group":["%RETRY%test-group","test-topic"]
+	},
+	"offsetTable":{
+		"test-topic@test-group":{0:88526,1:88528
+		},
+		"%RETRY%test-group@test-group":{0:3
+		}
+	}
+}"""
+OFFSETS = {"test-topic@test-group": {0: 88526, 1: 88528}, "%RETRY%test-group@test-group": {0: 3}}
+
+
+def bodies(stub: StubBroker, topic: str = "T") -> list[bytes]:
+    """What is stored."""
+    return [message.body for message in stub.messages(topic)]
+
+
+def test_messages_survive_a_restart(tmp_path: Path) -> None:
+    """With their offsets, ids, tags and times; the next one goes on from there."""
+    with StubBroker({"T": 2}, data=tmp_path) as stub:
+        for number in range(5):
+            stub.put("T", b"%d" % number, tags="A")
+        before = stub.messages("T")
+
+    with StubBroker(data=tmp_path) as stub:
+        assert stub.messages("T") == before
+        assert stub.put("T", b"next", queue_id=0).offset == 3
+        with RemotingClient(stub.broker_address()) as client:
+            assert client.ask(pull_of("T", queue_id=1)).code == 0
+
+
+def test_offsets_and_name_server_values_survive(tmp_path: Path) -> None:
+    """A group goes on where it stood."""
+    commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0, commit_offset=7)
+    query = QueryConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0)
+    with StubBroker({"T": 1}, data=tmp_path) as stub:
+        with RemotingClient(stub.broker_address()) as client, RemotingClient(stub.name_server) as names:
+            client.ask(pull_of("T"))
+            client.ask(commit)
+            names.ask(PutKVConfigRequestHeader(namespace="n", key="k", value="v"))
+
+    with StubBroker(data=tmp_path) as stub:
+        with RemotingClient(stub.broker_address()) as client, RemotingClient(stub.name_server) as names:
+            assert client.ask(query).fields == {"offset": "7"}
+            assert names.ask(GetKVConfigRequestHeader(namespace="n", key="k")).fields == {"value": "v"}
+
+
+def test_delayed_messages_are_delivered_after_a_restart(tmp_path: Path) -> None:
+    """Those that came before are not delivered again."""
+    with StubBroker({"T": 1}, data=tmp_path) as stub:
+        stub.put("T", b"first", properties={"DELAY": "1"})
+        stub.clock.advance(2_000)
+        stub.put("T", b"second", properties={"DELAY": "5"})
+
+    with StubBroker(data=tmp_path) as stub:
+        assert bodies(stub) == [b"first"]
+        stub.clock.advance(65_000)
+        assert bodies(stub) == [b"first", b"second"]
+
+
+def test_what_expired_or_was_deleted_stays_gone(tmp_path: Path) -> None:
+    """Even where the log still holds it."""
+    with StubBroker({"T": 1, "U": 1}, data=tmp_path) as stub:
+        for topic in ("T", "T", "T", "U"):
+            stub.put(topic, b"old")
+        stub.expire("T", 0, 2)
+        with RemotingClient(stub.broker_address()) as client:
+            client.ask(DeleteTopicRequestHeader(topic="U"))
+
+    with StubBroker({"U": 1}, data=tmp_path) as stub:
+        assert [message.queue_offset for message in stub.messages("T")] == [2]
+        assert stub.put("T", b"x").offset == 3
+        assert bodies(stub, "U") == []
+        assert stub.put("U", b"new").offset == 0
+
+
+def test_the_broker_listens_where_it_did(tmp_path: Path) -> None:
+    """Message ids name its address; if the port is taken, another one will do."""
+    with StubBroker(data=tmp_path) as stub:
+        address = stub.broker_address()
+
+    with StubBroker(data=tmp_path) as stub:
+        assert stub.broker_address() == address
+        with StubBroker(data=tmp_path) as other:
+            assert other.broker_address() != address
+
+
+def test_the_offsets_file_is_the_brokers() -> None:
+    """Byte for byte, but for version and times; 4.9.7 wrote the offsets alone."""
+    assert format_offsets(OFFSETS, is_5x=True) == AS_WRITTEN_BY_5X
+    assert parse_offsets(AS_WRITTEN_BY_5X.encode()) == OFFSETS
+    assert parse_offsets(format_offsets(OFFSETS, is_5x=False).encode()) == OFFSETS
+
+
+def test_offsets_can_be_brought_from_elsewhere(tmp_path: Path) -> None:
+    """Quoted numbers are understood, too."""
+    config = tmp_path / "broker-a" / "config"
+    config.mkdir(parents=True)
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@g": {"3": 9}}}))
+
+    with StubBroker({"T": 4}, data=tmp_path) as stub:
+        assert [(queue.queue_id, offset) for queue, offset in stub.offsets("g").items()] == [(3, 9)]
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def kept(directory: Path) -> None:
+    """Keep a state in a directory."""
+    with StubBroker({"T": 1}, data=directory) as stub:
+        stub.put("T", b"x")
+
+
+@pytest.mark.parametrize("name", ["consumerOffset.json", "topics.json", "queues.json", "delayOffset.json"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b'{"offsetTable":7,"topicConfigTable":7,"queues":7}']
+)
+def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str, content: bytes) -> None:
+    """Nothing is thrown away silently."""
+    kept(tmp_path)
+    for path in (tmp_path / "broker-a" / "config").glob(f"{name}*"):
+        path.write_bytes(content)
+
+    with pytest.raises(OptionError, match=f"{name}'.*restore the file"):
+        StubBroker(data=tmp_path)
+
+
+def test_the_file_before_is_used_if_the_last_one_is_damaged(tmp_path: Path) -> None:
+    """As at a real broker."""
+    for _ in range(2):
+        kept(tmp_path)
+    (tmp_path / "broker-a" / "config" / "topics.json").write_text("{")
+
+    with StubBroker(data=tmp_path) as stub:
+        assert bodies(stub) == [b"x", b"x"]
+
+
+@pytest.mark.parametrize("at", [0, 4, 28, 84, 88])
+def test_a_damaged_log_is_refused_by_its_name(tmp_path: Path, at: int) -> None:
+    """With the place of the damage."""
+    kept(tmp_path)
+    path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\x7f")
+
+    with pytest.raises(OptionError, match=r"commitlog/0{20}': damaged at byte 0"):
+        StubBroker(data=tmp_path)
+
+
+def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
+    """So is one of another size."""
+    kept(tmp_path)
+    path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
+    path.with_name("notes.txt").write_text("mine")
+    with pytest.raises(OptionError, match=r"notes\.txt'.*was expected"):
+        StubBroker(data=tmp_path)
+    path.with_name("notes.txt").unlink()
+    path.write_bytes(path.read_bytes()[:1000])
+
+    with pytest.raises(OptionError, match="1000 bytes long"):
+        StubBroker(data=tmp_path)
+
+
+def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -> None:
+    """The stub ends all the same."""
+    before = threading.active_count()
+    with pytest.raises(OptionError, match=r"topics\.json'.*cannot be written"):
+        with StubBroker(data=tmp_path):
+            (tmp_path / "broker-a" / "config" / "topics.json.new").mkdir()
+
+    assert threading.active_count() == before
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    """By its name."""
+    path = tmp_path / "file"
+    path.write_text("")
+
+    with pytest.raises(OptionError, match="not a directory to write to"):
+        StubBroker(data=path)

@@ -1,0 +1,275 @@
+"""Who consumes and produces at this broker, and what do the groups want?"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub.clock import Clock
+from broker_stub.filters import FilterTable
+from broker_stub.group_tables import (
+    BROADCASTING,
+    EXPIRY_MS,
+    SCAN_MS,
+    ConsumerGroups,
+    GroupConfigs,
+    Member,
+    ProducerGroups,
+)
+from broker_stub.releases import find_release
+from pyspark_rocketmq.wire.bodies import ConsumerData, GroupRetryPolicy, SubscriptionGroupConfig, build_subscription
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
+from tests.stub.recording_channel import RecordingChannel
+
+NOTICE = [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+
+
+def consumer(
+    *topics: str, group: str = "g", model: str = "CLUSTERING", tags: str = "*", version: int = 1
+) -> ConsumerData:
+    """What a heartbeat says of one group."""
+    return ConsumerData(
+        group_name=group,
+        consume_type="CONSUME_PASSIVELY",
+        message_model=model,
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        subscription_data_set=tuple(build_subscription(topic, tags, sub_version=version) for topic in topics),
+    )
+
+
+class Client:
+    """One connection with its client id."""
+
+    def __init__(self, groups: ConsumerGroups, client_id: str) -> None:
+        self.groups = groups
+        self.channel = RecordingChannel()
+        self.member = Member(self.channel, client_id, LanguageCode.JAVA, 479)
+
+    def beat(self, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
+        """Send a heartbeat."""
+        self.groups.heartbeat(self.member, data, without_subscriptions=without_subscriptions)
+
+    def notices(self) -> list[RequestCode]:
+        """What the broker has told since the last look."""
+        return self.channel.take_oneway_codes()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that moves only when told."""
+    return Clock(frozen=True)
+
+
+@pytest.fixture
+def configs() -> GroupConfigs:
+    """The group configurations of a new 5.3.3 broker."""
+    return GroupConfigs(find_release("5.3.3"))
+
+
+@pytest.fixture
+def groups(clock: Clock, configs: GroupConfigs) -> ConsumerGroups:
+    """The consumer groups of a new broker."""
+    return ConsumerGroups(clock, configs, FilterTable())
+
+
+# --- configuration ---------------------------------------------------------------------------------------------------
+
+
+def test_a_group_comes_into_being_when_asked_for(configs: GroupConfigs) -> None:
+    """With auto-creation any legal name is a group at once."""
+    assert configs.find("new") == SubscriptionGroupConfig(
+        group_name="new",
+        consume_message_orderly=False,
+        group_retry_policy=GroupRetryPolicy(type="CUSTOMIZED"),
+        group_sys_flag=0,
+        consume_timeout_minute=15,
+        attributes={},
+    )
+    assert configs.change_count == 1
+
+
+@pytest.mark.parametrize("name", ["", "no blanks", "dot.ted", "x" * 256])
+def test_illegal_names_are_no_groups(configs: GroupConfigs, name: str) -> None:
+    """A 5.x broker does not create a group whose name breaks the rules; 4.9.7 does not look."""
+    assert configs.find(name) is None
+    assert GroupConfigs(find_release("4.9.7")).find(name) is not None
+
+
+def test_without_auto_creation_only_system_groups_appear() -> None:
+    """An administrator must make the others."""
+    configs = GroupConfigs(find_release("5.3.3"), auto_create=False)
+    assert configs.find("mine") is None
+    assert configs.find("CID_RMQ_SYS_whatever") is not None
+    configs.update(SubscriptionGroupConfig(group_name="mine"))
+    assert configs.find("mine") is not None
+    configs.delete("mine")
+    assert configs.find("mine") is None
+
+
+def test_4_9_7_knows_fewer_members() -> None:
+    """What that release does not know is dropped from a configuration it is given."""
+    configs = GroupConfigs(find_release("4.9.7"))
+    configs.update(SubscriptionGroupConfig(group_name="g", consume_timeout_minute=5, attributes={}))
+    assert configs.find("g") == SubscriptionGroupConfig(group_name="g")
+
+
+# --- consumers -------------------------------------------------------------------------------------------------------
+
+
+def test_joining_tells_every_member_the_new_one_too(groups: ConsumerGroups) -> None:
+    """A repeated heartbeat tells nobody."""
+    one, two = Client(groups, "c1"), Client(groups, "c2")
+    one.beat(consumer("T"))
+    assert one.notices() == NOTICE
+    one.beat(consumer("T"))
+    assert one.notices() == []
+    two.beat(consumer("T"))
+    assert one.notices() == NOTICE and two.notices() == NOTICE
+
+
+def test_an_id_connected_twice_is_listed_twice(groups: ConsumerGroups) -> None:
+    """Members are connections."""
+    Client(groups, "c1").beat(consumer("T"))
+    Client(groups, "c1").beat(consumer("T"))
+    assert groups.table["g"].client_ids == ["c1", "c1"]
+
+
+def test_the_latest_heartbeat_rules_the_topics(groups: ConsumerGroups) -> None:
+    """Members that subscribe differently flip the table, and each flip is told."""
+    one, two = Client(groups, "c1"), Client(groups, "c2")
+    one.beat(consumer("T"))
+    two.beat(consumer("U"))
+    assert groups.topics_of("g") == ["U"]
+    one.notices()
+    one.beat(consumer("T"))
+    assert groups.topics_of("g") == ["T"]
+    assert one.notices() == NOTICE
+
+
+def test_the_higher_version_rules_a_topics_tags(groups: ConsumerGroups) -> None:
+    """An equal or older version changes nothing, a newer one replaces the tags, and nobody is told."""
+    one = Client(groups, "c1")
+    one.beat(consumer("T", tags="A", version=5))
+    one.notices()
+    for tags, version, expected in (("B", 5, "A"), ("C", 4, "A"), ("D", 6, "D")):
+        one.beat(consumer("T", tags=tags, version=version))
+        assert groups.table["g"].subscriptions["T"].sub_string == expected
+    assert one.notices() == []
+
+
+def test_subscriptions_left_out_stay(groups: ConsumerGroups) -> None:
+    """A heartbeat without subscriptions renews the membership alone."""
+    one = Client(groups, "c1")
+    one.beat(consumer("T"))
+    one.notices()
+    one.beat(consumer(), without_subscriptions=True)
+    assert groups.topics_of("g") == ["T"] and one.notices() == []
+    one.beat(consumer())
+    assert groups.topics_of("g") == [] and one.notices() == NOTICE
+
+
+def test_leaving_and_closing_tell_the_rest(groups: ConsumerGroups) -> None:
+    """The last one to go takes the group along."""
+    clients = [Client(groups, f"c{number}") for number in range(3)]
+    for client in clients:
+        client.beat(consumer("T"))
+    for client in clients:
+        client.notices()
+    groups.leave("g", clients[0].channel)
+    assert [client.notices() for client in clients] == [[], NOTICE, NOTICE]
+    groups.channel_closed(clients[1].channel)
+    assert [client.notices() for client in clients] == [[], [], NOTICE]
+    groups.leave("g", clients[2].channel)
+    assert groups.table == {}
+
+
+def test_a_group_may_refuse_notices_but_for_closed_connections(groups: ConsumerGroups, configs: GroupConfigs) -> None:
+    """The setting silences joining and leaving only."""
+    configs.update(SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=False))
+    one, two = Client(groups, "c1"), Client(groups, "c2")
+    one.beat(consumer("T"))
+    two.beat(consumer("T"))
+    assert one.notices() == []
+    groups.channel_closed(two.channel)
+    assert one.notices() == NOTICE
+
+
+def test_broadcasting_members_are_told_nothing(groups: ConsumerGroups) -> None:
+    """They share no queues."""
+    one, two = Client(groups, "c1"), Client(groups, "c2")
+    one.beat(consumer("T", model=BROADCASTING))
+    two.beat(consumer("T", model=BROADCASTING))
+    groups.channel_closed(two.channel)
+    assert one.notices() == []
+
+
+def test_a_silent_member_is_dropped_and_closed(clock: Clock, groups: ConsumerGroups) -> None:
+    """Two minutes without heartbeat end the membership at the next look; the others are not told."""
+    one, two = Client(groups, "c1"), Client(groups, "c2")
+    one.beat(consumer("T"))
+    two.beat(consumer("T"))
+    one.notices()
+    for _ in range(EXPIRY_MS // SCAN_MS + 1):
+        assert groups.table["g"].client_ids == ["c1", "c2"]
+        clock.advance(SCAN_MS)
+        one.beat(consumer("T"))
+    assert groups.table["g"].client_ids == ["c1"]
+    assert (one.channel.closed, two.channel.closed) == (False, True)
+    assert one.notices() == []
+
+
+def test_only_the_silent_group_of_a_connection_expires(clock: Clock, groups: ConsumerGroups) -> None:
+    """A connection that renews one of its groups loses the other, and is closed all the same."""
+    one = Client(groups, "c1")
+    one.beat(consumer("T", group="old"))
+    for _ in range(EXPIRY_MS // SCAN_MS + 1):
+        clock.advance(SCAN_MS)
+        one.beat(consumer("T", group="kept"))
+    assert list(groups.table) == ["kept"]
+    assert one.channel.closed
+
+
+def test_nobody_looks_when_nobody_is_there(clock: Clock, groups: ConsumerGroups) -> None:
+    """A broker without members has nothing due."""
+    one = Client(groups, "c1")
+    one.beat(consumer("T"))
+    groups.leave("g", one.channel)
+    clock.advance(SCAN_MS)
+    assert clock.wait_ms() is None
+
+
+def test_fingerprints_tell_a_change_of_subscription(groups: ConsumerGroups) -> None:
+    """The first one is no change."""
+    assert [groups.exchange_fingerprint("g", mark) for mark in (1, 1, 2, 2)] == [False, False, True, False]
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+
+
+def test_producers_are_picked_in_turn(clock: Clock) -> None:
+    """Each connection of a group gets its turn; a group without one has none to pick."""
+    producers = ProducerGroups(clock)
+    channels = [RecordingChannel() for _ in range(3)]
+    for number, channel in enumerate(channels):
+        producers.heartbeat(Member(channel, f"p{number}", LanguageCode.JAVA, 479), "g")
+    picked = [producers.pick("g") for _ in range(6)]
+    assert all(picked.count(channel) == 2 for channel in channels)
+    assert producers.pick("nobody") is None
+
+
+def test_a_client_is_found_until_it_leaves(clock: Clock) -> None:
+    """Replies to a requester look its connection up by client id."""
+    producers = ProducerGroups(clock)
+    channel = RecordingChannel()
+    producers.heartbeat(Member(channel, "p", LanguageCode.JAVA, 479), "g")
+    assert producers.find_client("p") is channel
+    producers.leave("g", "p", channel)
+    assert producers.find_client("p") is None and producers.table == {}
+
+
+def test_a_silent_producer_is_dropped_and_closed(clock: Clock) -> None:
+    """Producers expire as consumers do."""
+    producers = ProducerGroups(clock)
+    channel = RecordingChannel()
+    producers.heartbeat(Member(channel, "p", LanguageCode.JAVA, 479), "g")
+    clock.advance(EXPIRY_MS + SCAN_MS)
+    assert producers.table == {} and channel.closed

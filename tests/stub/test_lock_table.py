@@ -1,0 +1,79 @@
+"""Which client may consume a queue in order?"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub.clock import Clock
+from broker_stub.lock_table import LEASE_MS, LockTable
+from pyspark_rocketmq.model import MessageQueue
+
+Q0, Q1 = (MessageQueue("T", "broker-a", queue_id) for queue_id in (0, 1))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that moves only when told."""
+    return Clock(frozen=True)
+
+
+@pytest.fixture
+def locks(clock: Clock) -> LockTable:
+    """A broker's empty lock table."""
+    return LockTable(clock)
+
+
+def test_the_reference_sequence(clock: Clock, locks: LockTable) -> None:
+    """Grants, refusals, unlocks by strangers and owners and take-over after expiry go as with the real manager."""
+    assert locks.lock("g", [Q0, Q1], "c1") == [Q0, Q1]
+    assert locks.lock("g", [Q0, Q1], "c2") == []
+    assert locks.lock("other", [Q0, Q1], "c2") == [Q0, Q1]
+    locks.unlock("g", [Q0], "c2")
+    assert locks.lock("g", [Q0, Q1], "c2") == []
+    locks.unlock("g", [Q0], "c1")
+    assert locks.lock("g", [Q0, Q1], "c2") == [Q0]
+    clock.advance(LEASE_MS + 1)
+    assert locks.lock("g", [Q0, Q1], "c3") == [Q0, Q1]
+    assert locks.lock("g", [Q0, Q1], "c1") == []
+
+
+def test_a_lease_lasts_exactly_its_time(clock: Clock, locks: LockTable) -> None:
+    """A lock as old as the lease still holds; one millisecond later it is gone."""
+    locks.lock("g", [Q0], "c1")
+    clock.advance(LEASE_MS)
+    assert locks.lock("g", [Q0], "c2") == []
+    clock.advance(1)
+    assert locks.lock("g", [Q0], "c2") == [Q0]
+
+
+def test_renewal_extends_the_lease(clock: Clock, locks: LockTable) -> None:
+    """Locking again counts from now."""
+    locks.lock("g", [Q0], "c1")
+    clock.advance(LEASE_MS - 1)
+    locks.lock("g", [Q0], "c1")
+    clock.advance(LEASE_MS - 1)
+    assert locks.owners("g") == {Q0: "c1"}
+
+
+def test_an_owner_may_unlock_what_expired(clock: Clock, locks: LockTable) -> None:
+    """An expired lock is removed by its last owner, and only by it."""
+    locks.lock("g", [Q0], "c1")
+    clock.advance(LEASE_MS + 1)
+    assert locks.owners("g") == {}
+    locks.unlock("g", [Q0], "c1")
+    assert locks.lock("g", [Q0], "c2") == [Q0]
+
+
+def test_the_lease_can_be_set(clock: Clock) -> None:
+    """Tests of clients shorten the lease."""
+    locks = LockTable(clock, lease_ms=100)
+    locks.lock("g", [Q0], "c1")
+    clock.advance(101)
+    assert locks.lock("g", [Q0], "c2") == [Q0]
+
+
+def test_a_restart_frees_every_queue(locks: LockTable) -> None:
+    """Locks live in memory only."""
+    locks.lock("g", [Q0, Q1], "c1")
+    locks.clear()
+    assert locks.lock("g", [Q0, Q1], "c2") == [Q0, Q1]

@@ -1,0 +1,92 @@
+"""Tests of `broker_stub.topics`."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_stub.releases import find_release
+from broker_stub.requests import Refusal
+from broker_stub.topic_table import INHERITABLE, READ_WRITE, TEMPLATE_TOPIC, Topics, check_name
+from pyspark_rocketmq.wire.codes import ResponseCode
+
+V5, V4 = find_release("5.3.3"), find_release("4.9.7")
+
+
+def make_topics() -> Topics:
+    """The topics of a new broker."""
+    return Topics(V5, "DefaultCluster", "broker-a", 8)
+
+
+@pytest.mark.parametrize("name", ["orders", "a-b_c|d%e", "T" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 250])
+def test_legal_names_pass(name: str) -> None:
+    """Letters, digits and four signs, 127 of them, or 255 for a group's own topics."""
+    check_name(name, V5)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "ü", "a.b", "T" * 128, "%RETRY%" + "g" * 249])
+def test_illegal_names_are_refused(name: str) -> None:
+    """The code depends on the release, the reason does not."""
+    with pytest.raises(Refusal, match="The specified topic ") as refused_by_5x:
+        check_name(name, V5)
+    with pytest.raises(Refusal) as refused_by_4x:
+        check_name(name, V4)
+
+    assert refused_by_5x.value.response.code == ResponseCode.INVALID_PARAMETER
+    assert refused_by_4x.value.response.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_new_broker_has_the_system_topics() -> None:
+    """Clients ask for some of them; the template is the one others inherit from."""
+    topics = make_topics()
+
+    template = topics.find(TEMPLATE_TOPIC)
+
+    assert template and (template.write_queue_nums, template.perm) == (8, READ_WRITE | INHERITABLE)
+    assert {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "DefaultCluster_REPLY_TOPIC", "broker-a"} <= {
+        config.topic_name for config in topics
+    }
+    assert all(map(topics.is_system, ("rmq_sys_any", "broker-a", "DefaultCluster", "SCHEDULE_TOPIC_XXXX")))
+    assert not topics.is_system("orders")
+
+
+def test_a_topic_comes_into_being_after_its_template() -> None:
+    """It has as many queues as the sender wants, at most as many as the template, and cannot be inherited from."""
+    topics = make_topics()
+
+    few, many = topics.create_from_template("few", TEMPLATE_TOPIC, 4), topics.create_from_template("m", "TBW102", 99)
+
+    assert few and (few.read_queue_nums, few.write_queue_nums, few.perm) == (4, 4, READ_WRITE)
+    assert many and many.write_queue_nums == 8
+    assert topics.find("few") == few
+
+
+def test_no_template_no_topic() -> None:
+    """A template that is missing, or allows no inheriting, makes nothing."""
+    topics = make_topics()
+    topics.create_plain("plain", 2)
+
+    assert topics.create_from_template("a", "nowhere", 4) is None
+    assert topics.create_from_template("a", "plain", 4) is None
+    assert topics.find("a") is None
+
+
+def test_a_topic_is_made_once() -> None:
+    """Asking for a topic that is there changes nothing."""
+    topics = make_topics()
+    made = topics.create_plain("retry", 1)
+    version = topics.version
+
+    assert topics.create_plain("retry", 9) is made
+    assert topics.version == version
+
+
+def test_a_deleted_topic_is_gone() -> None:
+    """And the table's version tells."""
+    topics = make_topics()
+    topics.create_plain("a", 1)
+    version, count = topics.version, len(topics)
+
+    topics.delete("a")
+    topics.delete("a")
+
+    assert (topics.find("a"), topics.version, len(topics)) == (None, version + 1, count - 1)
