@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "client.md"
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _SECTION = re.compile(r"^##+ (.*)\n", flags=re.MULTILINE)
 _PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _ADDRESS, _TOPIC = "localhost:9876", "orders"
@@ -65,7 +65,7 @@ def _run(code: str, directory: Path, expected: list[str]) -> list[str]:
         waits = "consumer.wait()" in code
         if waits:
             process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=PATIENCE_S)
+        rest, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == (-signal.SIGINT if waits else 0), errors
         return lines + rest.splitlines()
     finally:
@@ -84,7 +84,7 @@ def _read(process: subprocess.Popen[str], count: int) -> list[str]:
             arrived.put(stdout.readline())
 
     threading.Thread(target=read, daemon=True).start()
-    lines, end = list[str](), time.monotonic() + PATIENCE_S
+    lines, end = list[str](), time.monotonic() + TIMEOUT_S
     while len(lines) < count and (line := arrived.get(timeout=max(0.0, end - time.monotonic()))):
         lines.append(line.rstrip("\n"))
     return lines

@@ -41,7 +41,7 @@ def test_order_holds_through_failures_and_deaths(real_cluster: RealCluster, uniq
             lambda: committed(ours, cluster, unique),
             count,
             pause_s=5.0,
-            patience_s=120 + count / 200,
+            timeout_s=120 + count / 200,
         )
     finally:
         ours.close()
