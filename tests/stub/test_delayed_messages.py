@@ -154,7 +154,7 @@ def test_a_timer_in_the_past_comes_at_once() -> None:
 
 
 def test_a_level_outdoes_a_timer() -> None:
-    """With both, the timer's properties are dropped."""
+    """For a message with both a level and a timer, the timer's properties are dropped."""
     direct = DirectBroker()
     direct.accept(DELAY="1", TIMER_DELAY_SEC="50", TIMER_DELAY_MS="50", TIMER_DELIVER_MS="50")
     direct.clock.advance(1_000)

@@ -257,7 +257,7 @@ def test_an_unknown_broker_is_a_named_error() -> None:
 
 
 def test_a_lost_queue_is_gone_from_the_route() -> None:
-    """Its messages are gone, too, and requests for it are refused as illegal."""
+    """The queue's messages are gone, too, and requests for it are refused as illegal."""
     with StubBroker({"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.put("T", b"x", queue_id=1)
         stub.faults.lose_queue("T")

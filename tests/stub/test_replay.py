@@ -55,5 +55,5 @@ def test_answers_as_5_3_3_did(name: str) -> None:
 
 @pytest.mark.parametrize("name", scenarios("4.9.7"))
 def test_answers_as_4_9_7_did(name: str) -> None:
-    """The same holds for the older release, with its own responses."""
+    """Code, header fields and shape of the body are those of the real response of 4.9.7."""
     assert play(name, "4.9.7", "4.9.7").keys() == DIFFERENCES.get(f"4.9.7/{name}", {}).keys()

@@ -129,7 +129,7 @@ def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    """Its responses wait in its own connection, and other clients are served meanwhile."""
+    """The client's responses wait in its own connection, and other clients are served meanwhile."""
     with (
         StubBroker({"T": 1}) as stub,
         RemotingClient(stub.broker_address()) as lazy,
@@ -208,7 +208,7 @@ def test_unusable_certificates_are_refused() -> None:
 
 
 def test_an_idle_stub_does_nothing() -> None:
-    """Its thread uses no processor time, with or without connected clients."""
+    """The stub's thread uses no processor time, with or without connected clients."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         client.ask(END)
         clock = stub.run(lambda: time.pthread_getcpuclockid(threading.get_ident()))
