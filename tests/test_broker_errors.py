@@ -47,7 +47,7 @@ def test_the_flags_say_what_to_do() -> None:
 
 def test_recorded_refusals_with_code_1_are_told_from_failures() -> None:
     """Permanent refusals under code 1 are recognized by their recorded remarks."""
-    recorded = {exchange.answer.remark for exchange in exchanges() if exchange.answer and exchange.answer.code == 1}
+    recorded = {each.response.remark for each in exchanges() if each.response and each.response.code == 1}
     retried = {remark for remark in recorded if error_for(1, remark).retriable}
     assert all("not found" in remark or "not online" in remark for remark in retried)
     assert error_for(1, "store is shut down").retriable

@@ -15,7 +15,7 @@ from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.requested import ANY, AtTime, Keyword, QueuePlace, QueueTree, Target
 from ..offsets.strict_json import LAST_OFFSET, LAST_QUEUE_ID, is_integer, is_queue_id, parse_json, shorten
-from ..planning.assignment import Assignment
+from ..planning.listed_queues import ListedQueues
 from .values import OptionText, read_time_ms
 
 __all__ = ["read_assignment", "read_offsets", "read_queue_lists", "read_times"]
@@ -117,12 +117,12 @@ def _name_brokers(tree: Mapping[str, Any]) -> str:
 # --- lists of queues --------------------------------------------------------------------------------------------------
 
 
-def read_assignment(given: OptionText) -> Assignment:
+def read_assignment(given: OptionText) -> ListedQueues:
     """Return the queues that one object lists."""
     return _read_assignment(parse_json(given.text, given.option), given.option)
 
 
-def read_queue_lists(given: OptionText) -> tuple[Assignment, ...]:
+def read_queue_lists(given: OptionText) -> tuple[ListedQueues, ...]:
     """Return the queues that each object of an array lists."""
     value = parse_json(given.text, given.option)
     if not isinstance(value, list) or not value:
@@ -130,7 +130,7 @@ def read_queue_lists(given: OptionText) -> tuple[Assignment, ...]:
     return tuple(_read_assignment(each, given.option) for each in value)
 
 
-def _read_assignment(value: Any, option: str) -> Assignment:
+def _read_assignment(value: Any, option: str) -> ListedQueues:
     queues: set[MessageQueue] = set()
     whole: set[tuple[str, str | None]] = set()
     for topic, brokers in _read_object(value, option):
@@ -142,7 +142,7 @@ def _read_assignment(value: Any, option: str) -> Assignment:
                 whole.add((topic, broker_name))
             else:
                 queues.update(MessageQueue(topic, broker_name, each) for each in _read_ids(ids, option))
-    return Assignment(option, frozenset(queues), frozenset(whole))
+    return ListedQueues(option, frozenset(queues), frozenset(whole))
 
 
 def _read_object(value: Any, option: str) -> ItemsView[str, Any]:

@@ -18,7 +18,7 @@ from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.requested import EndSettings, StartSettings
 from ..planning.admission import Limits
-from ..planning.assignment import Assignment
+from ..planning.listed_queues import ListedQueues
 from ..planning.ranges import PlanSettings
 from ..pull.settings import PullSettings
 
@@ -40,7 +40,7 @@ class Selection:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    assignment: Assignment | None = None
+    assignment: ListedQueues | None = None
     retry_topic: str | None = None
 
     def takes_topic(self, topic: str) -> bool:
@@ -99,7 +99,7 @@ class ShareSettings:
 
     allocation: AllocationSettings = field(default_factory=AllocationSettings)
     """The strategy by which members assign queues."""
-    own_list: Assignment | None = None
+    own_list: ListedQueues | None = None
     """The queues that CONFIG assigns to this member."""
     rooms: Mapping[str, str] = field(default_factory=dict)
     """MACHINE_ROOM_NEARBY: rooms by pattern of client ids; the first pattern that fits counts."""
@@ -118,7 +118,7 @@ class ReaderOptions:
     fail_on_data_loss: bool = True
     limits: Limits = field(default_factory=Limits)
     plan: PlanSettings = field(default_factory=PlanSettings)
-    queue_lists: tuple[Assignment, ...] = ()
+    queue_lists: tuple[ListedQueues, ...] = ()
     """The slots of CONFIG as the user wrote them."""
     pull: PullSettings = field(default_factory=PullSettings)
     rows_per_batch: int = 10_000

@@ -53,8 +53,8 @@ A, B = {"0": "a:1", "1": "a:2"}, {"1": "b:2"}
 
 
 def test_a_recorded_route() -> None:
-    """A real name server's reply gives its two queues and its master."""
-    [answer] = {e.answer.body for e in exchanges() if e.file == "route_found.jsonl" and e.answer}
+    """A real name server's response gives its two queues and its master."""
+    [answer] = {e.response.body for e in exchanges() if e.file == "route_found.jsonl" and e.response}
     found = make_route("GoldPull", decode_body(TopicRouteData, answer), AddressMap())
     assert names(found.readable) == names(found.writable) == ["broker-a/0", "broker-a/1"]
     assert found.broker("broker-a").master() == Address("127.0.0.2", 20911)
