@@ -211,7 +211,9 @@ class GroupPositions:
         ends = facts.ends_before({queue: larger for queue, (_, larger) in both.items()})
         void = [queue for queue, end in ends.items() if both[queue][0] <= end]
         for queue in void:
-            text = "%s: position %d of %s is beyond the queue's end (topic recreated or broker restored), starting at %d"
+            text = (
+                "%s: position %d of %s is beyond the queue's end (topic recreated or broker restored), starting at %d"
+            )
             is_groups = committed[queue] > checkpoint[queue]
             whose = f"group {self._group}" if is_groups else "the checkpoint"
             _log.warning(text, queue, both[queue][1], whose, both[queue][0])

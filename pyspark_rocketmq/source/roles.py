@@ -48,7 +48,7 @@ class Starts(NamedTuple):
 
 
 class StartJudge:
-    """Judges known positions by what brokers hold. QueueBounds that show a loss are never older than the positions."""
+    """Judges known positions by what brokers hold. Bounds that show a loss are never older than the positions."""
 
     def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
         self.catalog = catalog
@@ -124,13 +124,7 @@ class SoloRole:
 
     name = "solo"
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        options: ReaderOptions,
-        judge: StartJudge,
-        rhythm: PlannerRhythm,
-    ) -> None:
+    def __init__(self, cluster: Cluster, options: ReaderOptions, judge: StartJudge, rhythm: PlannerRhythm) -> None:
         self._options = options
         self._judge = judge
         group = options.commit.group
@@ -251,10 +245,7 @@ class SoloRole:
 
 
 def open_role(
-    cluster: Cluster,
-    options: ReaderOptions,
-    judge: StartJudge,
-    rhythm: PlannerRhythm,
+    cluster: Cluster, options: ReaderOptions, judge: StartJudge, rhythm: PlannerRhythm
 ) -> SoloRole | MemberRole:
     """Return the role that the options ask for."""
     if options.share is None:
