@@ -2,8 +2,8 @@
 
 As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk by itself.
 Everything else is written as small JSON files, at intervals if it changed, and at the end; `consumerOffset.json` has
-RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log does not contain:
-where a queue begins since it was created again, and what expired.
+RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log does not
+contain: where a queue begins since it was created again, and what expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json

@@ -150,7 +150,7 @@ class Faults:
         """Remove all scripted faults, reached or not."""
         self._control.run(self._script.clear)
 
-    # --- faults of responses -------------------------------------------------------------------------------------------
+    # --- faults of responses ------------------------------------------------------------------------------------------
 
     def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
         """Respond with a response code, without carrying out the request."""
