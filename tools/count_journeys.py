@@ -27,15 +27,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from broker_stub import StubBroker  # noqa: E402  # the script runs from a plain checkout
-from pyspark_rocketmq.client.consumer import PushConsumer  # noqa: E402
-from pyspark_rocketmq.client.results import SUCCESS  # noqa: E402
-from pyspark_rocketmq.client.settings import ConsumerSettings  # noqa: E402
-from pyspark_rocketmq.cluster.settings import ClusterSettings  # noqa: E402
-from pyspark_rocketmq.model import MessageQueue, QueueRange, parse_address  # noqa: E402
+from pyspark_rocketmq.client import SUCCESS, ConsumerSettings, PushConsumer  # noqa: E402
+from pyspark_rocketmq.model import MessageQueue, QueueRange  # noqa: E402
 from pyspark_rocketmq.options import parse_reader_options  # noqa: E402
 from pyspark_rocketmq.options.reader_options import ReaderOptions  # noqa: E402
-from pyspark_rocketmq.pull.settings import Subscription  # noqa: E402
 from pyspark_rocketmq.source.partition import RangePartition, read_partition  # noqa: E402
+from pyspark_rocketmq.source.rhythm import PlannerRhythm  # noqa: E402
 from pyspark_rocketmq.source.stream import make_stream_reader  # noqa: E402
 
 PACKAGE = f"{ROOT}/pyspark_rocketmq/"
@@ -106,14 +103,15 @@ def count_trigger(stub: StubBroker) -> Modules:
     """Plan a batch of one new message, and commit the batch before it."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable  # PySpark before 4.2 has none
 
-    reader = make_stream_reader(_reader_options(stub, consumerGroup="journeys"))
+    # Without a cache lifetime of bounds, the traced call fetches them.
+    rhythm = PlannerRhythm(bounds_s=0.0)
+    reader = make_stream_reader(_reader_options(stub, consumerGroup="journeys"), rhythm=rhythm)
     start = reader.initialOffset()
     for _ in range(3):
         end = reader.latestOffset(start, ReadAllAvailable())
         reader.partitions(start, end)
         start = end
         stub.put(TOPIC, b"new", queue_id=0)
-    reader.planner._view.forget()
     with traced() as seen:
         end = reader.latestOffset(start, ReadAllAvailable())
         assert end != start
@@ -131,12 +129,11 @@ def count_push(stub: StubBroker) -> Modules:
         called.release()
         return SUCCESS
 
-    settings = ConsumerSettings(group="journeys", subscriptions={TOPIC: Subscription()}, thread_count=1)
-    cluster = ClusterSettings(name_servers=(parse_address(stub.name_server),))
+    settings = ConsumerSettings(group="journeys", subscriptions=TOPIC, thread_count=1)
     tracer = Tracer()
     threading.setprofile(tracer.profile)
     try:
-        with PushConsumer.concurrent(cluster, settings, listen):
+        with PushConsumer.concurrent(stub.name_server, settings, listen):
             _put_and_wait(stub, called)
             with tracer.on(from_socket=True) as seen:
                 for _ in range(3):
