@@ -2,8 +2,8 @@
 
 As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk by itself.
 Everything else is written as small JSON files, at intervals if it changed, and at the end; `consumerOffset.json` has
-RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log cannot tell:
-where a queue begins since it was created again, and what expired.
+RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log does not
+contain: where a queue begins since it was created again, and what expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json
@@ -57,7 +57,7 @@ class DamagedData(OptionError):
 
 
 class QueueState(NamedTuple):
-    """What the log cannot tell about one queue."""
+    """State of one queue that the log does not contain."""
 
     topic: str
     queue_id: int
@@ -68,7 +68,7 @@ class QueueState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """What the log cannot tell about itself and its queues."""
+    """State of a log and its queues that the log itself does not contain."""
 
     address: Address | None = None
     """Address at which the broker listened."""

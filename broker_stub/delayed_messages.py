@@ -186,7 +186,7 @@ def _illegal_timer(limit_ms: int) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a sender shows to recall a timer message."""
+    """The handle with which a sender recalls a timer message."""
 
     topic: str
     broker_name: str

@@ -31,7 +31,7 @@ BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
 class FaultTarget(TypedDict, total=False):
-    """Which requests a fault applies to, where, and how often."""
+    """The requests that a fault applies to, their server, and the number of times."""
 
     on: RequestCode | str | None
     at: str | None
@@ -115,7 +115,7 @@ class FaultScript:
 
 
 class StubControl(Protocol):
-    """What faults use of the stub: its thread and its ports."""
+    """The part of the stub that faults use: its thread and its ports."""
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a function in the stub's thread."""
@@ -150,7 +150,7 @@ class Faults:
         """Remove all scripted faults, reached or not."""
         self._control.run(self._script.clear)
 
-    # --- faults of answers -------------------------------------------------------------------------------------------
+    # --- faults of responses ------------------------------------------------------------------------------------------
 
     def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
         """Respond with a response code, without carrying out the request."""

@@ -44,7 +44,7 @@ _DONE_TAG, _DONE_END = "d", ","
 
 
 class HalfMessageBroker(Protocol):
-    """What `HalfMessages` uses of its broker."""
+    """The part of a broker that `HalfMessages` uses."""
 
     name: str
     address: Address

@@ -48,7 +48,7 @@ BROKER_PROPERTIES = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
 
 class Cluster:
-    """What the name server knows."""
+    """The state of a cluster, as its name server knows it."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings

@@ -32,7 +32,7 @@ _DEAD_AT_ONCE = -1
 
 @dataclass(frozen=True, slots=True)
 class PopRequest:
-    """How many messages a consumer wants to pop, which ones, and for how long."""
+    """The number, the filter and the invisible period of the messages that a consumer wants to pop."""
 
     count: int
     message_filter: MessageFilter | None

@@ -16,7 +16,7 @@
 Threads: one *timer* loop (rounds of rebalancing, commits, everything that is due later); one *pulse* loop (heartbeats,
 which must not wait for that); one *pull* loop (a queue's first pull, and every other that must wait for something); one
 thread for each address that pulls are connecting to; the readers of the shared connections, which take each pull's
-answer and send the next pull; and the workers that run the listener. Only the timer loop changes the table of queues.
+response and send the next pull; and the workers that run the listener. Only the timer loop changes the table of queues.
 
 Names are imported when they are first used: Spark's processes need the settings alone.
 """

@@ -1,8 +1,8 @@
-"""Which queues are ours now, and what goes with each of them?
+"""Keep the table of held queues, and what belongs to each of them.
 
-An `Assigned` is one queue for as long as we hold it: its process queue, and where its next pull begins. It is never
-used again: a queue that was lost and comes back gets a new one, so whoever still works on the old one sees
-`process_queue.dropped` and throws its result away.
+An `Assigned` is one queue for as long as the member holds it: its process queue, and the offset of its next pull. It is
+never used again: a queue that was lost and comes back gets a new one, so threads that still work on the old one see
+`process_queue.dropped` and throw their results away.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ..model import MessageQueue
 from ..pull.backoff_budget import BackoffBudget
 from ..pull.process_queue import ProcessQueue
+from ..pull.remoting import PullTemplate
 from ..wire.bodies import SubscriptionData
 from .message import MessageBatch
 
@@ -20,25 +21,25 @@ __all__ = ["Assigned", "AssignmentTable"]
 
 
 class Assigned:
-    """One queue while it is ours."""
+    """One queue while the member holds it."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, *, orderly: bool, clock: Callable[[], float]) -> None:
         self.queue = queue
         self.process_queue: ProcessQueue[MessageBatch] = ProcessQueue(orderly=orderly, clock=clock)
         self.next_offset = next_offset
         self.started_in_order = False
-        """Whether the first pull under the broker's lock asked again where to begin."""
+        """Whether the first pull under the broker's lock has found its offset again."""
         self.suggested_broker_id = 0
         self.is_paused = False
-        """Whether its consumer wants no more for the time being (pull consumers)."""
-        self.patience: BackoffBudget | None = None
-        """How long its broker has been putting us off."""
+        """Whether the user of a pull consumer has paused the queue."""
+        self.backoff: BackoffBudget | None = None
+        """The pauses since its broker began to throttle; None while it does not."""
         self.unlock_attempts = 0
-        self.pull_template: tuple[SubscriptionData, dict[str, str]] | None = None
-        """What all pulls of the queue say, and the subscription for which they say it."""
+        self.pull_template: tuple[SubscriptionData, PullTemplate] | None = None
+        """The template of the queue's pulls, and the subscription for which it was written."""
 
     def is_lost(self) -> bool:
-        """Whether the queue was given up: whatever is still done on it is thrown away."""
+        """Return whether the queue was given up; results of work that still goes on are thrown away."""
         return self.process_queue.dropped
 
     def __repr__(self) -> str:
@@ -46,7 +47,7 @@ class Assigned:
 
 
 class AssignmentTable:
-    """The queues that are ours."""
+    """The queues that a member holds. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,34 +60,34 @@ class AssignmentTable:
         return f"<AssignmentTable {', '.join(map(str, self.queues()))}>"
 
     def get(self, queue: MessageQueue) -> Assigned | None:
-        """A queue of ours."""
+        """Return a held queue; None if it is not held."""
         return self._by_queue.get(queue)
 
     def queues(self, topic: str | None = None) -> list[MessageQueue]:
-        """The queues that are ours, of one topic or of all."""
+        """Return the held queues of one topic or of all."""
         return [assigned.queue for assigned in self.all(topic)]
 
     def all(self, topic: str | None = None) -> list[Assigned]:
-        """Everything that is ours, of one topic or of all."""
+        """Return what belongs to the held queues of one topic or of all."""
         with self._lock:
             held = list(self._by_queue.values())
         return [assigned for assigned in held if topic is None or assigned.queue.topic == topic]
 
     def add(self, assigned: Assigned) -> None:
-        """Take a queue."""
+        """Add a queue."""
         with self._lock:
             self._by_queue[assigned.queue] = assigned
 
     def replace(self, old: Assigned, new: Assigned) -> bool:
-        """Take a queue anew in one step; False if it has been given up or taken anew already."""
+        """Replace a queue in one step; return False if it was given up or replaced before."""
         with self._lock:
-            ours = self._by_queue.get(old.queue) is old
-            if ours:
+            is_held = self._by_queue.get(old.queue) is old
+            if is_held:
                 self._by_queue[old.queue] = new
-            return ours
+            return is_held
 
     def remove(self, assigned: Assigned) -> None:
-        """Give a queue up, unless it has been taken anew already."""
+        """Remove a queue, unless it was replaced before."""
         with self._lock:
             if self._by_queue.get(assigned.queue) is assigned:
                 del self._by_queue[assigned.queue]

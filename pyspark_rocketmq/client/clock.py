@@ -1,6 +1,6 @@
-"""What time is it for a client, and how does it wait for it to pass?
+"""Tell the time to clients, and wait for it to pass.
 
-Everything periodic here runs on a `Clock`, so that hours pass in a test at once. Deadlines of single requests are the
+Everything periodic here runs on a `Clock`, so that a test lets hours pass at once. Deadlines of single requests are the
 network's own and always real.
 """
 
@@ -14,27 +14,27 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Monotonic time for what is due, wall time for what is written down."""
+    """Monotonic time for what is due, wall time for what is stored."""
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
 
     def wait(self, news: threading.Condition, seconds: float | None) -> None:
-        """Wait, holding the condition, until it is notified or so much time has passed."""
+        """Wait with the condition held until it is notified or the time has passed."""
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The time of this machine."""
 
     now_s = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def wait(self, news: threading.Condition, seconds: float | None) -> None:
-        """Wait, holding the condition, until it is notified or so much time has passed."""
+        """Wait with the condition held until it is notified or the time has passed."""
         news.wait(seconds)

@@ -1,7 +1,7 @@
 """Move positions of held queues while listeners are still at work.
 
-The queue is dropped, so what its listeners report is thrown away; the position is set and frozen and told to the
-broker, and the queue is taken anew, by the next round or at once if queues are not shared. This happens to one queue
+The queue is dropped, so what its listeners report is thrown away; the position is set and frozen and committed, and
+the queue is taken anew, by the next round or at once if the user gave the queues. This happens to one queue
 whose offset a broker calls illegal, and to a whole topic when an administrator resets the group by way of its members
 (brokers of 5.2 and later move groups themselves, which members see as illegal offsets).
 

@@ -1,8 +1,8 @@
-"""Read what a group has given up on, and send it again.
+"""Read the messages that a group has given up, and send them again.
 
-Dead letters lie in a topic of their own that nobody consumes. They are listed and read like any topic; sending them
+Dead letters lie in a topic of their own that no group consumes. They are listed and read like any topic; sending them
 again stores each anew in the topic it came from, where every group that subscribes to it gets it. The dead letter
-itself stays where it is, so the report says where to go on next time.
+itself stays where it is, so the report says from which offsets to go on next time.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KEPT = frozenset({"UNIQ_KEY"})
 _log = logging.getLogger(__name__)
 
 Wanted = Callable[[ReceivedMessage], bool]
-"""Chooses dead letters."""
+"""Returns whether a dead letter is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resent:
-    """One dead letter and where it is stored anew."""
+    """One dead letter, and the receipt of its new message."""
 
     queue: MessageQueue
     offset: int
@@ -48,7 +48,7 @@ class Resent:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One dead letter that was not stored anew."""
+    """One dead letter that could not be sent again."""
 
     queue: MessageQueue
     offset: int
@@ -57,7 +57,7 @@ class Failed:
 
 @dataclass(slots=True)
 class Report:
-    """What was sent again, what was not, and where to go on."""
+    """The result of `resend`: dead letters that were sent again, those that failed, and the offsets to go on from."""
 
     resent: list[Resent] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
@@ -77,7 +77,7 @@ class DeadLetters:
         self.topic = dead_letter_topic(group)
 
     def bounds(self) -> Mapping[MessageQueue, QueueBounds]:
-        """The queues that hold dead letters and what they hold; none if the group never gave up on anything."""
+        """Return the queues that hold dead letters, with their bounds; none if the group never gave up a message."""
         try:
             queues = self._cluster.routes.route(self.topic).readable
         except TopicNotFound:
@@ -85,7 +85,7 @@ class DeadLetters:
         return self._cluster.offsets.fetch_bounds(queues)
 
     def read(self, starts: Mapping[MessageQueue, int] | None = None) -> Iterator[ReceivedMessage]:
-        """Every dead letter there is now, queue by queue in order; from these offsets on, else from the first."""
+        """Yield every dead letter, queue by queue in order, from the given offsets on, else from the first."""
         wanted = starts or {}
         for queue, bounds in sorted(self.bounds().items()):
             start = max(wanted.get(queue, 0), bounds.min_offset)
@@ -100,7 +100,7 @@ class DeadLetters:
         most_per_second: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> Report:
-        """Send dead letters to where they came from, at most so many a second."""
+        """Send the wanted dead letters to the topics they came from, at most so many a second."""
         report = Report()
         for letter in self.read(starts):
             if wanted is None or wanted(letter):
@@ -135,7 +135,7 @@ class DeadLetters:
             policy.finish()
 
     def _messages(self, block: Block, whole: QueueRange) -> Iterator[ReceivedMessage]:
-        """Yield what is wanted of an answer; where it was counted, each message stands where it was asked for."""
+        """Yield the wanted messages of a response; in a counted one each has the offset from which it was pulled."""
         queue, start, end, _ = block.wanted
         pulled = Pulled(queue, block.data, whole.start, whole.end, self._cluster.settings.namespace.unwrap)
         messages = read_messages(pulled, block.first)
@@ -147,39 +147,39 @@ class DeadLetters:
 
 
 class _TakeWhatIsThere:
-    """Dead letters that retention took meanwhile are no error."""
+    """A loss policy that logs every loss and goes on: dead letters that retention took are no error."""
 
     def __init__(self) -> None:
         self._gaps = GapLog()
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Told, and that is all."""
+        """Log a missing front."""
         _log.warning("dead letters from %d to %d of %s are gone", planned, minimum, queue)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Told, and that is all."""
+        """Log an end before the planned one."""
         _log.warning("%s ends at %d now, not at %d", queue, maximum, planned_end)
 
     def vanished(self, rest: QueueRange) -> None:
-        """Told, and that is all."""
+        """Log a queue that has left the route."""
         _log.warning("%s is not in the route any more", rest.queue)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Of no matter: no group's position is read."""
+        """Do nothing: no group's position is read."""
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Told, and that is all."""
-        if told := self._gaps.add(LossWarning(Finding.GAP, queue, start, end, missing_count)):
-            _log.warning("%s", told)
+        """Log a gap, together with its neighbours."""
+        if warning := self._gaps.add(LossWarning(Finding.GAP, queue, start, end, missing_count)):
+            _log.warning("%s", warning)
 
     def finish(self) -> None:
-        """Tell the rest, and the total."""
-        for told in (*self._gaps.rest(), *self._gaps.totals()):
-            _log.warning("%s", told)
+        """Log the remaining gaps and the totals."""
+        for warning in (*self._gaps.rest(), *self._gaps.totals()):
+            _log.warning("%s", warning)
 
 
 def _revived(letter: ReceivedMessage) -> Message:
-    """The message as it was sent in the beginning, by its unique id too; what brokers added is left out."""
+    """Return the message as it was first sent, with its unique id and without what brokers added."""
     own = {name: value for name, value in letter.properties.items() if name in _KEPT or not is_reserved(name)}
     if letter.topic == letter.queue.topic:
         raise DecodeError("a dead letter that does not tell its topic", topic=letter.topic, offset=letter.offset)

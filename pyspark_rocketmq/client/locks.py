@@ -1,7 +1,7 @@
-"""Which queues may we consume in order?
+"""Hold the brokers' locks of queues that are consumed in order.
 
-A broker lends each queue to one client of a group for 60 seconds. We renew every 20 seconds and stop trusting a lock
-that was not renewed for 30; so we stop before the broker lends it to somebody else.
+A broker lends each queue to one client of a group for 60 seconds. Locks are renewed every 20 seconds, and a lock that
+was not renewed for 30 is no longer trusted; so consuming stops before the broker lends the queue to another client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueLocks:
-    """The broker's locks of one member's queues. For any thread."""
+    """The brokers' locks of one member's queues. For any thread."""
 
     def __init__(self, groups: Groups, group: str, client_id: str, table: AssignmentTable, clock: Clock) -> None:
         self._groups = groups
@@ -33,18 +33,18 @@ class QueueLocks:
         self._table = table
         self._clock = clock
         self._asking = threading.Lock()
-        """Renewals and releases take turns, so that nothing is locked again that was just given back."""
+        """Held during renewals and releases, so that no queue is locked again right after its release."""
         self.last = Locked(frozenset(), frozenset(), {})
-        """What brokers said when they were asked last."""
+        """The brokers' responses to the last request."""
 
     def take(self, queue: MessageQueue) -> bool:
-        """Take or renew one queue's lock; whether we hold it now. One that is given up stays as it is."""
+        """Take or renew one queue's lock, unless the queue is given up; return whether the lock is held now."""
         with self._asking:
             assigned = self._table.get(queue)
             return assigned is not None and not assigned.is_lost() and self._renew([queue], assigned) == {queue}
 
     def take_all(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Take the locks of queues that are not ours yet, each broker's at once; those that we hold now."""
+        """Take the locks of queues that are not held yet, each broker's at once, and return those that were granted."""
         return self._renew(list(queues)) if queues else frozenset()
 
     def renew_all(self) -> None:
@@ -55,17 +55,17 @@ class QueueLocks:
                 self._renew([assigned.queue for assigned in held], *held)
 
     def give_back(self, queues: Iterable[MessageQueue]) -> None:
-        """Tell brokers that others may have these queues."""
+        """Release the locks of these queues."""
         wanted = list(queues)
         try:
             if wanted:
                 with self._asking:
                     self._groups.unlock_oneway(self._group, self._client_id, wanted, Deadline.after(LOCK_TIMEOUT_S))
         except RocketMQError as error:
-            self._tell_locked(error)
+            self._warn_locked(error)
 
     def close(self, timeout_s: float) -> None:
-        """Give up all queues, also those whose locks were asked for without an answer, and wait until that is done."""
+        """Release all locks and wait for the responses; requests without a response, too."""
         with self._asking:
             given_up = self._table.all()
             for assigned in given_up:
@@ -74,13 +74,13 @@ class QueueLocks:
             try:
                 self._groups.unlock(self._group, self._client_id, queues, Deadline.after(timeout_s))
             except RocketMQError as error:
-                self._tell_locked(error)
+                self._warn_locked(error)
 
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
-        """A broker that does not answer changes nothing: what it lent expires by itself."""
+        """Ask brokers for locks, and note their responses; without a response a lock stays until it expires."""
         locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
         for broker_name, error in locked.unknown.items():
-            _log.warning("no lock from %s: %s", broker_name, error)
+            _log.warning("%s did not answer a request for locks: %s", broker_name, error)
         for assigned in filter(None, held):
             self._note(assigned, locked.granted, locked.refused)
         return locked.granted
@@ -92,8 +92,8 @@ class QueueLocks:
             process_queue.last_lock_s = self._clock.now_s()
         elif assigned.queue in refused:
             if process_queue.locked:
-                _log.warning("the lock of %s is somebody else's now", assigned.queue)
+                _log.warning("another client holds the lock of %s now", assigned.queue)
             process_queue.locked = False
 
-    def _tell_locked(self, error: RocketMQError) -> None:
-        _log.warning("queues were not unlocked, others get them when the locks expire: %s", error)
+    def _warn_locked(self, error: RocketMQError) -> None:
+        _log.warning("queues were not unlocked; other members get them when the locks expire: %s", error)

@@ -1,9 +1,9 @@
-"""Who carries out what is due?
+"""Run commands at their time in one thread, or at once in several.
 
-A `Loop` is one thread that carries out commands one after the other, each not before its time; commands due at one
-moment run in the order they were given. What only its commands touch needs no lock. `Workers` are threads that carry
-out whatever is given to them, at once and side by side; unlike an executor's they never keep a process from ending,
-because a listener may block for as long as it likes.
+A `Loop` is one thread that runs commands one after the other, each not before its time; commands due at one moment run
+in the order in which they were given. Data that only its commands touch needs no lock. `Workers` are threads that run
+commands at once and side by side; unlike an executor's they never keep a process from ending, because a listener may
+block for any time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Loop:
-    """One thread with a timetable."""
+    """A thread that runs commands at their time."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
@@ -42,15 +42,15 @@ class Loop:
         return f"<Loop {self.thread.name} {state}, {len(self._timetable)} commands waiting>"
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         self.thread.start()
 
     def call_soon(self, command: Command) -> None:
-        """Carry out as soon as possible."""
+        """Run a command as soon as possible."""
         self.call_later(0.0, command)
 
     def call_later(self, delay_s: float, command: Command) -> None:
-        """Carry out after a while; a stopped loop forgets it."""
+        """Run a command after a delay; a stopped loop forgets it."""
         with self._news:
             if not self._stopped:
                 entry = (self._clock.now_s() + delay_s, next(self._numbers), command)
@@ -59,7 +59,7 @@ class Loop:
                     self._news.notify()
 
     def repeat(self, first_s: float, pause_s: float, command: Command) -> None:
-        """Carry out after a while, and again and again with a pause between."""
+        """Run a command after a delay, and again and again with a pause between."""
 
         def run_and_plan() -> None:
             try:
@@ -70,7 +70,7 @@ class Loop:
         self.call_later(first_s, run_and_plan)
 
     def stop(self, wait_s: float) -> None:
-        """Forget what is planned, and wait so long for the command that is being carried out."""
+        """Forget the planned commands, and wait at most `wait_s` for the running one."""
         with self._news:
             self._stopped = True
             self._timetable.clear()
@@ -99,7 +99,7 @@ class Workers:
         self.size = size
         self._commands: SimpleQueue[Command | None] = SimpleQueue()
         self.submit: Callable[[Command], None] = self._commands.put
-        """Carries out a command as soon as a thread is free."""
+        """Runs a command as soon as a thread is free."""
         self._stopped = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name} {number}", daemon=True) for number in range(size)
@@ -109,12 +109,12 @@ class Workers:
         return f"<Workers {self.size} threads, {self._commands.qsize()} commands waiting>"
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, wait_s: float) -> bool:
-        """Take no more commands, and wait so long for those being carried out; whether they ended."""
+        """Take no more commands, wait at most `wait_s` for the running ones, and return whether they ended."""
         self._stopped = True
         for _ in self._threads:
             self._commands.put(None)
@@ -133,7 +133,7 @@ class Workers:
 
 
 def carry_out(command: Command) -> None:
-    """Run a command; what it raises, be it `sys.exit()`, is logged and ends nothing else."""
+    """Run a command and log what it raises, `sys.exit()` included, so that it ends nothing else."""
     try:
         command()
     except BaseException as error:

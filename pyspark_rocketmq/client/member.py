@@ -165,7 +165,7 @@ class Member:
         self._is_joined = True
         self._pulse.start()
         self._pulse.repeat(0.0, self.settings.rhythm.heartbeat_s, self._introduce)
-        self._pulse.call_soon(self.rounds.wake)  # After the first heartbeat, before which no broker lists us.
+        self._pulse.call_soon(self.rounds.wake)  # After the first heartbeat, before which no broker lists the member.
 
     def run_alone(self) -> None:
         """Pull and commit without being a member: the queues are given by the user."""
@@ -262,7 +262,7 @@ class Member:
     # --- on the pulse loop -------------------------------------------------------------------------------------------
 
     def _introduce(self) -> None:
-        """Send a heartbeat, after a look at what other members have told brokers of the group."""
+        """Send a heartbeat, after comparing subscriptions with what other members told brokers."""
         self.membership.check_others()
         self.membership.heartbeat()
 

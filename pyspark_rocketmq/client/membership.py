@@ -61,11 +61,11 @@ class Presence:
     def beat(self, data: HeartbeatData, *, masters_only: bool = False) -> int:
         """Send a heartbeat to every broker process, and return how many accepted it."""
         accepted = 0
-        for broker_name, place in self._places():
-            if masters_only and not place.is_master:
+        for broker_name, endpoint in self._endpoints():
+            if masters_only and not endpoint.is_master:
                 continue
             try:
-                self.cluster.groups.heartbeat(place.address, data)
+                self.cluster.groups.heartbeat(endpoint.address, data)
                 accepted += 1
             except RocketMQError as error:
                 _log.warning("no heartbeat to %s: %s", broker_name, error)
@@ -73,10 +73,10 @@ class Presence:
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
         """Unregister from every broker process; one that is not reached in time notices the missing heartbeats."""
-        for (broker_name, place), deadline in in_turn(Deadline.after(LEAVING_S), list(self._places())):
+        for (broker_name, endpoint), deadline in in_turn(Deadline.after(LEAVING_S), list(self._endpoints())):
             try:
                 self.cluster.groups.unregister(
-                    place.address,
+                    endpoint.address,
                     self.client_id,
                     producer_group=producer_group,
                     consumer_group=consumer_group,
@@ -85,10 +85,10 @@ class Presence:
             except RocketMQError as error:
                 _log.info("could not unregister from %s: %s", broker_name, error)
 
-    def _places(self) -> Iterator[tuple[str, Place]]:
+    def _endpoints(self) -> Iterator[tuple[str, Place]]:
         for broker_name, broker in sorted(self.cluster.routes.known_brokers().items()):
-            for place in broker.endpoints:
-                yield broker_name, place
+            for endpoint in broker.endpoints:
+                yield broker_name, endpoint
 
 
 class Membership:
@@ -115,7 +115,7 @@ class Membership:
 
     @property
     def subscriptions(self) -> Mapping[str, SubscriptionData]:
-        """What is wanted, by topic; the group's retry topic is included unless all members get all messages."""
+        """The subscriptions by topic; the group's retry topic is included unless all members get all messages."""
         with self._lock:
             return dict(self._subscriptions)
 
@@ -194,7 +194,7 @@ class Membership:
             return None
         return sorted(found, key=java_order) or None
 
-    # --- what brokers are told ---------------------------------------------------------------------------------------
+    # --- data of heartbeats ------------------------------------------------------------------------------------------
 
     def _first_subscriptions(self) -> Iterator[SubscriptionData]:
         version = self._clock.wall_ms()

@@ -1,9 +1,8 @@
-"""What is in a received message, and what does it cost to look?
+"""View received messages, and decode their fields when a caller reads them.
 
-A `ReceivedMessage` is a view of one record inside a pull's answer; its fields are decoded when they are asked for. A
-`MessageBatch` stands for messages of one answer that are consumed together, and it is the entry that a process queue
-holds. When an answer arrives it is only walked to see where its records begin; message objects are made when somebody
-looks into their batch.
+A `ReceivedMessage` is a view of one record inside a pull's response. A `MessageBatch` stands for messages of one
+response that are consumed together; it is the entry that a process queue holds. An arriving response is only scanned
+for the starts of its records; message objects are made when a caller looks into their batch.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ __all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_batch", "read_mess
 
 _QUEUE_OFFSET = struct.Struct(">20xq")
 _FLAGS_AT = 39
-"""The byte of sysFlag that tells of inner batches."""
+"""The offset of the byte of sysFlag that marks inner batches."""
 _INNER_BATCH = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 class Pulled(NamedTuple):
-    """What the messages of one answer share."""
+    """The data that messages of one response share."""
 
     queue: MessageQueue
     data: memoryview
     min_offset: int
     max_offset: int
     unwrap: Callable[[str], str]
-    """Our name for a topic of the cluster."""
+    """Returns a topic's name without the namespace."""
 
 
 class ReceivedMessage:
@@ -43,9 +42,9 @@ class ReceivedMessage:
     def __init__(self, pulled: Pulled, start: int) -> None:
         self.offset = _offset_at(pulled.data, start)
         self.failed_here = 0
-        """How often it failed in this client without its broker learning of it."""
+        """The number of failures in this client that the broker does not know of."""
         self.is_sent_back = False
-        """Whether its broker has it again, because its listener held it for too long."""
+        """Whether it was sent back because its listener held it for too long."""
         self._pulled = pulled
         self._start = start
 
@@ -54,12 +53,12 @@ class ReceivedMessage:
 
     @property
     def queue(self) -> MessageQueue:
-        """Where it is stored."""
+        """The queue that stores it; of a retry, that of the retry topic."""
         return self._pulled.queue
 
     @property
     def topic(self) -> str:
-        """Where it was sent to in the beginning, whatever topic of retries or dead letters it lies in."""
+        """The topic it was first sent to, also if it lies in a retry or dead-letter topic."""
         if self.queue.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and (
             origin := self.properties.get("RETRY_TOPIC")
         ):
@@ -68,47 +67,47 @@ class ReceivedMessage:
 
     @property
     def body_bytes(self) -> int:
-        """Size of the body as it is stored."""
+        """The size of the stored body."""
         return len(self.record.body)
 
     @cached_property
     def body(self) -> bytes:
-        """The body as its producer meant it."""
+        """The body, decompressed."""
         return self.record.unpacked_body()
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """Name to value, reserved names included."""
+        """The properties by name, RocketMQ's own included."""
         return self.record.properties
 
     @property
     def tags(self) -> str | None:
-        """The tag by which it is filtered."""
+        """The tag by which brokers filter it."""
         return self.properties.get("TAGS")
 
     @property
     def keys(self) -> str | None:
-        """The keys by which it is found."""
+        """The keys by which it can be looked up, separated by spaces."""
         return self.properties.get("KEYS")
 
     @property
     def message_id(self) -> str:
-        """Its producer's unique id, else its broker's."""
+        """The unique id that its producer gave it, else the broker's."""
         return self.properties.get("UNIQ_KEY") or self.record.offset_message_id
 
     @property
     def reconsume_times(self) -> int:
-        """How often consuming it has failed."""
+        """The number of failed attempts to consume it."""
         return self.record.reconsume_times + self.failed_here
 
     @property
     def born_timestamp_ms(self) -> int:
-        """When it was sent."""
+        """The time it was sent, in milliseconds since 1970."""
         return self.record.born_timestamp
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When it was stored."""
+        """The time it was stored, in milliseconds since 1970."""
         return self.record.store_timestamp
 
     @property
@@ -128,12 +127,12 @@ class ReceivedMessage:
 
 
 class MessageBatch(Sequence[ReceivedMessage]):
-    """Messages of one queue, one at least, that are consumed and done together."""
+    """Messages of one queue, at least one, that are consumed and done together."""
 
     __slots__ = ("_end", "_messages", "_pulled", "_starts", "body_bytes", "last_offset", "message_count", "offset")
 
     def __init__(self, pulled: Pulled, starts: Sequence[int], end: int) -> None:
-        """Records of one answer that begin at these places, the last of which ends there."""
+        """Make a batch of one response's records that begin at `starts`; the last one ends at `end`."""
         self._pulled: Pulled | None = pulled
         self._starts = starts
         self._end = end
@@ -142,11 +141,11 @@ class MessageBatch(Sequence[ReceivedMessage]):
         self.offset = _offset_at(data, starts[0])
         self.last_offset = self.offset if self.message_count == 1 else _offset_at(data, starts[-1])
         self.body_bytes = end - starts[0]
-        """Size of the stored records, a little more than that of the bodies."""
+        """The size of the stored records, a little more than that of the bodies."""
 
     @classmethod
     def of(cls, messages: Sequence[ReceivedMessage]) -> Self:
-        """A batch of messages that exist already."""
+        """Return a batch of messages that exist already."""
         made = cls.__new__(cls)
         made._pulled, made._messages = None, messages
         made.message_count = len(messages)
@@ -172,14 +171,14 @@ class MessageBatch(Sequence[ReceivedMessage]):
 
     @property
     def messages(self) -> Sequence[ReceivedMessage]:
-        """The messages, made when they are first looked at."""
+        """The messages, which are made when they are first read."""
         if self._messages is None:
             assert self._pulled is not None, "a batch without records has its messages"
             self._messages = [ReceivedMessage(self._pulled, start) for start in self._starts]
         return self._messages
 
     def pieces(self, size: int) -> list[MessageBatch]:
-        """Batches of so many messages, the last of what is left."""
+        """Return batches of `size` messages; the last one may be smaller."""
         if self.message_count <= size:
             return [self]
         firsts, pulled = range(0, self.message_count, size), self._pulled
@@ -192,18 +191,18 @@ class MessageBatch(Sequence[ReceivedMessage]):
         ]
 
 
-def read_messages(pulled: Pulled, asked_offset: int) -> Sequence[ReceivedMessage]:
-    """The messages of an answer; those of an inner batch singly, without such as lie before what was asked for."""
-    batch = read_batch(pulled, asked_offset)
+def read_messages(pulled: Pulled, requested_offset: int) -> Sequence[ReceivedMessage]:
+    """Return the messages of a response, those of an inner batch singly and from the requested offset on."""
+    batch = read_batch(pulled, requested_offset)
     return batch.messages if batch else ()
 
 
-def read_batch(pulled: Pulled, asked_offset: int) -> MessageBatch | None:
-    """The same messages, not made before somebody looks at them; none if there is none."""
+def read_batch(pulled: Pulled, requested_offset: int) -> MessageBatch | None:
+    """Return the same messages as a batch, which makes them when they are first read; None if there are none."""
     data = pulled.data
     starts = record_starts(data)
     if any(data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH for start in starts):
-        messages = [each for each in _read_singly(pulled, starts) if each.offset >= asked_offset]
+        messages = [each for each in _read_singly(pulled, starts) if each.offset >= requested_offset]
         return MessageBatch.of(messages) if messages else None
     return MessageBatch(pulled, starts, len(data)) if starts else None
 
@@ -218,7 +217,7 @@ def _read_singly(pulled: Pulled, starts: Iterable[int]) -> Iterator[ReceivedMess
 
 
 def view_record(pulled: Pulled, record: Record) -> ReceivedMessage:
-    """A message that is no part of an answer's bytes."""
+    """Return the view of a record that is no part of a response's bytes."""
     return ReceivedMessage(pulled._replace(data=memoryview(encode_record(record))), 0)
 
 

@@ -3,10 +3,10 @@
     with Producer("localhost:9876", ProducerSettings(group="shop")) as producer:
         receipt = producer.send(Message("orders", b"..."))
 
-Queues take turns. A send that fails is tried at another broker within its time; a message whose answer was lost may so
-be stored twice, as with every RocketMQ producer. Sends that belong together by a key go to one queue and are not tried
-elsewhere, since that would break their order. A topic that does not exist is created by the broker that gets its first
-message, if brokers allow that (`autoCreateTopicEnable`).
+Queues take turns. A send that fails is tried at another broker within its time; a message whose response was lost may
+so be stored twice, as with every RocketMQ producer. Messages of one key go to one queue and are not tried elsewhere,
+since that would break their order. A topic that does not exist is created by the broker that gets its first message, if
+brokers allow that (`autoCreateTopicEnable`).
 
 A *transaction* stores a half message, which no consumer sees, runs the caller's own part, and then commits the message
 or rolls it back. If the broker hears of neither, it asks (`check`).
@@ -78,7 +78,7 @@ _ELSEWHERE = (
 )
 """Errors after which another broker may take the message."""
 _MAY_BE_STORED = (TransportError, RemoteProtocolError)
-"""Errors after which the message may be stored: no answer came, or one that cannot be understood."""
+"""Errors after which the message may be stored: no response came, or one that cannot be understood."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ TransactionChecker = Callable[[ReceivedMessage], TransactionResolution]
 
 
 class TransactionReceipt(NamedTuple):
-    """Where the half message was stored, and how the transaction ended."""
+    """The receipt of the half message, and how the transaction ended."""
 
     receipt: Receipt
     resolution: TransactionResolution
@@ -166,7 +166,7 @@ class Producer(Running):
         return self._send(messages[0].topic, payload, queue, count=len(messages))
 
     def send_oneway(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Send without waiting for an answer."""
+        """Send without waiting for a response."""
         payload = self._packing.pack(message)
         chosen = queue or next(self._candidates(message.topic))
         self._cluster.messages.send_oneway(self._sending(chosen, payload), self._deadline())
@@ -320,13 +320,13 @@ class Producer(Running):
             return TransactionResolution.UNKNOWN
         try:
             return _check_resolution("check", self._check(message))
-        except BaseException:  # `sys.exit()`, too: the broker would not be told.
+        except BaseException:  # `sys.exit()`, too: the broker waits for a resolution.
             _log.exception("the check of %s failed; its broker will ask again", message)
             return TransactionResolution.UNKNOWN
 
     def _broker_name(self, address: Address) -> str:
         for name, broker in self._cluster.routes.known_brokers().items():
-            if any(place.address == address for place in broker.endpoints):
+            if any(endpoint.address == address for endpoint in broker.endpoints):
                 return name
         raise NoBrokerAvailable("a broker that no route names asks about a transaction", address=str(address))
 
@@ -356,5 +356,5 @@ def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError
     """Return the error of a send: how it failed tells whether the message may be stored all the same."""
     numbers = range(count)
     what = f"not sent: {error.what}" if not isinstance(error, RequestTimeout) else f"no answer: {error.what}"
-    told = {"unknown": numbers} if is_unknown else {"failed": numbers}
-    return SendError(what, advice=error.advice or "send again", **told, **error.where)
+    outcome = {"unknown": numbers} if is_unknown else {"failed": numbers}
+    return SendError(what, advice=error.advice or "send again", **outcome, **error.where)

@@ -1,8 +1,8 @@
-"""Over which connection does a pull travel, and who opens it?
+"""Find or open the connection that a pull uses.
 
-Neither the pull loop nor a connection's reader may wait for an address that does not answer: all other queues would
-wait with them. So a thread of its own connects to the address, and ends with that. Every queue that wants the address
-meanwhile waits for this one attempt, which succeeds or fails for all of them.
+Neither the pull loop nor a connection's reader may wait for an address that does not answer, because all other queues
+would wait with them. So a thread of its own connects to the address and then ends. All queues that need the address
+meanwhile wait for this one attempt, which succeeds or fails for all of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..net.threaded import ThreadedConnection
 
 __all__ = ["PullConnections"]
 
-Waiting = Callable[[RocketMQError | None], object]
-"""Told why there is no connection, or nothing if there is one now."""
+Callback = Callable[[RocketMQError | None], object]
+"""Called with the reason why there is no connection, or with None if there is one now."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,21 +32,21 @@ class PullConnections:
         self._reconnected = reconnected
         self._lock = threading.Lock()
         self._known: dict[Address, ThreadedConnection] = {}
-        self._waiting: dict[Address, list[Waiting]] = {}
+        self._waiting: dict[Address, list[Callback]] = {}
 
     def __repr__(self) -> str:
         return f"<PullConnections {len(self._known)} known, {len(self._waiting)} opening>"
 
     def find(self, address: Address) -> ThreadedConnection | None:
-        """The connection at hand, if it is good for anything."""
+        """Return the open connection to an address; None if there is none that is usable."""
         known = self._known.get(address)
         return known if known and known.is_usable else None
 
-    def open(self, address: Address, waiting: Waiting) -> None:
-        """Have a connection opened; whoever waits is told by the thread that opens it."""
+    def open(self, address: Address, waiting: Callback) -> None:
+        """Open a connection in another thread, which calls back when it is done."""
         with self._lock:
             if address not in self._waiting:
-                # Before anybody is noted down: should there be no more threads, nobody waits for one.
+                # Before the first callback is noted: if no thread can be started, none waits for it.
                 threading.Thread(target=self._open, args=(address,), name=f"open {address}", daemon=True).start()
                 self._waiting[address] = []
             self._waiting[address].append(waiting)
@@ -59,7 +59,7 @@ class PullConnections:
             each(failure)
 
     def _connect(self, address: Address) -> RocketMQError | None:
-        """Why there is no connection, if so."""
+        """Open a connection; return the error if that fails."""
         try:
             connection = self._pool.connection(address)
         except RocketMQError as error:

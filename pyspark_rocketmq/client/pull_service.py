@@ -1,13 +1,13 @@
 """Keep every held queue pulled, with at most one pull in flight for each.
 
-A queue's loop is: check for obstacles, pull, cache the messages of the answer, hand them to the sink, and check again.
-An obstacle postpones the check; the loop ends only when the queue is dropped.
+A queue's loop is: check for obstacles, pull, cache the messages of the response, hand them to the sink, and check
+again. An obstacle postpones the check; the loop ends only when the queue is dropped.
 
-The thread that receives an answer also sends the next pull, so no broker waits for another thread's turn. That thread
+The thread that receives a response also sends the next pull, so no broker waits for another thread's turn. That thread
 must not wait for anything, so what is due later runs in the pull loop, and so does finding the first offset. No thread
 waits for a connection (`PullConnections`): a queue without one comes back when there is one.
 
-A broker answers an offset outside a queue's bounds, and an administrator's reset, with the offset to go on from.
+After an offset outside a queue's bounds, or an administrator's reset, a broker responds with the offset to go on from.
 Listeners may still work on earlier messages, so the queue is dropped, its position is corrected and frozen, and the
 queue is taken anew (`Corrections`, on the timer loop).
 """
@@ -24,14 +24,13 @@ from typing import Protocol
 
 from ..cluster.cluster import Cluster
 from ..cluster.routes import MASTER_ID, Place
-from ..cluster.servers import signed, unsigned_fields
 from ..cluster.settings import ClusterSettings
 from ..errors import NoBrokerAvailable, RocketMQError, Where
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..pull.backoff_budget import BackoffBudget, explain_refusal
 from ..pull.port import PullOutcome, PullStatus
-from ..pull.remoting import read_outcome
+from ..pull.remoting import PullTemplate, read_outcome
 from ..wire.bodies import SubscriptionData
 from ..wire.codes import RequestCode
 from ..wire.commands import PullMessageRequestHeader
@@ -56,6 +55,7 @@ SUSPEND_MS = 15_000
 NOTHING_CACHED = -1
 
 _COMMIT_FLAG, _WAIT_FLAG, _SUBSCRIPTION_FLAG = 1, 2, 4
+_CHANGING = ("queueOffset", "commitOffset", "sysFlag")
 _log = logging.getLogger(__name__)
 
 
@@ -98,28 +98,21 @@ class PullRequests:
         self._flags = _WAIT_FLAG | _SUBSCRIPTION_FLAG * settings.post_subscription_when_pull
         self._is_broadcasting = settings.is_broadcasting
 
-    def fields(self, assigned: Assigned, subscription: SubscriptionData, place: Place) -> dict[str, str]:
+    def fields(self, assigned: Assigned, subscription: SubscriptionData, endpoint: Place) -> dict[str, str]:
         """Return the header fields of a queue's next pull."""
         template = assigned.pull_template
         if template is None or template[0] is not subscription:
-            template = assigned.pull_template = subscription, self._write(assigned, subscription)
+            template = assigned.pull_template = subscription, self._make_template(assigned.queue, subscription)
         committed = self._committed(assigned.queue)
-        commits = committed > 0 and place.broker_id == MASTER_ID
-        fields = {
-            **template[1],
-            "queueOffset": str(assigned.next_offset),
-            "commitOffset": str(committed),
-            "sysFlag": str(self._flags | _COMMIT_FLAG * commits),
-        }
-        return signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
+        commits = committed > 0 and endpoint.broker_id == MASTER_ID
+        return template[1].fields((assigned.next_offset, committed, self._flags | _COMMIT_FLAG * commits))
 
-    def _write(self, assigned: Assigned, subscription: SubscriptionData) -> dict[str, str]:
-        queue = assigned.queue
+    def _make_template(self, queue: MessageQueue, subscription: SubscriptionData) -> PullTemplate:
         header = PullMessageRequestHeader(
             consumer_group=self._settings.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            queue_offset=assigned.next_offset,
+            queue_offset=0,
             max_msg_nums=self._settings.pull_batch_size,
             sys_flag=_WAIT_FLAG,
             commit_offset=NOTHING_CACHED,
@@ -128,7 +121,7 @@ class PullRequests:
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
         )
-        return unsigned_fields(self._cluster, header, queue.broker_name)
+        return PullTemplate(self._cluster, header, queue.broker_name, _CHANGING)
 
     def _committed(self, queue: MessageQueue) -> int:
         """Return the group's position, which the pull commits."""
@@ -214,22 +207,22 @@ class PullService:
         return self._failure_pause_s if self._needs_locks and not process_queue.locked else None
 
     def _pull(self, assigned: Assigned, subscription: SubscriptionData) -> None:
-        place = self._find_place(assigned)
-        connection = self._connections.find(place.address)
+        endpoint = self._find_endpoint(assigned)
+        connection = self._connections.find(endpoint.address)
         if connection is None:
-            self._connections.open(place.address, partial(self._resume_connected, assigned))
+            self._connections.open(endpoint.address, partial(self._resume_connected, assigned))
             return
         if self._needs_locks and not assigned.started_in_order:
             # Under the lock the first pull finds its offset again: the last owner may have gone on until then.
             assigned.next_offset = self._first_offsets.find(assigned.queue)
             assigned.started_in_order = True
-        fields = self._requests.fields(assigned, subscription, place)
+        fields = self._requests.fields(assigned, subscription, endpoint)
         future = connection.submit(RequestCode.PULL_MESSAGE, fields, b"", Deadline.after(TIMEOUT_S))
-        take = partial(self._take, assigned, subscription, place, assigned.next_offset, self._now_s())
+        take = partial(self._take, assigned, subscription, endpoint, assigned.next_offset, self._now_s())
         future.add_done_callback(partial(self._take_in_turn, take))
 
     def _take_in_turn(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
-        """Take an answer; one that arrived while the pull loop was still sending waits for its turn there."""
+        """Take a response; one that arrived while the pull loop was still sending waits for its turn there."""
         if threading.current_thread() is self._loop.thread:
             self._loop.call_soon(partial(take, done))
         else:
@@ -241,7 +234,7 @@ class PullService:
         else:
             self._call_later(assigned, 0.0)
 
-    def _find_place(self, assigned: Assigned) -> Place:
+    def _find_endpoint(self, assigned: Assigned) -> Place:
         """Return the process to pull from by the routes at hand, which the timer loop renews."""
         queue = assigned.queue
         broker = self._routes.known_brokers().get(queue.broker_name)
@@ -249,13 +242,13 @@ class PullService:
             raise NoBrokerAvailable("no route names the broker now", topic=queue.topic, broker=queue.broker_name)
         return broker.to_read(assigned.suggested_broker_id)
 
-    # --- the answer --------------------------------------------------------------------------------------------------
+    # --- the response ------------------------------------------------------------------------------------------------
 
     def _take(
         self,
         assigned: Assigned,
         subscription: SubscriptionData,
-        place: Place,
+        endpoint: Place,
         offset: int,
         began_s: float,
         done: Future[Command],
@@ -264,18 +257,18 @@ class PullService:
             return
         try:
             outcome = read_outcome(done.result())
-            assigned.patience = None
+            assigned.backoff = None
             assigned.suggested_broker_id = outcome.suggested_broker_id
             found = self._apply(assigned, subscription, offset, outcome)
             self._statistics.pulled(assigned.queue.topic, self._now_s() - began_s, found)
         except RocketMQError as error:
-            self._retry_refused(assigned, place, error.locate(**self._where(assigned, place, offset)))
+            self._retry_refused(assigned, endpoint, error.locate(**self._where(assigned, endpoint, offset)))
         except Exception:
-            _log.exception("an answer for %s was not understood", assigned.queue)
+            _log.exception("a response for %s was not understood", assigned.queue)
             self._call_later(assigned, self._failure_pause_s)
 
     def _apply(self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome) -> int:
-        """Do what an answer calls for, and return how many messages it brought."""
+        """Do what a response calls for, and return how many messages it brought."""
         if outcome.status is PullStatus.OFFSET_MOVED:
             _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, offset)
             self._corrections.correct(assigned, outcome.next_offset)
@@ -301,7 +294,7 @@ class PullService:
     def _read(
         self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome
     ) -> MessageBatch | None:
-        """Return the messages of an answer, with their tags compared: "Aa" and "BB" have one hash at brokers."""
+        """Return the messages of a response, with their tags compared: "Aa" and "BB" have one hash at brokers."""
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
         batch = read_batch(pulled, offset)
         if batch is None or not subscription.tags_set:
@@ -309,17 +302,17 @@ class PullService:
         wanted = [message for message in batch if message.tags in subscription.tags_set]
         return MessageBatch.of(wanted) if wanted else None
 
-    def _retry_refused(self, assigned: Assigned, place: Place, error: RocketMQError) -> None:
+    def _retry_refused(self, assigned: Assigned, endpoint: Place, error: RocketMQError) -> None:
         """Pull again after pauses that grow if the broker throttles; leave a replica for its master if it refuses."""
-        reason = explain_refusal(error, from_master=place.is_master)
+        reason = explain_refusal(error, from_master=endpoint.is_master)
         if reason is None:
             self._retry_failed(assigned, error)
             return
         if reason.refresh_routes:
             self._routes.expire(assigned.queue.topic)
             assigned.suggested_broker_id = MASTER_ID
-        assigned.patience = assigned.patience or BackoffBudget(math.inf)
-        self._call_later(assigned, assigned.patience.next_pause_s(assigned.next_offset, reason))
+        assigned.backoff = assigned.backoff or BackoffBudget(math.inf)
+        self._call_later(assigned, assigned.backoff.next_pause_s(assigned.next_offset, reason))
 
     def _retry_failed(self, assigned: Assigned, error: RocketMQError) -> None:
         _log.warning("a pull failed: %s", error)
@@ -327,10 +320,10 @@ class PullService:
             self._routes.expire(assigned.queue.topic)
         self._call_later(assigned, self._failure_pause_s)
 
-    def _where(self, assigned: Assigned, place: Place, offset: int) -> Where:
+    def _where(self, assigned: Assigned, endpoint: Place, offset: int) -> Where:
         queue = assigned.queue
         return {
-            "address": str(place.address),
+            "address": str(endpoint.address),
             "topic": queue.topic,
             "broker": queue.broker_name,
             "queue_id": queue.queue_id,

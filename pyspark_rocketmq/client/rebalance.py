@@ -1,8 +1,9 @@
 """Decide which queues are this member's, take them and give them up.
 
-Every member assigns the same sorted queues to the same sorted members by the same strategy and keeps its own; nobody
-coordinates. A round looks at each topic: queues that are assigned to others now are dropped and handed over, new ones
-are taken from the group's position on. A member that cannot look (no route, no list of members) changes nothing.
+Every member assigns the same sorted queues to the same sorted members by the same strategy and keeps its own; no
+process coordinates them. A round looks at each topic: queues that are assigned to others now are dropped and handed
+over, new ones are taken from the group's position on. A member that cannot look (no route, no list of members) changes
+nothing.
 
 Rounds come every 20 seconds, one second after a round that left something to do, and on a wake-up (`wake`); never
 within a second of the last one. While no broker tells who is in the group, the next round comes after one second as
@@ -166,7 +167,7 @@ class Rebalancer:
         self._wake_later = wake_later
         self._rhythm = rhythm
         self._pauses = Backoff(first_s=rhythm.rebalance_soonest_s, longest_s=rhythm.rebalance_s)
-        self._untold: Counter[str] = Counter()
+        self._unknown_rounds: Counter[str] = Counter()
         """By topic, the number of consecutive rounds in which no server told of it."""
 
     def run_round(self) -> bool:
@@ -187,7 +188,7 @@ class Rebalancer:
         if division is None:
             self._look_again(topic)
             return True
-        del self._untold[topic]
+        del self._unknown_rounds[topic]
         lost = [self._lose(assigned, unreachable) for assigned in self._surplus(topic, division.share)]
         gained = self._gain(division.share, unreachable)
         if any(lost) or gained:
@@ -199,8 +200,8 @@ class Rebalancer:
 
     def _look_again(self, topic: str) -> None:
         """Wake up soon at first, and then less and less often, so that brokers pay little for a long failure."""
-        self._wake_later(self._pauses.delay_s(self._untold[topic]))
-        self._untold[topic] += 1
+        self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
+        self._unknown_rounds[topic] += 1
 
     def _surplus(self, topic: str, share: Sequence[MessageQueue]) -> list[Assigned]:
         """Return held queues that are no longer assigned, and those that nothing pulls, which are taken anew."""

@@ -1,7 +1,7 @@
 """Give messages that a listener could not consume back to their brokers.
 
 Concurrent consumption *sends back*: the broker stores the message again for the group, after a delay that grows with
-every failure, and in the end among the dead letters. If the broker refuses or does not answer, a copy is sent to the
+every failure, and in the end among the dead letters. If the broker refuses or does not respond, a copy is sent to the
 retry topic like any message, by way of any broker that takes it. Consumption in order sends only such copies, and only
 when the retries are used up; brokers store them as dead letters at once.
 """
@@ -46,7 +46,7 @@ class Redelivery:
         self._turns = itertools.count()
 
     def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Have a message delivered again. Raise if neither way works; a lost answer may lead to a second copy."""
+        """Have a message delivered again. Raise if neither way works; a lost response may lead to a second copy."""
         try:
             self._cluster.messages.send_back(
                 self._group,

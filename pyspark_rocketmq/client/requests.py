@@ -1,10 +1,10 @@
-"""What do brokers ask of a member, and what is it told?
+"""Serve the requests that brokers send to a member.
 
-    40   the group has changed: look again          220  move to other offsets
-    221  where do you stand?                        307  how are you?
-    309  consume this message now
+    40   the group has changed: start a round     220  move to other offsets
+    221  report the positions                     307  report the state
+    309  consume one message now
 
-Brokers pass on what administrators want; a member answers in Java's words. Everything else is declined.
+Brokers pass on what administrators want, and a member answers in Java's words. All other requests are declined.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _CONSUMED = {
 
 
 class Serves(Protocol):
-    """The member behind the requests."""
+    """The member that serves the requests."""
 
     def wake(self) -> None:
-        """The group may have changed."""
+        """Start a round soon: the group may have changed."""
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Move to these offsets."""
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """What the listener answers, or raises."""
+        """Return what the listener returns, or raise what it raises."""
 
     @property
     def running_info(self) -> RunningInfo:
@@ -60,7 +60,7 @@ class Serves(Protocol):
 
 
 class MemberRequests:
-    """Serves the brokers' own requests, in the connections' threads."""
+    """Serves the requests of brokers, in the connections' threads."""
 
     def __init__(self, member: Serves, namespace: Namespace, clock: Clock) -> None:
         self._member = member
@@ -75,7 +75,7 @@ class MemberRequests:
         }
 
     def serve(self, address: Address, request: Command) -> Command | None:
-        """Answer one request; none if it is not among those above."""
+        """Return the answer to one request; None if it is not among those above."""
         handler = self._handlers.get(request.code)
         return handler(request) if handler else None
 
@@ -88,7 +88,7 @@ class MemberRequests:
         table = decode_body(ResetOffsetBody, request.body).offset_table
         if wrong := next(((queue, at) for queue, at in table.items() if at < 0), None):
             raise MalformedFrame(f"ResetOffsetBody.offsetTable moves {wrong[0]} to {wrong[1]}, which is no offset")
-        offsets = {self._ours(queue): offset for queue, offset in table.items()}
+        offsets = {self._unwrap(queue): offset for queue, offset in table.items()}
         self._member.reset(self._namespace.unwrap(header.topic), offsets)
         return Command(ResponseCode.SUCCESS)
 
@@ -109,12 +109,12 @@ class MemberRequests:
         header = from_fields(ConsumeMessageDirectlyResultRequestHeader, request.fields)
         message = self._view(request.body, header.broker_name or "")
         began_s = self._clock.now_s()
-        result = self._heard(message)
+        result = self._call_listener(message)
         spent_ms = int(1000 * (self._clock.now_s() - began_s))
         return Command(ResponseCode.SUCCESS, body=encode_body(replace(result, spent_time_mills=spent_ms)))
 
-    def _heard(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        """Nothing is committed or sent back: the answer is the administrator's to judge."""
+    def _call_listener(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
+        """Call the listener and return its result for the administrator; commit and send back nothing."""
         orderly = self._member.running_info.orderly
         try:
             result = self._member.listen_to([message])
@@ -129,7 +129,7 @@ class MemberRequests:
         pulled = Pulled(queue, memoryview(b""), 0, record.queue_offset + 1, self._namespace.unwrap)
         return view_record(pulled, record)
 
-    def _ours(self, queue: MessageQueue) -> MessageQueue:
+    def _unwrap(self, queue: MessageQueue) -> MessageQueue:
         return queue._replace(topic=self._namespace.unwrap(queue.topic))
 
 

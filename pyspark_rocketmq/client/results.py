@@ -60,7 +60,7 @@ class Ordered(NamedTuple):
 
     status: OrderlyStatus
     suspend_s: float | None = None
-    """How long the queue rests, if not as the settings say; RocketMQ allows 10 ms to 30 s."""
+    """The rest of the queue, if not as the settings say; RocketMQ allows 10 ms to 30 s."""
 
 
 SUCCESS = Consumed()

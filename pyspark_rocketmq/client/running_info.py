@@ -1,6 +1,6 @@
-"""What does a member say of itself to an administrator?
+"""Describe a member to administrators, in the words and units of the Java consumer.
 
-In the words and units of the Java consumer, which `mqadmin consumerStatus` reads.
+`mqadmin consumerStatus` shows the description.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENT_VERSION_NAME = "V4_9_8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningInfo:
-    """Describes one member whenever it is asked."""
+    """The description of one member, made anew for each request."""
 
     cluster: ClusterSettings
     membership: Membership
@@ -42,7 +42,7 @@ class RunningInfo:
     started_ms: int
 
     def describe(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """The whole state."""
+        """Return the whole state."""
         wrap = self.cluster.namespace.wrap
         subscriptions = self.membership.subscriptions
         return ConsumerRunningInfo(
@@ -59,7 +59,7 @@ class RunningInfo:
         )
 
     def offsets(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Where we stand in the queues of a topic."""
+        """Return the positions in the queues of a topic."""
         known = self.store.progress.snapshot()
         return {queue: offset for queue, offset in known.items() if queue.topic == topic}
 
@@ -99,7 +99,7 @@ class RunningInfo:
 
 
 def _stacks() -> str:
-    """What every thread is doing."""
+    """Return the stack of every thread."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():

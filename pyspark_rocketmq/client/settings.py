@@ -42,7 +42,7 @@ _FOR_EVER = 2**31 - 1
 
 
 class MessageModel(Enum):
-    """Which members of a group get a message: one of them, or every one."""
+    """The members of a group that get a message: one of them, or every one."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
@@ -97,17 +97,17 @@ class MemberSettings:
 
     group: str
     subscriptions: Subscriptions
-    """What is wanted of each topic: `"orders"`, `["orders", "refunds"]`, or `{"orders": "paid || sent"}`."""
+    """The topics and what is wanted of each: `"orders"`, `["orders", "refunds"]`, or `{"orders": "paid || sent"}`."""
     message_model: MessageModel | str = MessageModel.CLUSTERING
     consume_from: ConsumeFrom | str = ConsumeFrom.LAST_OFFSET
     consume_timestamp_ms: int | None = None
     """For TIMESTAMP; 30 minutes before the start if it is not given."""
     allocation: AllocationSettings | str = field(default_factory=AllocationSettings)
-    """How queues are assigned to the group's members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
+    """The assignment of queues to the group's members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
     consumer_rooms: Mapping[str, str] = field(default_factory=dict)
     """MACHINE_ROOM_NEARBY: room by client id, where the id's host does not tell it."""
     limits: FlowLimits = field(default_factory=FlowLimits)
-    """What a queue may hold before its pulls pause."""
+    """The cache of a queue at which its pulls pause."""
     topic_message_count: int | None = None
     """Replaces the limit of messages per queue: all held queues share it."""
     topic_body_mib: int | None = None
@@ -119,7 +119,7 @@ class MemberSettings:
     """A name that tells this client's id from others of its host; a new one is made if none is given."""
     unit_name: str = ""
     local_offset_dir: Path | str | None = None
-    """Where broadcasting members keep positions; `~/.rocketmq_offsets` if none is given."""
+    """The directory of broadcasting members' positions; `~/.rocketmq_offsets` if none is given."""
     rhythm: Rhythm = field(default_factory=Rhythm)
 
     def __post_init__(self) -> None:
@@ -172,13 +172,13 @@ class ConsumerSettings(MemberSettings):
     max_reconsume_times: int = _BROKERS_CHOICE
     """-1: 16 times concurrently, without end in order."""
     suspend_s: float = 1.0
-    """How long a queue consumed in order rests before failed messages are tried again."""
+    """The rest of a queue consumed in order before failed messages are tried again."""
     consume_timeout_s: float = 15 * 60.0
     """The time after which messages that a concurrent listener still holds are sent back."""
     auto_commit: bool = True
     """In order: whether success commits at once, or only when the listener returns COMMIT."""
     await_termination_s: float = 0.0
-    """How long closing waits for running listeners; what they finish later is delivered again."""
+    """The time that closing waits for running listeners; what they finish later is delivered again."""
 
     def __post_init__(self) -> None:
         super(ConsumerSettings, self).__post_init__()
@@ -217,7 +217,7 @@ class ProducerSettings:
     send_timeout_s: float = 3.0
     """For all attempts of one send together."""
     retries: int = 2
-    """How often a send is tried at another broker."""
+    """The number of attempts at other queues after a failed send."""
     compress_over_bytes: int = 4096
     compression: Compression | str = Compression.ZLIB
     max_message_bytes: int = 4 * 1024 * 1024

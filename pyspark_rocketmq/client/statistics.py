@@ -1,7 +1,7 @@
-"""How fast does a member pull and consume?
+"""Count how fast a member pulls and consumes.
 
-Administrators ask for the rates of the last minute, topic by topic. Events are counted in slots of six seconds, so
-that keeping count costs the same at any rate.
+Administrators ask for the rates of the last minute, topic by topic. Events are counted in slots of six seconds, so that
+counting costs the same at any rate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Slot:
 
 
 class Statistics:
-    """Counts of one member. For any thread."""
+    """The counts of one member. For any thread."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -41,7 +41,7 @@ class Statistics:
         self._topics: dict[str, deque[_Slot]] = {}
 
     def pulled(self, topic: str, seconds: float, messages: int = 0) -> None:
-        """A pull was answered."""
+        """Count a pull that was answered."""
         with self._lock:
             slot = self._slot(topic)
             slot.pulls += 1
@@ -49,7 +49,7 @@ class Statistics:
             slot.messages += messages
 
     def consumed(self, topic: str, seconds: float, *, succeeded: int, failed: int) -> None:
-        """A listener has returned."""
+        """Count the messages of a listener's call that returned."""
         with self._lock:
             slot = self._slot(topic)
             slot.runs += 1
@@ -58,7 +58,7 @@ class Statistics:
             slot.failed += failed
 
     def status(self, topic: str) -> ConsumeStatus:
-        """The last minute of a topic, in milliseconds and events per second; failures of the last hour."""
+        """Return a topic's rates of the last minute in milliseconds and events per second, and failures of an hour."""
         with self._lock:
             slots = list(self._topics.get(topic, ()))
         recent = [slot for slot in slots if slot.began_s > self._now_s() - _SLOT_S * _SLOTS]

@@ -91,7 +91,7 @@ class Progress:
         return f"<{type(self).__name__} {len(self._entries)} queues>"
 
     def get(self, queue: MessageQueue) -> int | None:
-        """The next offset of a queue."""
+        """Return the next offset of a queue; None if it is not known."""
         with self._lock:
             entry = self._entries.get(queue)
             return entry.offset if entry else None
@@ -106,44 +106,44 @@ class Progress:
                 entry.offset = max(entry.offset, offset) if only_forward else offset
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Set a queue's offset for good, until it is forgotten."""
+        """Set a queue's offset until it is forgotten; updates are ignored meanwhile."""
         with self._lock:
             self._entries[queue] = _Entry(offset, frozen=True)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop a queue's offset."""
+        """Forget a queue's offset."""
         with self._lock:
             self._entries.pop(queue, None)
 
     def snapshot(self) -> dict[MessageQueue, int]:
-        """All offsets, as of now."""
+        """Return all offsets as they are now."""
         with self._lock:
             return {queue: entry.offset for queue, entry in self._entries.items()}
 
 
 class OffsetStore(Protocol):
-    """Progress that is written down somewhere."""
+    """Positions that are persisted."""
 
     progress: Progress
 
     def read(self, queue: MessageQueue) -> int | None:
-        """The offset that is written down, taken over into memory; none if there is none. Raises if nobody knows."""
+        """Read a persisted offset into memory and return it; None if there is none. Raise if that cannot be known."""
 
     def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
         """Persist one queue's offset, unless its broker is unreachable in this pass."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Write down where we stand in these queues, and forget all others."""
+        """Persist the positions in these queues, and forget all others."""
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets and write them down; raises if a broker does not take them."""
+        """Move to these offsets and persist them. Raise if a broker does not take them."""
 
 
 class RemoteStore:
-    """Offsets at the brokers, committed without waiting for an answer.
+    """Offsets at the brokers, committed without waiting for a response.
 
-    Threads that commit to one broker take turns, and each reads an offset in its turn. So no thread, however long its
-    broker keeps it waiting, sends an offset after another thread has sent a newer one.
+    Threads that commit to one broker take turns, and each reads an offset in its turn. So no thread sends an offset
+    after another thread has sent a newer one, even if its broker lets it wait for long.
     """
 
     def __init__(self, offsets: Offsets, group: str) -> None:
@@ -151,10 +151,10 @@ class RemoteStore:
         self._offsets = offsets
         self._group = group
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        """By broker, so that nobody waits for a broker that has nothing to do with it."""
+        """By broker, so that no thread waits for another broker than its own."""
 
     def read(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset; a broker says 0 for none where a queue is young."""
+        """Return the group's committed offset; a broker returns 0 instead of none where a queue is young."""
         deadline = Deadline.after(QUERY_TIMEOUT_S)
         stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
         if stored is not None:
@@ -184,12 +184,12 @@ class RemoteStore:
                 self.progress.forget(queue)
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets and commit them; raises if a broker does not take them."""
+        """Move to these offsets and commit them. Raise if a broker does not take them."""
         for queue, offset in offsets.items():
             self.progress.update(queue, offset, only_forward=False)
         for broker_name in {queue.broker_name for queue in offsets}:
             with self._turns[broker_name]:
-                pass  # An older offset that is being sent goes first; those that follow are the new ones.
+                pass  # An older offset that is being sent goes first; all that follow are the new ones.
         self._offsets.commit(self._group, offsets)
 
 
@@ -207,17 +207,17 @@ class LocalStore:
     def __init__(self, path: Path) -> None:
         self.progress = Progress()
         self.is_damaged = False
-        """Whether something was written down, but could not be read when it was looked at last."""
+        """Whether the last look at the files found some, but could read none."""
         self._path = path
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Take over what is written down; damage of both files is told and leaves nothing."""
+        """Read all persisted offsets into memory; if both files are damaged, warn and read none."""
         for queue, offset in (self._read_files() or {}).items():
             self.progress.update(queue, offset, only_forward=False)
 
     def read(self, queue: MessageQueue) -> int | None:
-        """The offset in the file."""
+        """Return the offset in the file."""
         stored = (self._read_files() or {}).get(queue)
         if stored is not None:
             self.progress.update(queue, stored, only_forward=False)
@@ -228,28 +228,28 @@ class LocalStore:
         self._merge({queue})
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Write these queues' offsets beside what the file says of others."""
+        """Write these queues' offsets to the file, which keeps those of other queues."""
         self._merge({queue for queue in self.progress.snapshot() if queue in queues})
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets and write them; what fails is warned about."""
+        """Move to these offsets and write them to the file; a failure is a warning."""
         for queue, offset in offsets.items():
             self.progress.update(queue, offset, only_forward=False)
         self._merge(offsets.keys())
 
     def _merge(self, queues: Set[MessageQueue]) -> None:
-        """Write what stands now: another thread may have written something newer since this one was called."""
+        """Write the offsets of this moment: another thread may have written newer ones since the call."""
         with self._lock:
-            ours = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}
-            if not ours:
+            own = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}
+            if not own:
                 return
             known = self._read_files() or {}
-            merged = {**known, **ours}
+            merged = {**known, **own}
             if merged != known or not self._path.exists():
                 self._write(merged)
 
     def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """The old file becomes the backup by renaming, so that a crash leaves one of the two whole."""
+        """Write a new file and rename the old one to the backup, so that a crash leaves one of the two whole."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fresh = self._path.with_name(self._path.name + ".tmp")
@@ -265,7 +265,7 @@ class LocalStore:
         return self._path.with_name(self._path.name + _BACKUP_SUFFIX)
 
     def _read_files(self) -> dict[MessageQueue, int] | None:
-        """The file, or its backup if it is missing, empty or damaged."""
+        """Return the offsets of the file, or of its backup if the file is missing, empty or damaged."""
         is_damaged, found = False, None
         for path in (self._path, self._backup):
             try:
@@ -298,7 +298,7 @@ def _parse_offset(value: object) -> int:
 
 
 def _write_offsets(offsets: Mapping[MessageQueue, int]) -> str:
-    """As Java lays it out, tabs and all."""
+    """Return the text as Java writes it, with its tabs."""
     entries = ",".join(map(_write_entry, _sorted(offsets)))
     return f'{{\n\t"offsetTable":{{{entries}\n\t}}\n}}'
 

@@ -34,7 +34,7 @@ class SubscriptionCheck:
         self._client_id = client_id
         self._is_known = False
         """Whether brokers may list this member itself."""
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
         self._may_ask = True
 
     def compare(self, own: ConsumerData) -> None:
@@ -53,19 +53,19 @@ class SubscriptionCheck:
         except RocketMQError as error:
             _log.debug("subscriptions of group %s were not compared: %s", self._group, error)
         else:
-            self._tell(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
+            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
 
-    def _tell(self, differences: frozenset[str]) -> None:
-        for each in sorted(differences - self._told):
+    def _log_new(self, differences: frozenset[str]) -> None:
+        for each in sorted(differences - self._logged):
             _log.warning("the members of group %s disagree: %s", self._group, each)
-        self._told = differences
+        self._logged = differences
 
     def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:
         unwrap = self._cluster.settings.namespace.unwrap
         theirs = tuple(replace(each, topic=unwrap(each.topic)) for each in seen.subscription_table.values())
         yield from find_differences(seen.message_model, theirs, own)
         if sum(each.client_id == self._client_id for each in seen.connection_set) > int(self._is_known):
-            yield f"{self._client_id} is there already; give every member an instance name of its own"
+            yield f"{self._client_id} is a member already; give every member an instance name of its own"
 
 
 def find_differences(
@@ -73,11 +73,11 @@ def find_differences(
 ) -> Iterator[str]:
     """Yield how a broker's table of a group differs from one member's own, each difference with what to do."""
     if message_model not in (None, own.message_model):
-        yield f"others are {message_model}, we are {own.message_model}; give each model a group of its own"
-    theirs, ours = _expressions(subscriptions), _expressions(own.subscription_data_set)
-    for topic in sorted(theirs.keys() | ours.keys()):
-        if (wanted := theirs.get(topic)) != (by_us := ours.get(topic)):
-            want = f"others want {_text(wanted)} of {topic}, we want {_text(by_us)}"
+        yield f"others are {message_model}, this member is {own.message_model}; give each model a group of its own"
+    others, member = _expressions(subscriptions), _expressions(own.subscription_data_set)
+    for topic in sorted(others.keys() | member.keys()):
+        if others.get(topic) != member.get(topic):
+            want = f"others want {_text(others.get(topic))} of {topic}, this member wants {_text(member.get(topic))}"
             yield f"{want}; let all members subscribe to the same, or give them groups of their own"
 
 

@@ -33,7 +33,7 @@ from .searches import SEARCHES_EXACTLY, fetch_first_readable, find_first_since, 
 from .servers import Reply
 
 LOWER, UPPER = "LOWER", "UPPER"
-"""Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
+"""Boundaries of a search by time: the first message at or after it, or the last at or before it (since 5.1.1)."""
 
 _NONE = -1
 _MakeHeader = Callable[[MessageQueue], RequestHeader]
@@ -167,7 +167,7 @@ class Offsets:
     def fetch_standings(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, Standing]:
-        """Return the group's positions with their reporters, which tell a moved position from a forgotten one."""
+        """Return the group's positions with the processes that report them."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]
@@ -318,7 +318,7 @@ def _offset(reply: Reply, smallest: int = 0) -> int:
 def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
     """Refuse a number that cannot be an offset; headers and bodies are checked for 64 bits where they are read."""
     if offset < smallest:
-        raise MalformedFrame(f"{name} is {offset}, which is no offset", **reply.request.where())
+        raise MalformedFrame(f"{name} is {offset}, which is not an offset", **reply.request.where())
 
 
 def _max_header(queue: MessageQueue) -> RequestHeader:

@@ -86,7 +86,7 @@ class Channel:
         self._heard = False
         self._silent_since: float | None = None
 
-    # --- speaking: into the outbox -----------------------------------------------------------------------------------
+    # --- filling the outbox ------------------------------------------------------------------------------------------
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Add a request; return the opaque that its response will carry."""
@@ -174,7 +174,7 @@ class Channel:
 
     @property
     def needs(self) -> int:
-        """What to wait for before another attempt is worth it."""
+        """The events that make another attempt worth it."""
         return self.transport.needs(write=bool(self.outbox))
 
     # --- silence -----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Channel:
         what = (
             f"the server has taken none of the {len(self.outbox)} bytes that wait to be sent for {self._untaken_s:g} s"
         )
-        self._send_failure = self._lost(what, "look whether the server hangs; tried again on a new connection")
+        self._send_failure = self._lost(what, "check whether the server hangs; the next attempt uses a new connection")
         self.untaken = None
         return True
 
@@ -218,7 +218,7 @@ class Channel:
             )
 
     def _flooded(self, what: str) -> Flooded:
-        advice = "look at the server's log; is it a RocketMQ server, and does nothing between repeat what it sends?"
+        advice = "check the server's log, that it is a RocketMQ server, and that no proxy repeats what it sends"
         return Flooded(what, advice=advice, address=str(self.transport.address))
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ class Connection:
 
     @property
     def wants(self) -> tuple[Transport, int]:
-        """What to wait for before another `exchange` is worth it."""
+        """The stream, and the events on it that make another `exchange` worth it."""
         return self._channel.transport, self._channel.needs
 
     def close(self) -> None:

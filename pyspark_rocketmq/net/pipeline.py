@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class RequestKind(NamedTuple, Generic[T]):
-    """What all requests of one pipeline have in common."""
+    """The properties that all requests of one pipeline share."""
 
     code: int
     name: str
-    """What an error calls such a request, with its article."""
+    """The name of such a request in error texts, with its article."""
     timeout_s: float
     advice: str
-    """What an error advises when a request times out."""
+    """The advice of an error when a request times out."""
     read: Callable[[Command], T]
     """Turns a response into a result; raises for responses that are errors."""
 

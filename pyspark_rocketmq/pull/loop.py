@@ -81,7 +81,7 @@ def read_ranges(
 def _endless_recount(wanted: QueueRange) -> NoBrokerAvailable:
     return NoBrokerAvailable(
         "one broker process after the other goes away before it can confirm what it answered",
-        advice="look at the brokers, and let the task be tried again",
+        advice="check the brokers, and let Spark retry the task",
         topic=wanted.queue.topic,
         broker=wanted.queue.broker_name,
         queue_id=wanted.queue.queue_id,
@@ -146,7 +146,7 @@ class Window:
         """The number of pulls that await an outcome."""
         return self._port.in_flight
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
         """Submit pulls, a few for each reader in turn, until the window is full or no reader may pull; send them.

@@ -40,7 +40,7 @@ class PullGroup(NamedTuple, Generic[R]):
 
 
 class PullStatus(IntEnum):
-    """How a pull ended; the values are RocketMQ's response codes."""
+    """The ordinary ends of a pull; the values are RocketMQ's response codes."""
 
     FOUND = 0
     NO_NEW = 19
@@ -50,7 +50,7 @@ class PullStatus(IntEnum):
 
 @final
 class PullOutcome(NamedTuple):
-    """What a broker answered to one pull."""
+    """A broker's answer to one pull."""
 
     status: PullStatus
     next_offset: int

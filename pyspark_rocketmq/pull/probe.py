@@ -20,7 +20,7 @@ __all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
 _FILE_STEP = 2**16
 """The files of a commit log begin at multiples of their size, which is a multiple of this."""
 _PLACES = struct.Struct(">20xqqi")
-"""Where a record holds its queue offset, its offset in the commit log and its system flag."""
+"""A record's queue offset, its offset in the commit log and its system flag."""
 
 
 class Probe(PullRequest):

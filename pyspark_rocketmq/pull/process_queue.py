@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class Cached(Protocol):
-    """What a process queue needs to know of an entry."""
+    """An entry, as far as a process queue needs to know it."""
 
     @property
     def offset(self) -> int:
@@ -98,7 +98,7 @@ class Hold(Enum):
 
 
 class FlowLimits(NamedTuple):
-    """What a queue may hold while it is still pulled; a queue that holds more is not."""
+    """Limits of what a queue may hold while it is pulled; a queue that holds more is not pulled."""
 
     message_count: int = 1000
     body_mib: int = 100
@@ -113,7 +113,7 @@ class FlowLimits(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What pulls in flight may still bring."""
+    """The most that pulls in flight may still bring."""
 
     message_count: int
     body_bytes: int
@@ -178,7 +178,7 @@ class ProcessQueue(Generic[_E]):
         state = ", ".join([*flags, f"{len(self._taken)} taken"])
         return f"<ProcessQueue {self.message_count} messages, {self.body_bytes} bytes, span {self.max_span}, {state}>"
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def cached_offsets(self) -> list[int]:

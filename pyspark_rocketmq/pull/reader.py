@@ -34,7 +34,7 @@ from .witness import Probe, Witness
 __all__ = ["QueueReader"]
 
 _PROBE_STEP_S = 0.1
-"""How often the reader checks whether a probe is due; probes leave once a second."""
+"""The interval at which the reader checks whether a probe is due; probes leave once a second."""
 _log = logging.getLogger(__name__)
 
 
@@ -99,7 +99,7 @@ class QueueReader:
 
     @property
     def unconfirmed(self) -> list[Unconfirmed]:
-        """What was handed out and no process is left to confirm."""
+        """The ranges that were handed out and that no process is left to confirm."""
         return self._witness.unconfirmed() if self._witness else []
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -373,6 +373,6 @@ def _no_progress(endpoint: Place, outcome: PullOutcome) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"the broker answers without progress: {status.name}, next offset {outcome.next_offset}, "
         f"the queue goes from {low} to {high}",
-        advice="look at the broker's log, or raise pollTimeoutMs",
+        advice="check the broker's log, or raise pollTimeoutMs",
         address=str(endpoint.address),
     )

@@ -52,7 +52,7 @@ class Interval:
     first: int
     end: int
     since: float
-    """When the first of the responses came in."""
+    """The moment when the first of the responses came in."""
     gap_probes: int = 0
     """The number of probes that have found a gap at `first`."""
     tally: Tally = field(default_factory=Tally)
@@ -196,7 +196,7 @@ class Witness:
             return start
         return found if (self._queue.topic, self._queue.broker_name) in self._brokers.compacted.found else start
 
-    # --- without the process that answered ---------------------------------------------------------------------------
+    # --- processes that are gone -------------------------------------------------------------------------------------
 
     def leave(self, gone: Place, endpoint: Place) -> None:
         """Give up a process that is gone for good: its responses are to be counted at another.

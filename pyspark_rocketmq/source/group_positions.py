@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueFacts(Protocol):
-    """What the planner knows of queues that are gained."""
+    """The planner's facts about queues that are gained."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
         """Return where queues begin in which neither the group nor the query has a position."""
@@ -79,7 +79,7 @@ class _Held:
     done: int | None = None
     """The end of finished work; unknown after a move until a batch begins there."""
     moved_to: int | None = None
-    """Where somebody else moved the group; the next batch begins there."""
+    """The offset to which somebody else moved the group; the next batch begins there."""
     is_void: bool = False
     """Whether the brokers' position lies beyond the queue's end, so that a smaller one replaces it."""
     is_outdated: bool = False
@@ -114,7 +114,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Pace:
-    """When one broker is asked again."""
+    """The time of the next exchange with one broker."""
 
     due_s: float = float("-inf")
     failures_in_a_row: int = 0

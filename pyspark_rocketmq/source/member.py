@@ -58,7 +58,7 @@ class MemberRole:
 
     @property
     def failed_commits(self) -> int:
-        """How many exchanges with a broker failed, to be repeated."""
+        """The number of exchanges with a broker that failed, to be repeated."""
         return self.positions.failure_count
 
     def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:

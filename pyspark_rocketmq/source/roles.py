@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Starts(NamedTuple):
-    """Where a batch starts in each queue, and the bounds by which that was judged."""
+    """The start of a batch in each queue, and the bounds by which it was judged."""
 
     positions: Positions
     bounds: Mapping[MessageQueue, QueueBounds]
@@ -150,7 +150,7 @@ class SoloRole:
 
     @property
     def failed_commits(self) -> int:
-        """How many commits failed, to be repeated."""
+        """The number of commits that failed, to be repeated."""
         return self.committer.failure_count if self.committer else 0
 
     @property

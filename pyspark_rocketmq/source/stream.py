@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
-    """What every supported PySpark calls."""
+    """The reader of a stream, with the calls that every supported PySpark makes."""
 
     def __init__(self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL) -> None:
         self.options = options

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerView:
-    """What brokers said last about queues and the group; the `OffsetSource` of a planner."""
+    """The last reports of brokers about queues and the group; the `OffsetSource` of a planner."""
 
     def __init__(self, cluster: Cluster, group: str | None, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster

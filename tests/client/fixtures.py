@@ -1,4 +1,4 @@
-"""A group's world: the stub, our members in front of it, and time that passes when told."""
+"""The surroundings of tests of a group: a stub, members in front of it, and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.pull.settings import Subscription
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 TOPIC, GROUP, BROKER = "orders", "readers", "broker-a"
 
 QUICK = Rhythm(
@@ -48,38 +48,38 @@ QUICK = Rhythm(
     resubmit_s=0.05,
     reset_pause_s=0.05,
 )
-"""What takes seconds at a real member takes moments here."""
+"""A rhythm in which seconds of a real member are moments."""
 
 
 class ManualClock:
-    """Time that stands still until it is told to pass."""
+    """A clock that stands still until a test advances it."""
 
     def __init__(self) -> None:
         self._now_s = 1000.0
         self._waiting: set[threading.Condition] = set()
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return self._now_s
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         return int((1_700_000_000 + self._now_s) * 1000)
 
     def wait(self, news: threading.Condition, seconds: float | None) -> None:
-        """Wait until notified, or until time was told to pass."""
+        """Wait until notified, or until a test advances the clock."""
         self._waiting.add(news)
         news.wait()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self._now_s += seconds
         for news in tuple(self._waiting):
             with news:
                 news.notify_all()
 
     def advance_until(self, condition: Callable[[], object]) -> None:
-        """Let time pass in small steps until something has come true."""
+        """Advance the clock in small steps until a condition is true."""
 
         def step() -> object:
             self.advance(0.05)
@@ -89,39 +89,39 @@ class ManualClock:
 
 
 def until(condition: Callable[[], object], what: str = "the condition came true") -> None:
-    """Wait for a condition, and fail when it does not come true."""
-    end = time.monotonic() + PATIENCE_S
+    """Wait for a condition, and fail when it does not become true."""
+    end = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < end, f"not within {PATIENCE_S:g} s: {what}"
+        assert time.monotonic() < end, f"not within {TIMEOUT_S:g} s: {what}"
         time.sleep(0.005)
 
 
 class Log:
-    """A listener that remembers what it got, and answers as it is told."""
+    """A listener that remembers its messages and returns what a test tells it."""
 
     def __init__(self, answer: Callable[[Sequence[ReceivedMessage]], Any] = lambda _: SUCCESS) -> None:
         self.answer = answer
         self.messages: list[ReceivedMessage] = []
 
     def __call__(self, messages: Sequence[ReceivedMessage]) -> Consumed:
-        """Remember, then answer."""
+        """Remember the messages, then return a result."""
         self.messages.extend(messages)
         answer: Consumed = self.answer(messages)
         return answer
 
     @property
     def bodies(self) -> list[bytes]:
-        """What was received, in order of arrival."""
+        """The bodies of the received messages, in order of arrival."""
         return [message.body for message in self.messages]
 
     def wait_for(self, count: int) -> list[ReceivedMessage]:
-        """Wait until so many messages came."""
+        """Wait until `count` messages have arrived, and return all of them."""
         until(lambda: len(self.messages) >= count, f"{count} messages, not {self.bodies!r:.300}")
         return self.messages
 
 
 class Group:
-    """A stub with one topic, and members of a group of ours in front of it."""
+    """A stub with one topic, and the members of one group in front of it."""
 
     def __init__(self, stub: StubCluster, offset_dir: Path) -> None:
         self.stub = stub
@@ -136,75 +136,75 @@ class Group:
         self._open = ExitStack()
 
     def close(self) -> None:
-        """End every member that is still there."""
+        """Close every member that still runs."""
         self._open.close()
 
-    def settings(self, **wish: Any) -> ConsumerSettings:
-        """Settings of a push consumer of the topic."""
-        return ConsumerSettings(**self._common(wish))
+    def settings(self, **given: Any) -> ConsumerSettings:
+        """Return settings of a push consumer of the topic."""
+        return ConsumerSettings(**self._common(given))
 
-    def pull_settings(self, **wish: Any) -> PullConsumerSettings:
-        """Settings of a pull consumer of the topic."""
-        return PullConsumerSettings(**self._common(wish))
+    def pull_settings(self, **given: Any) -> PullConsumerSettings:
+        """Return settings of a pull consumer of the topic."""
+        return PullConsumerSettings(**self._common(given))
 
-    def concurrent(self, listener: Any, *, clock: Any = None, queue_listener: Any = None, **wish: Any) -> PushConsumer:
-        """A started concurrent consumer, ended with the test."""
+    def concurrent(self, listener: Any, *, clock: Any = None, queue_listener: Any = None, **given: Any) -> PushConsumer:
+        """Start a concurrent consumer, which is closed with the test."""
         made = PushConsumer.concurrent(
-            self.cluster_settings, self.settings(**wish), listener, queue_listener=queue_listener, clock=clock
+            self.cluster_settings, self.settings(**given), listener, queue_listener=queue_listener, clock=clock
         )
         return self._open.enter_context(made)
 
-    def orderly(self, listener: Any, *, clock: Any = None, **wish: Any) -> PushConsumer:
-        """A started orderly consumer, ended with the test."""
-        made = PushConsumer.orderly(self.cluster_settings, self.settings(**wish), listener, clock=clock)
+    def orderly(self, listener: Any, *, clock: Any = None, **given: Any) -> PushConsumer:
+        """Start an orderly consumer, which is closed with the test."""
+        made = PushConsumer.orderly(self.cluster_settings, self.settings(**given), listener, clock=clock)
         return self._open.enter_context(made)
 
-    def pulling(self, **wish: Any) -> PullConsumer:
-        """A started pull consumer, ended with the test."""
-        made = PullConsumer(self.cluster_settings, self.pull_settings(**wish))
+    def pulling(self, **given: Any) -> PullConsumer:
+        """Start a pull consumer, which is closed with the test."""
+        made = PullConsumer(self.cluster_settings, self.pull_settings(**given))
         return self._open.enter_context(made)
 
-    def producer(self, check: Any = None, **wish: Any) -> Producer:
-        """A started producer, ended with the test."""
-        settings = ProducerSettings(**{"group": "shop", **wish})
+    def producer(self, check: Any = None, **given: Any) -> Producer:
+        """Start a producer, which is closed with the test."""
+        settings = ProducerSettings(**{"group": "shop", **given})
         return self._open.enter_context(Producer(self.cluster_settings, settings, check=check))
 
     def cluster(self) -> Cluster:
-        """The cluster, asked without any group."""
+        """Return the cluster, for requests without a group."""
         cluster = open_shared_cluster(self.cluster_settings)
         self._open.callback(cluster.close)
         return cluster
 
     def put(self, *bodies: str, queue_id: int | None = None, **properties: str) -> None:
-        """Send messages without a client."""
+        """Store messages without a client."""
         tags = properties.pop("tags", "")
         for body in bodies:
             self.stub.put(TOPIC, body.encode(), queue_id=queue_id, tags=tags, properties=properties)
 
     def committed(self, topic: str = TOPIC) -> Mapping[int, int]:
-        """Where the group stands, by queue number."""
+        """Return the group's positions by queue number."""
         return {q.queue_id: offset for q, offset in self.stub.offsets(GROUP).items() if q.topic == topic}
 
-    def _common(self, wish: dict[str, Any]) -> dict[str, Any]:
+    def _common(self, given: dict[str, Any]) -> dict[str, Any]:
         common = {
             "group": GROUP,
-            "subscriptions": {TOPIC: Subscription(wish.pop("tags", "*"))},
-            # With the end as beginning, as it is without a word, members miss what is sent while they ask for the end.
+            "subscriptions": {TOPIC: Subscription(given.pop("tags", "*"))},
+            # The default, the end, would miss messages that are sent while a member asks for the end.
             "consume_from": ConsumeFrom.FIRST_OFFSET,
             "rhythm": QUICK,
             "local_offset_dir": self.offset_dir,
         }
-        return {**common, **wish}
+        return {**common, **given}
 
 
 def queue(number: int, topic: str = TOPIC) -> MessageQueue:
-    """One queue of the stub's only broker."""
+    """Return a queue of the stub's only broker."""
     return MessageQueue(topic, BROKER, number)
 
 
 @pytest.fixture
 def make_group(make_stub: Callable[..., StubCluster], tmp_path: Path) -> Iterator[Callable[..., Group]]:
-    """Makes worlds; what is given is given to the stub."""
+    """A function that makes groups; its options are those of the stub."""
     groups: list[Group] = []
 
     def make(queues: int = 4, brokers: int = 1, **options: Any) -> Group:
@@ -218,7 +218,7 @@ def make_group(make_stub: Callable[..., StubCluster], tmp_path: Path) -> Iterato
 
 @pytest.fixture
 def group(make_group: Callable[..., Group]) -> Group:
-    """One broker, a topic of four queues."""
+    """A group before one broker with a topic of four queues."""
     return make_group()
 
 

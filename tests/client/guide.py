@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "client.md"
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _SECTION = re.compile(r"^##+ (.*)\n", flags=re.MULTILINE)
 _PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _ADDRESS, _TOPIC = "localhost:9876", "orders"
+_TAKES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Makes a program take Ctrl-C although tests run in the background, where shells have processes ignore it."""
 _GROUP = re.compile(r'(group=|letters = DeadLetters\("[^"]*", )"(\w+)"')
 
 
@@ -51,7 +53,7 @@ def run_section(title: str, directory: Path, name_server: str, *, topic: str = _
 
 def _run(code: str, directory: Path, expected: list[str]) -> list[str]:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", code],
+        [sys.executable, "-u", "-c", _TAKES_CTRL_C + code],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -63,7 +65,7 @@ def _run(code: str, directory: Path, expected: list[str]) -> list[str]:
         waits = "consumer.wait()" in code
         if waits:
             process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=PATIENCE_S)
+        rest, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == (-signal.SIGINT if waits else 0), errors
         return lines + rest.splitlines()
     finally:
@@ -82,7 +84,7 @@ def _read(process: subprocess.Popen[str], count: int) -> list[str]:
             arrived.put(stdout.readline())
 
     threading.Thread(target=read, daemon=True).start()
-    lines, end = list[str](), time.monotonic() + PATIENCE_S
+    lines, end = list[str](), time.monotonic() + TIMEOUT_S
     while len(lines) < count and (line := arrived.get(timeout=max(0.0, end - time.monotonic()))):
         lines.append(line.rstrip("\n"))
     return lines

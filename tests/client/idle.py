@@ -1,4 +1,4 @@
-"""What does a member cost that has nothing to do?"""
+"""Measure the processor time of members that have nothing to do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["idle_cpu_share"]
 
 
 def idle_cpu_share(seconds: float) -> float:
-    """Which share of one core this process takes while it only waits so long, with all threads of its members.
+    """Return the share of one core that this process takes while it only waits, with all threads of its members.
 
-    Only its own time counts, so it may be measured on a busy machine.
+    Only the process's own time counts, so it may be measured on a busy machine.
     """
     began_s, cpu_s = time.monotonic(), time.process_time()
     threading.Event().wait(seconds)

@@ -1,4 +1,4 @@
-"""Members in order that fail, suspend, leave and die, and what they have done together."""
+"""Run members in order that fail, suspend, leave and die, and record what they have done together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered, suspend
 
 
 class Ledger:
-    """What all members together have done, in the order in which it was done."""
+    """The messages that all members together have done, in the order in which they did them."""
 
     def __init__(self, seed: int) -> None:
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class Ledger:
         self.done: list[tuple[int, int]] = []
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Consumed | Ordered:
-        """A listener that fails now and then."""
+        """Record messages, and fail now and then."""
         with self._lock:
             chance = self._chance.random()
             if chance < 0.01:
@@ -32,12 +32,12 @@ class Ledger:
         return SUCCESS
 
     def firsts(self, queue_id: int) -> list[int]:
-        """Offsets of a queue in the order in which each was done first."""
+        """Return the offsets of a queue in the order in which each was first done."""
         return list(dict.fromkeys(offset for number, offset in self.done if number == queue_id))
 
 
 def kill(consumer: PushConsumer) -> None:
-    """End a member as a crash does: its connections break, and it says nothing."""
+    """End a member as a crash does: its connections break, and it unregisters nowhere."""
     member = consumer._member
     member.state.is_running = False
     for assigned in member.table.all():
@@ -48,14 +48,14 @@ def kill(consumer: PushConsumer) -> None:
 
 
 def change_members(
-    start: Callable[[], PushConsumer], count_done: Callable[[], int], count: int, *, pause_s: float, patience_s: float
+    start: Callable[[], PushConsumer], count_done: Callable[[], int], count: int, *, pause_s: float, timeout_s: float
 ) -> None:
-    """Keep two members at work, one of which ends well or badly after each pause, until everything is done."""
+    """Keep two members running, close or kill one of them after each pause, and return when everything is done."""
     chance = random.Random(count)
     members = [start(), start()]
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     while (done := count_done()) < count:
-        assert time.monotonic() < end, f"{done} of {count} were committed within {patience_s:g} s"
+        assert time.monotonic() < end, f"{done} of {count} were committed within {timeout_s:g} s"
         chance.choice([kill, PushConsumer.close])(members.pop(0))
         members.append(start())
         threading.Event().wait(pause_s)

@@ -1,4 +1,4 @@
-"""What is closed stays closed, whoever is late."""
+"""A closed member or producer stays closed, also for threads that are late."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
 
 
 def test_a_closed_member_does_not_come_back(group: Group) -> None:
-    """A round that was late, as one held up by a slow broker is, changes nothing, and no broker hears of us again."""
+    """A late round, such as one that a slow broker held up, changes nothing, and no broker lists the member again."""
     consumer = group.concurrent(Log())
     until(lambda: GROUP in group.stub.groups() and len(consumer.queues) == 5)
     consumer.close()
@@ -23,7 +23,7 @@ def test_a_closed_member_does_not_come_back(group: Group) -> None:
 
 
 def test_a_closed_producer_sends_nothing(group: Group) -> None:
-    """The error says why."""
+    """A send after the end raises an error that says why."""
     producer = group.producer()
     producer.send(Message(TOPIC, b"before"))
     producer.close()

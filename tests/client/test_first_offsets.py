@@ -1,4 +1,4 @@
-"""Where a queue begins that was never consumed: semantics by wish, topic and position."""
+"""The first offset of a queue depends on the group's position, the topic and the settings."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from tests.client.fixtures import GROUP, TOPIC, Group, queue
 LAST, FIRST, TIME = ConsumeFrom.LAST_OFFSET, ConsumeFrom.FIRST_OFFSET, ConsumeFrom.TIMESTAMP
 
 
-def _first_offsets(group: Group, wish: ConsumeFrom) -> FirstOffsets:
+def _first_offsets(group: Group, consume_from: ConsumeFrom) -> FirstOffsets:
     offsets = group.cluster().offsets
-    return FirstOffsets(offsets, RemoteStore(offsets, GROUP), wish, consume_timestamp_ms=2_500)
+    return FirstOffsets(offsets, RemoteStore(offsets, GROUP), consume_from, consume_timestamp_ms=2_500)
 
 
 def _fill(group: Group, topic: str, count: int, gone: int) -> None:
-    """Messages stored in seconds 1, 2, 3 ..., the first of them gone."""
+    """Store messages in seconds 1, 2, 3 ..., and let retention take the first ones."""
     for second in range(1, count + 1):
         group.stub.put(topic, b"x", queue_id=0, store_timestamp=1000 * second)
     group.stub.expire(topic, 0, gone)
 
 
-@pytest.mark.parametrize(("wish", "start"), [(LAST, 4), (FIRST, 0), (TIME, 2)], ids=["last", "first", "time"])
-def test_without_a_position_the_wish_counts(group: Group, wish: ConsumeFrom, start: int) -> None:
-    """The end, the beginning (which the first pull mends), or the first message since a time."""
+@pytest.mark.parametrize(("consume_from", "start"), [(LAST, 4), (FIRST, 0), (TIME, 2)], ids=["last", "first", "time"])
+def test_without_a_position_the_settings_count(group: Group, consume_from: ConsumeFrom, start: int) -> None:
+    """A queue begins at its end, at 0 (which the first pull corrects), or at the first message since a time."""
     _fill(group, TOPIC, 4, gone=1)
 
-    assert _first_offsets(group, wish).find(queue(0)) == start
+    assert _first_offsets(group, consume_from).find(queue(0)) == start
 
 
-@pytest.mark.parametrize(("wish", "start"), [(LAST, 0), (FIRST, 0), (TIME, 4)], ids=["last", "first", "time"])
-def test_retries_are_not_skipped(group: Group, wish: ConsumeFrom, start: int) -> None:
-    """A retry topic begins at 0 unless a time is wished for: then at its end."""
+@pytest.mark.parametrize(("consume_from", "start"), [(LAST, 0), (FIRST, 0), (TIME, 4)], ids=["last", "first", "time"])
+def test_retries_are_not_skipped(group: Group, consume_from: ConsumeFrom, start: int) -> None:
+    """A retry topic begins at 0, or with TIMESTAMP at its end."""
     retries = retry_topic(GROUP)
     config = TopicConfig(topic_name=retries, read_queue_nums=1, write_queue_nums=1)
     group.cluster().admin.create_topic(config)
     _fill(group, retries, 4, gone=1)
 
-    assert _first_offsets(group, wish).find(queue(0, retries)) == start
+    assert _first_offsets(group, consume_from).find(queue(0, retries)) == start
 
 
-@pytest.mark.parametrize("wish", list(ConsumeFrom))
-def test_a_position_always_wins(group: Group, wish: ConsumeFrom) -> None:
-    """Where the group has committed it goes on, at 0 too."""
+@pytest.mark.parametrize("consume_from", list(ConsumeFrom))
+def test_a_position_always_wins(group: Group, consume_from: ConsumeFrom) -> None:
+    """A queue begins at the group's position, also at 0."""
     _fill(group, TOPIC, 4, gone=1)
     cluster = group.cluster()
     cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     cluster.offsets.commit(GROUP, {queue(0): 0})
 
-    assert _first_offsets(group, wish).find(queue(0)) == 0
+    assert _first_offsets(group, consume_from).find(queue(0)) == 0
 
 
-@pytest.mark.parametrize("wish", list(ConsumeFrom))
-def test_a_young_queue_is_read_from_its_first_message(group: Group, wish: ConsumeFrom) -> None:
-    """Brokers say 0 for groups they do not know as long as the first message is there."""
+@pytest.mark.parametrize("consume_from", list(ConsumeFrom))
+def test_a_young_queue_is_read_from_its_first_message(group: Group, consume_from: ConsumeFrom) -> None:
+    """Brokers return 0 for groups they do not know as long as the first message is there."""
     _fill(group, TOPIC, 4, gone=0)
 
-    assert _first_offsets(group, wish).find(queue(0)) == 0
+    assert _first_offsets(group, consume_from).find(queue(0)) == 0
 
 
 def test_a_broker_that_does_not_tell_is_an_error(group: Group) -> None:
-    """The queue is left for the next round; nobody guesses."""
+    """When a broker refuses to tell a position, the error is raised, and no offset is guessed."""
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.QUERY_CONSUMER_OFFSET)
     with pytest.raises(RocketMQError, match="16"):
         _first_offsets(group, LAST).find(queue(0))

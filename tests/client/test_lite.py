@@ -1,4 +1,4 @@
-"""Asking for messages instead of being called."""
+"""A pull consumer hands out messages when it is asked for them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.errors import GroupError, LocalProtocolError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
-from tests.client.fixtures import GROUP, PATIENCE_S, TOPIC, Group, queue, until
+from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, queue, until
 
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
-    """Ask until so many messages were handed out."""
-    end, messages = time.monotonic() + PATIENCE_S, list[ReceivedMessage]()
+    """Poll until `count` messages were handed out, and return them."""
+    end, messages = time.monotonic() + TIMEOUT_S, list[ReceivedMessage]()
     while len(messages) < count:
         assert time.monotonic() < end, f"{len(messages)} of {count} messages"
         messages.extend(consumer.poll(0.1))
@@ -27,7 +27,7 @@ def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
 
 
 def _held(member: PullConsumer) -> int:
-    """How many of the topic's queues are a member's now."""
+    """Return how many of the topic's queues a member holds."""
     return sum(each.topic == TOPIC for each in member.queues)
 
 
@@ -44,7 +44,7 @@ def test_members_of_a_group_share_what_they_ask_for(group: Group) -> None:
 
 
 def test_messages_are_done_with_the_next_poll(make_group: Callable[..., Group]) -> None:
-    """What was handed out is committed after `poll` is called again, not before."""
+    """Messages are committed after `poll` is called again, not before."""
     group = make_group(queues=1)
     consumer = group.pulling()
     group.put("a")
@@ -57,7 +57,7 @@ def test_messages_are_done_with_the_next_poll(make_group: Callable[..., Group]) 
 
 
 def test_a_failure_leaves_the_last_batch_to_others(make_group: Callable[..., Group]) -> None:
-    """Leaving the block by an exception does not commit what was handed out last."""
+    """Leaving the block by an exception does not commit the last batch."""
     group = make_group(queues=1)
     group.put("a")
     failing = PullConsumer(group.cluster_settings, group.pull_settings())
@@ -70,7 +70,7 @@ def test_a_failure_leaves_the_last_batch_to_others(make_group: Callable[..., Gro
 
 
 def test_leaving_in_peace_commits_the_last_batch(make_group: Callable[..., Group]) -> None:
-    """What was handed out last is done when the block ends."""
+    """The last batch is committed when the block ends."""
     group = make_group(queues=1)
     group.put("a")
     consumer = group.pulling()
@@ -81,7 +81,7 @@ def test_leaving_in_peace_commits_the_last_batch(make_group: Callable[..., Group
 
 
 def test_assigned_queues_belong_to_no_group_of_members(group: Group) -> None:
-    """Given queues are read without a heartbeat, whoever else reads them."""
+    """Assigned queues are read without a heartbeat, whether or not other clients read them."""
     group.put("a", queue_id=1)
     group.put("b", queue_id=2)
     consumer = group.pulling(subscriptions={})
@@ -96,7 +96,7 @@ def test_assigned_queues_belong_to_no_group_of_members(group: Group) -> None:
 
 
 def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> None:
-    """Without auto-commit nothing is written down until `commit`, which says so when it returns."""
+    """Without auto-commit only `commit` commits, before it returns."""
     group = make_group(queues=1)
     group.put("a", "b")
     consumer = group.pulling(subscriptions={}, auto_commit=False)
@@ -112,7 +112,7 @@ def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> Non
 
 
 def test_filtered_messages_are_not_committed_by_themselves(make_group: Callable[..., Group]) -> None:
-    """Without auto-commit even a stretch without matches waits for `commit`."""
+    """Without auto-commit even offsets without matches wait for `commit`."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 2000, 10, tags="other")
     group.put("mine", tags="mine")
@@ -126,7 +126,7 @@ def test_filtered_messages_are_not_committed_by_themselves(make_group: Callable[
 
 
 def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
-    """After `seek` the next message is the one at that offset, and what was pulled before is forgotten."""
+    """After `seek` the next message is the one at that offset, and cached messages are forgotten."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 100, 10)
     consumer = group.pulling(subscriptions={})
@@ -140,7 +140,7 @@ def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
 
 
 def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]) -> None:
-    """`seek_to_time` goes on with the first message stored since."""
+    """`seek_to_time` goes on with the first message stored since that time."""
     group = make_group(queues=1)
     for stored_ms in (1_000, 2_000, 3_000):
         group.stub.put(TOPIC, b"%d" % stored_ms, queue_id=0, store_timestamp=stored_ms)
@@ -152,7 +152,7 @@ def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]
 
 
 def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -> None:
-    """An offset that the queue has passed goes on at its beginning, without a group's rounds."""
+    """An offset that retention has passed goes on at the queue's beginning, also without a group's rounds."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 10, 10)
     group.stub.expire(TOPIC, 0, 8)
@@ -164,7 +164,7 @@ def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -
 
 
 def test_a_paused_queue_hands_out_nothing(group: Group) -> None:
-    """What waits of a paused queue is handed out after it was resumed; other queues go on."""
+    """Cached messages of a paused queue are handed out after `resume`; other queues go on."""
     consumer = group.pulling(subscriptions={})
     consumer.assign([queue(0), queue(1)])
     consumer.pause([queue(0)])
@@ -178,7 +178,7 @@ def test_a_paused_queue_hands_out_nothing(group: Group) -> None:
 
 
 def test_what_is_not_asked_for_stays_within_limits(make_group: Callable[..., Group]) -> None:
-    """Nobody polls: the cache fills up to its limit, and no further."""
+    """Without a call of `poll` the cache fills up to its limit, and no further."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 500, 10)
     consumer = group.pulling(subscriptions={}, limits=FlowLimits(message_count=40))
@@ -200,7 +200,7 @@ def test_iterating_hands_out_everything(make_group: Callable[..., Group]) -> Non
 
 
 def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:
-    """Every member gets everything, and `committed` reads the file."""
+    """Broadcasting members get everything, and `committed` reads the file."""
     consumer = group.pulling(message_model=MessageModel.BROADCASTING)
     group.put("a", queue_id=0)
     poll_all(consumer, 1)
@@ -211,7 +211,7 @@ def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:
 
 
 def test_what_is_not_ours_is_refused(group: Group) -> None:
-    """Seeking a queue of others and assigning in a sharing member are errors that say what to do."""
+    """Seeking a queue that is not held, and assigning to a member that shares queues, are errors with advice."""
     consumer = group.pulling()
     with pytest.raises(GroupError) as refused:
         consumer.seek(queue(77), 0)
@@ -221,7 +221,7 @@ def test_what_is_not_ours_is_refused(group: Group) -> None:
 
 
 def test_a_commit_leaves_out_what_was_lost(make_group: Callable[..., Group]) -> None:
-    """What was polled of a queue that is another's now does not move the other's position back."""
+    """Messages polled from a queue that was lost do not move its new owner's position back."""
     group = make_group(queues=2)
     group.stub.fill(TOPIC, 8, 10)
     first = group.pulling(auto_commit=False)
@@ -238,7 +238,7 @@ def test_a_commit_leaves_out_what_was_lost(make_group: Callable[..., Group]) -> 
 
 
 def test_what_is_done_goes_back_with_a_queue_that_was_lost(make_group: Callable[..., Group]) -> None:
-    """A queue that is taken anew further back is committed where it stands now, not where it stood."""
+    """A queue that is assigned again further back is committed at its new position, not at the old one."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 5, 10)
     consumer = group.pulling(subscriptions={}, auto_commit=False, pull_batch_size=1)
@@ -253,7 +253,7 @@ def test_what_is_done_goes_back_with_a_queue_that_was_lost(make_group: Callable[
 
 
 def test_polling_ends_with_the_consumer(group: Group) -> None:
-    """Threads that wait for messages, or iterate, go on when the consumer is closed; later polls bring nothing."""
+    """Threads that poll or iterate go on when the consumer is closed, and later polls return nothing."""
     consumer, ended = group.pulling(), list[str]()
 
     def iterate() -> None:
@@ -261,13 +261,13 @@ def test_polling_ends_with_the_consumer(group: Group) -> None:
         ended.append("iterated")
 
     def poll() -> None:
-        ended.append(f"polled {len(consumer.poll(PATIENCE_S * 10))}")
+        ended.append(f"polled {len(consumer.poll(TIMEOUT_S * 10))}")
 
     threads = [threading.Thread(target=each, daemon=True) for each in (iterate, poll)]
     for thread in threads:
         thread.start()
     consumer.close()
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     assert sorted(ended) == ["iterated", "polled 0"]
-    assert not consumer.poll(PATIENCE_S)
+    assert not consumer.poll(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Order through failures, suspensions and members that come, go and die."""
+"""Order holds through failures, suspensions, and members that come, go and die."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = Settings(lock_lease_ms=600)
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_order_holds_through_failures_and_deaths(make_group: Callable[..., Group], count: int) -> None:
-    """Per queue, what is done for the first time is done in the order of the offsets, and nothing is missing."""
+    """In each queue messages are first done in the order of their offsets, and none is missing."""
     group = make_group(queues=QUEUES, settings=SETTINGS)
     group.stub.fill(TOPIC, count, 10)
     ledger = Ledger(seed=count)
@@ -27,7 +27,7 @@ def test_order_holds_through_failures_and_deaths(make_group: Callable[..., Group
         lambda: sum(group.committed().values()),
         count,
         pause_s=1.0,
-        patience_s=60 + count / 500,
+        timeout_s=60 + count / 500,
     )
 
     for number in range(QUEUES):

@@ -1,4 +1,4 @@
-"""Commands run at their time, one after the other, and nothing they raise ends the loop."""
+"""Commands run at their time, one after the other, and an exception of one ends nothing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.client.fixtures import ManualClock, until
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Time that passes when told."""
+    """A clock that tests advance."""
     return ManualClock()
 
 
 @pytest.fixture
 def loop(clock: ManualClock) -> Iterator[Loop]:
-    """A started loop on that time."""
+    """A started loop on that clock."""
     loop = Loop("test", clock)
     loop.start()
     yield loop
@@ -29,7 +29,7 @@ def loop(clock: ManualClock) -> Iterator[Loop]:
 
 
 def test_commands_run_in_order_of_their_times(loop: Loop, clock: ManualClock) -> None:
-    """What is due first runs first, whatever was given first; equal times keep their order."""
+    """Commands run in the order of their times, and in the order of the calls where times are equal."""
     ran: list[str] = []
     loop.call_later(20, lambda: ran.append("late"))
     loop.call_later(10, lambda: ran.append("early"))
@@ -82,7 +82,7 @@ def test_a_stopped_loop_forgets_what_is_planned(clock: ManualClock) -> None:
 
 
 def test_the_system_clock_lets_commands_wait() -> None:
-    """In real time a command comes after its delay and not before."""
+    """In real time a command runs after its delay and not before."""
     clock, ran = SystemClock(), threading.Event()
     loop = Loop("test", clock)
     loop.start()
@@ -107,7 +107,7 @@ def test_workers_run_side_by_side() -> None:
 
 
 def test_stopping_waits_no_longer_than_told() -> None:
-    """A command that blocks does not hold `stop` up, and what waited behind it is not begun."""
+    """A command that blocks does not hold up `stop`, and the commands behind it do not run."""
     workers, blocking, ran = Workers("test", 1), threading.Event(), []
     workers.start()
     workers.submit(lambda: blocking.wait(10))
@@ -120,7 +120,7 @@ def test_stopping_waits_no_longer_than_told() -> None:
 
 
 def test_a_command_that_would_exit_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
-    """The only worker carries out what comes after `sys.exit()`."""
+    """The only worker runs the next command after one that calls `sys.exit()`."""
     workers, done = Workers("test", 1), threading.Event()
     workers.start()
     workers.submit(sys.exit)

@@ -1,4 +1,4 @@
-"""What consumption in order does with queues, locks and every answer of a listener."""
+"""Consumption in order applies every result of a listener, and keeps queues and locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, queue, until
 
 
 def test_each_queue_is_consumed_in_order(group: Group) -> None:
-    """With random failures every queue's successes come in the order of its offsets, each once."""
+    """With random failures each queue's messages succeed in the order of their offsets, each once."""
     group.stub.fill(TOPIC, 200, 10)
     done: list[tuple[int, int]] = []
     chance = random.Random(7)
@@ -57,7 +57,7 @@ def test_one_worker_at_a_time_consumes_a_queue(group: Group) -> None:
 
 
 def test_a_suspended_queue_goes_on_where_it_stopped(group: Group) -> None:
-    """A failed message is tried again in its place, counted here, while other queues go on."""
+    """A failed message is tried again in its place and counted, while other queues go on."""
     group.put("a", "b", queue_id=0)
     group.put("other", queue_id=1)
     log = Log(lambda batch: SUSPEND if batch[0].body == b"a" and batch[0].reconsume_times < 2 else SUCCESS)
@@ -69,7 +69,7 @@ def test_a_suspended_queue_goes_on_where_it_stopped(group: Group) -> None:
 
 @pytest.mark.parametrize("answer", [None, "done", RECONSUME_LATER], ids=repr)
 def test_nonsense_suspends(group: Group, answer: object, caplog: pytest.LogCaptureFixture) -> None:
-    """What is no success suspends the queue; nothing is skipped, and the log tells nonsense from a wish."""
+    """A value that is no result suspends the queue; nothing is skipped, and only nonsense is logged."""
     group.put("a", "b", queue_id=0)
     log = Log(lambda batch: answer if len(log.messages) < 2 else SUCCESS)
     group.orderly(log, suspend_s=0.02)
@@ -80,7 +80,7 @@ def test_nonsense_suspends(group: Group, answer: object, caplog: pytest.LogCaptu
 
 
 def test_an_exception_suspends(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A listener that raises gets the same message again after the queue's rest, before any other of the queue."""
+    """A listener that raises gets the same message again after a rest, before any other of the queue."""
     group.put("a", "b", queue_id=0)
     log = Log(lambda batch: SUCCESS if len(log.messages) > 2 else 1 / 0)
     group.orderly(log, suspend_s=0.02)
@@ -91,7 +91,7 @@ def test_an_exception_suspends(group: Group, caplog: pytest.LogCaptureFixture) -
 
 
 def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
-    """After two retries in place the message is sent away, with its origin, and the queue goes on."""
+    """After two retries in place the message becomes a dead letter with its origin, and the queue goes on."""
     group.put("poison", "b", queue_id=0)
     log = Log(lambda batch: SUSPEND if batch[0].body == b"poison" else SUCCESS)
     group.orderly(log, max_reconsume_times=2, suspend_s=0.02)
@@ -105,7 +105,7 @@ def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
 
 
 def test_what_cannot_be_sent_away_is_tried_again_in_its_place(group: Group) -> None:
-    """Nothing overtakes a message that no broker takes."""
+    """No message overtakes one that no broker takes as a dead letter."""
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_MESSAGE_V2, times=None)
     group.put("poison", "b", queue_id=0)
     log = Log(lambda batch: SUSPEND if batch[0].body == b"poison" else SUCCESS)
@@ -130,7 +130,7 @@ def test_without_auto_commit_only_a_commit_moves_the_position(group: Group) -> N
 
 
 def test_a_rollback_brings_back_everything_since_the_last_commit(group: Group) -> None:
-    """Without auto-commit the messages since the last commit come again, in order."""
+    """Without auto-commit a rollback delivers the messages since the last commit again, in order."""
     group.put("a", "b", "c", queue_id=0)
     answers = {2: COMMIT, 3: ROLLBACK}
     log = Log(lambda batch: answers.get(len(log.messages), COMMIT if len(log.messages) > 3 else SUCCESS))
@@ -141,7 +141,7 @@ def test_a_rollback_brings_back_everything_since_the_last_commit(group: Group) -
 
 
 def test_queues_are_locked_at_the_broker_while_they_are_ours(group: Group) -> None:
-    """Every queue is locked for the one member, and free when it has left."""
+    """Every queue is locked for its member, and unlocked when the member has left."""
     log = Log()
     consumer = group.orderly(log)
     until(lambda: set(group.stub.locks(GROUP).values()) == {consumer.client_id})
@@ -152,7 +152,7 @@ def test_queues_are_locked_at_the_broker_while_they_are_ours(group: Group) -> No
 
 
 def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[..., Group]) -> None:
-    """While somebody else holds the lock nothing of the queue is consumed; afterwards all of it is."""
+    """While another client holds the lock no message of the queue is consumed; afterwards all are."""
     group = make_group(queues=1, settings=Settings(lock_lease_ms=400))
     cluster, log = group.cluster(), Log()
     group.put("a")
@@ -171,7 +171,7 @@ def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[.
 def test_a_lock_lost_while_the_listener_runs_stops_the_queue_behind_it(
     make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the listener had in hand counts, the next message waits until the lock is ours again; both are logged."""
+    """The message that is being consumed counts; the next one waits until the lock is held again."""
     group, gate = make_group(queues=1), threading.Event()
     group.put("a", "b")
     log = Log(lambda batch: SUCCESS if batch[0].body == b"b" or gate.wait(20) else SUSPEND)
@@ -184,7 +184,7 @@ def test_a_lock_lost_while_the_listener_runs_stops_the_queue_behind_it(
         return cluster.groups.lock(GROUP, "thief", [queue(0)]).granted
 
     until(steal)
-    until(lambda: "is somebody else's now" in caplog.text)
+    until(lambda: "another client holds the lock" in caplog.text)
 
     gate.set()
     until(lambda: group.committed().get(0) == 1)
@@ -195,7 +195,7 @@ def test_a_lock_lost_while_the_listener_runs_stops_the_queue_behind_it(
 
 
 def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group) -> None:
-    """A second member goes on after the first one's listener is done; what that did when it was lost comes again."""
+    """A second member goes on after the first one's listener has returned; its last messages come again."""
     group.stub.fill(TOPIC, 40, 10)
     order: list[tuple[int, int, str]] = []
     gate = threading.Event()
@@ -224,7 +224,7 @@ def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group
 
 
 def test_a_long_run_makes_room_for_others(group: Group) -> None:
-    """With one worker and four full queues every queue gets its turn before any is empty."""
+    """With one worker and four full queues, every queue has its turn before any is empty."""
     group.stub.fill(TOPIC, 400, 10)
     log = Log(lambda _: threading.Event().wait(0.001) or SUCCESS)
     rhythm = replace(QUICK, longest_run_s=0.02)
@@ -252,7 +252,7 @@ def test_what_would_end_a_thread_is_tried_again_in_its_place(group: Group, error
 
 
 def test_locks_are_renewed_while_a_round_waits(group: Group) -> None:
-    """Nobody answers who is in the group; whoever waits as long for a renewal has lost its queues."""
+    """Renewals go on while a round waits for a list of members that no broker sends."""
     consumer = group.orderly(Log())
     until(lambda: len(consumer.queues) == 4 + 1)
     mute = group.stub.faults.drop_reply(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)

@@ -1,4 +1,4 @@
-"""What producers send, where it goes, and what becomes of transactions."""
+"""A producer stores messages in the right queues, and ends transactions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker_stub import Settings
+from pyspark_rocketmq.client import producer
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
@@ -24,7 +25,7 @@ def _bodies(group: Group, topic: str = TOPIC) -> list[bytes]:
 
 
 def test_a_message_is_stored_as_it_was_meant(group: Group) -> None:
-    """Body, tag, keys, properties and flag arrive, and the receipt says where."""
+    """Body, tag, keys, properties and flag are stored, and the receipt has the place."""
     message = Message(TOPIC, b"hello", "red", "k1 k2", {"colour": "blue"}, flag=7)
     receipt = group.producer().send(message, queue(2))
 
@@ -43,7 +44,7 @@ def test_queues_take_turns(group: Group) -> None:
 
 
 def test_equal_keys_share_a_queue(group: Group) -> None:
-    """The queue is the one that Java's selector by hash takes."""
+    """Messages of one key go to the queue that Java's selector by hash chooses."""
     producer = group.producer()
     receipts = [producer.send_ordered(Message(TOPIC, b"x"), "customer 7") for _ in range(3)]
 
@@ -61,7 +62,7 @@ def test_a_batch_lies_together(group: Group) -> None:
 
 
 def test_large_bodies_travel_packed(group: Group) -> None:
-    """From 4 KiB on a body is packed, and unpacked it is the same."""
+    """A body of 4 KiB or more is compressed, and decompressed it is the same."""
     body = b"abc" * 2000
     group.producer().send(Message(TOPIC, body))
 
@@ -71,7 +72,7 @@ def test_large_bodies_travel_packed(group: Group) -> None:
 
 
 def test_a_delayed_message_comes_later(make_group: Callable[..., Group]) -> None:
-    """Level 2 is five seconds."""
+    """A message of level 2 appears after five seconds."""
     group = make_group(frozen_clock=True)
     group.producer().send(Message(TOPIC, b"x", delay_level=2))
     assert not _bodies(group)
@@ -81,13 +82,13 @@ def test_a_delayed_message_comes_later(make_group: Callable[..., Group]) -> None
 
 
 def test_one_way_messages_arrive(group: Group) -> None:
-    """Nobody waits for an answer, and the message is stored."""
+    """A one-way message is stored, though the producer gets no response."""
     group.producer().send_oneway(Message(TOPIC, b"x"))
     until(lambda: _bodies(group) == [b"x"])
 
 
 def test_another_broker_takes_what_one_refuses(make_group: Callable[..., Group]) -> None:
-    """A refusal at one broker costs a second attempt, at the other."""
+    """After a refusal at one broker, the second attempt goes to the other."""
     group = make_group(brokers=2)
     group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.SEND_MESSAGE_V2, at=BROKER, times=None)
     receipts = [group.producer().send(Message(TOPIC, b"x")) for _ in range(4)]
@@ -106,7 +107,7 @@ def test_a_refusal_everywhere_is_an_error(group: Group) -> None:
 
 
 def test_a_lost_answer_leaves_the_outcome_open(group: Group) -> None:
-    """Where no answer comes the message may be stored; the error does not pretend to know."""
+    """When no response comes, the error says that the message may be stored."""
     group.stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
     producer = group.producer(send_timeout_s=0.3)
     with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
@@ -123,7 +124,7 @@ def test_a_lost_answer_leaves_the_outcome_open(group: Group) -> None:
     ids=["too large", "reserved name", "separator in a value"],
 )
 def test_what_no_broker_takes_is_not_sent(group: Group, message: Message) -> None:
-    """It is refused here, with advice."""
+    """A message that brokers would refuse raises an error with advice and is not sent."""
     with pytest.raises(LocalProtocolError, match=";"):
         group.producer(max_message_bytes=100).send(message)
     assert not _bodies(group)
@@ -135,7 +136,7 @@ def test_what_no_broker_takes_is_not_sent(group: Group, message: Message) -> Non
     ids=["empty", "two topics", "delayed"],
 )
 def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Message]) -> None:
-    """What brokers would refuse is refused here."""
+    """An empty batch, one of two topics and one with a delay are refused before they are sent."""
     with pytest.raises(LocalProtocolError, match="batch"):
         group.producer().send_batch(batch)
 
@@ -155,14 +156,12 @@ def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
     assert len(group.cluster().routes.route("new").writable) == 4
 
 
-def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
-    """Where no broker has the template topic the producer raises what the name server said."""
-    stub, answer = group.stub, ResponseCode.TOPIC_NOT_EXIST
-    stub.faults.answer(answer, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=None)
+def test_a_topic_that_no_broker_creates_is_an_error(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no broker has the template topic, the producer raises what the name server said of the message's topic."""
+    monkeypatch.setattr(producer, "TEMPLATE_TOPIC", "of_no_broker")
     with pytest.raises(TopicNotFound) as refused:
         group.producer().send(Message("new", b"x"))
     assert refused.value.where["topic"] == "new"
-    stub.faults.clear()
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
 def test_a_transaction_ends_as_its_sender_says(
     group: Group, resolution: TransactionResolution, visible: list[bytes]
 ) -> None:
-    """The message shows after a commit only."""
+    """Consumers see the message after a commit only."""
     seen: list[list[bytes]] = []
 
     def our_part(_: Message) -> TransactionResolution:
@@ -189,7 +188,7 @@ def test_a_transaction_ends_as_its_sender_says(
 
 
 def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[..., Group]) -> None:
-    """Our part failed without an answer; the broker asks, and the checker's answer counts."""
+    """When `execute` raises, the broker asks later, and the result of `check` ends the transaction."""
     group = make_group(frozen_clock=True)
     asked: list[tuple[str, bytes]] = []
 
@@ -207,7 +206,7 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
 
 
 def test_a_check_that_would_exit_leaves_the_fate_open(make_group: Callable[..., Group]) -> None:
-    """A checker that calls `sys.exit()` has told nothing: the broker asks again, and is answered."""
+    """A check that calls `sys.exit()` leaves the transaction open: the broker asks again."""
     group = make_group(frozen_clock=True)
     asked: list[bytes] = []
 
@@ -238,7 +237,7 @@ def test_a_function_that_returns_no_resolution_leaves_the_transaction_open(
 
 
 def test_an_answer_that_is_not_understood_leaves_the_outcome_open(group: Group) -> None:
-    """A broker that says "stored" and not where may well have stored the message."""
+    """After a response that says success and no place, the error says that the message may be stored."""
     group.stub.faults.answer(ResponseCode.SUCCESS, on=RequestCode.SEND_MESSAGE_V2)
     with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
         group.producer().send(Message(TOPIC, b"x"))

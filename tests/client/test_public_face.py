@@ -38,7 +38,7 @@ NOWHERE = "localhost:1"
 
 
 def done(_: object) -> Any:
-    """A listener that always succeeds."""
+    """Return success."""
     return SUCCESS
 
 
@@ -117,8 +117,8 @@ def test_addresses_may_be_text(group: Group, wrap: Callable[[str], Any]) -> None
     cluster, log = wrap(group.stub.name_server), Log()
     with Producer(cluster, ProducerSettings(group="shop")) as producer:
         producer.send(Message(TOPIC, b"a"))
-    settings: dict[str, Any] = {"group": GROUP, "subscriptions": TOPIC, "consume_from": "FIRST_OFFSET", "rhythm": QUICK}
-    with PushConsumer.concurrent(cluster, ConsumerSettings(**settings), log):
+    settings = ConsumerSettings(group=GROUP, subscriptions=TOPIC, consume_from="FIRST_OFFSET", rhythm=QUICK)
+    with PushConsumer.concurrent(cluster, settings, log):
         log.wait_for(1)
     with PullConsumer(cluster, PullConsumerSettings(group="others")) as consumer:
         consumer.assign(consumer.fetch_queues(TOPIC))

@@ -1,4 +1,4 @@
-"""How queues are pulled: limits, filters, pauses, and every answer of a broker."""
+"""Queues are pulled within limits, filters and pauses, and through every response of a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.client.idle import idle_cpu_share
 
 
 def test_a_full_cache_is_not_pulled(make_group: Callable[..., Group]) -> None:
-    """With a limit of 50 a blocked listener leaves at most one pull more than that in the cache."""
+    """With a limit of 50 messages and a blocked listener, the cache holds at most one pull more than that."""
     group, gate = make_group(queues=1), threading.Event()
     group.stub.fill(TOPIC, 500, 10)
     consumer = group.concurrent(Log(lambda _: gate.wait(20) and SUCCESS), limits=FlowLimits(message_count=50))
@@ -36,7 +36,7 @@ def test_a_full_cache_is_not_pulled(make_group: Callable[..., Group]) -> None:
 
 
 def test_tags_are_compared_as_text_here(make_group: Callable[..., Group]) -> None:
-    """ "Aa" and "BB" have one hash: the broker sends both, the listener gets the one it wants."""
+    """The broker sends both "Aa" and "BB", which have one hash; the listener gets only the tag it wants."""
     group = make_group(queues=1)
     group.put("wanted", tags="Aa")
     group.put("unwanted", tags="BB")
@@ -49,7 +49,7 @@ def test_tags_are_compared_as_text_here(make_group: Callable[..., Group]) -> Non
 
 
 def test_a_stretch_without_matches_is_passed(make_group: Callable[..., Group]) -> None:
-    """What a filter leaves out counts as done once nothing before it is open."""
+    """Offsets that a filter leaves out count as done once no message before them is open."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 2000, 10, tags="other")
     log = Log()
@@ -60,7 +60,7 @@ def test_a_stretch_without_matches_is_passed(make_group: Callable[..., Group]) -
 
 
 def test_sql_expressions_filter_at_the_broker(make_group: Callable[..., Group]) -> None:
-    """Only messages whose properties satisfy the expression arrive."""
+    """Only messages whose properties match the expression arrive."""
     group = make_group(queues=1)
     group.put("small", size="3")
     group.put("large", size="30")
@@ -86,7 +86,7 @@ def test_an_offset_below_the_queue_goes_on_at_its_beginning(make_group: Callable
 
 
 def test_an_offset_beyond_the_queue_goes_on_at_its_end(make_group: Callable[..., Group]) -> None:
-    """A committed offset that no queue reaches is corrected to the end."""
+    """A committed offset beyond the queue's end is corrected to the end."""
     group = make_group(queues=1)
     group.put("a")
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
@@ -101,7 +101,7 @@ def test_an_offset_beyond_the_queue_goes_on_at_its_end(make_group: Callable[...,
 
 
 def test_an_administrators_reset_is_obeyed(make_group: Callable[..., Group]) -> None:
-    """A group that is moved back gets the messages again, from where it was moved to."""
+    """A group that is moved back gets the messages again, from the new position on."""
     group = make_group(queues=1)
     group.put("a", "b", "c")
     log = Log()
@@ -116,7 +116,7 @@ def test_an_administrators_reset_is_obeyed(make_group: Callable[..., Group]) -> 
 
 
 def test_no_reset_is_lost_among_rounds(make_group: Callable[..., Group]) -> None:
-    """With a round every few milliseconds each reset is obeyed, and none is committed over."""
+    """With a round every few milliseconds each reset takes effect, and no commit undoes one."""
     group = make_group(queues=1)
     admin, log = group.cluster().admin, Log()
     busy = replace(QUICK, rebalance_s=0.003, rebalance_soonest_s=0.003, persist_s=0.003, dispatch_s=0.0)
@@ -143,7 +143,7 @@ def test_flow_control_and_busy_brokers_are_asked_again(make_group: Callable[...,
 
 
 def test_flow_control_slows_pulls_down(make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture) -> None:
-    """Pauses grow while it lasts, and the log says it once for each queue: ours, and that of the retries."""
+    """Pauses grow while the broker throttles, and the log says so once for each queue."""
     group, log = make_group(queues=1), Log()
     fault = group.stub.faults.flow_control(on=RequestCode.PULL_MESSAGE, times=None)
     group.concurrent(log)
@@ -159,7 +159,7 @@ def test_flow_control_slows_pulls_down(make_group: Callable[..., Group], caplog:
 def test_a_slave_that_refuses_reads_is_left_for_its_master(
     make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As slaves of 5.x do by default; the log names its setting."""
+    """A replica of 5.x refuses reads by default; the log names its setting, and the master is pulled."""
     group, log = make_group(queues=1, slaves=1, settings=Settings(slave_reads=False)), Log()
     group.concurrent(log)
     group.put("a")
@@ -202,7 +202,7 @@ def test_a_paused_consumer_pulls_nothing(make_group: Callable[..., Group]) -> No
 
 
 def test_where_a_new_group_begins(make_group: Callable[..., Group]) -> None:
-    """A young queue is read from its first message, as brokers say 0 for groups they do not know."""
+    """A young queue is read from its first message, since brokers return 0 for groups they do not know."""
     group = make_group(queues=1)
     group.put("before")
     log = Log()
@@ -212,7 +212,7 @@ def test_where_a_new_group_begins(make_group: Callable[..., Group]) -> None:
 
 
 def test_a_new_group_begins_at_the_end_of_an_old_queue(make_group: Callable[..., Group]) -> None:
-    """Where the first message is gone the wish counts: LAST_OFFSET skips what is there."""
+    """With LAST_OFFSET a new group skips the messages of a queue whose first message is gone."""
     group = make_group(queues=1)
     group.put("gone", "before")
     group.stub.expire(TOPIC, 0, 1)
@@ -226,7 +226,7 @@ def test_a_new_group_begins_at_the_end_of_an_old_queue(make_group: Callable[...,
 
 
 def test_a_new_group_begins_at_a_time(make_group: Callable[..., Group]) -> None:
-    """TIMESTAMP begins with the first message stored since."""
+    """With TIMESTAMP a new group begins with the first message stored since that time."""
     group = make_group(queues=1)
     for number, stored_ms in enumerate((1_000, 2_000, 3_000)):
         group.stub.put(TOPIC, b"%d" % number, queue_id=0, store_timestamp=stored_ms)
@@ -259,7 +259,7 @@ def test_what_is_pulled_can_be_spaced_out(make_group: Callable[..., Group]) -> N
 
 
 def test_an_idle_member_takes_less_than_a_hundredth_of_a_core(group: Group) -> None:
-    """With RocketMQ's own rhythm, and the broker counted in, as it lives in this process, too."""
+    """An idle member with RocketMQ's own periods costs less than a hundredth of a core, the stub included."""
     consumer = group.concurrent(Log(), rhythm=Rhythm())
     until(lambda: len(consumer.queues) == 5)
 

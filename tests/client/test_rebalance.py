@@ -1,4 +1,4 @@
-"""Members come and go, and every queue is somebody's."""
+"""Members come and go, and every queue has one owner."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_members_share_a_topic_without_gap_or_overlap(group: Group) -> None:
 
 
 def test_nothing_is_lost_while_members_come_and_go(group: Group) -> None:
-    """Every message reaches somebody, whatever changes meanwhile, and the group ends behind all of them."""
+    """Every message reaches a member while members change, and the group's positions end behind all of them."""
     logs = [Log(), Log(), Log()]
     first = group.concurrent(logs[0], batch_size=4)
     second = group.concurrent(logs[1], batch_size=4)
@@ -63,7 +63,7 @@ def test_the_retry_topic_is_shared_like_any_other(group: Group) -> None:
 
 
 def test_another_strategy_shares_otherwise(group: Group) -> None:
-    """AVG_BY_CIRCLE deals queues in turn."""
+    """AVG_BY_CIRCLE assigns queues in turn."""
     dealing = AllocationSettings(strategy=StrategyName("AVG_BY_CIRCLE"))
     members = [group.concurrent(Log(), allocation=dealing) for _ in range(2)]
 
@@ -86,7 +86,7 @@ def test_everybody_has_every_queue_in_broadcasting(group: Group) -> None:
 
 
 def test_the_listener_of_queues_is_told_of_changes(group: Group) -> None:
-    """The topic, all its queues and ours, each time that ours change."""
+    """The queue listener gets the topic, all its queues and the member's, each time that the member's change."""
     told: list[tuple[str, int, list[MessageQueue]]] = []
 
     def note(topic: str, every: Collection[MessageQueue], ours: Collection[MessageQueue]) -> None:
@@ -98,7 +98,7 @@ def test_the_listener_of_queues_is_told_of_changes(group: Group) -> None:
 
 
 def test_a_listener_of_queues_that_fails_stops_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """Its exception is logged, and the queues are consumed all the same."""
+    """The exception of a queue listener is logged, and the queues are consumed all the same."""
     log = Log()
     group.concurrent(log, queue_listener=lambda *_: 1 / 0)
     group.put("a")
@@ -108,7 +108,7 @@ def test_a_listener_of_queues_that_fails_stops_nothing(group: Group, caplog: pyt
 
 
 def test_a_topics_limit_is_shared_out_over_all_queues(group: Group) -> None:
-    """1000 messages over four queues and the retry queue make 200 each."""
+    """A limit of 1000 messages makes 200 for each of four queues and the retry queue."""
     consumer = group.concurrent(Log(), topic_message_count=1000, topic_body_mib=2)
 
     until(lambda: len(consumer.queues) == 5)
@@ -117,7 +117,7 @@ def test_a_topics_limit_is_shared_out_over_all_queues(group: Group) -> None:
 
 
 def test_an_unreachable_list_of_members_changes_nothing(group: Group) -> None:
-    """While brokers do not tell who belongs to the group everybody keeps what he has."""
+    """While brokers refuse the list of members, every member keeps its queues."""
     consumer = group.concurrent(Log())
     until(lambda: len(consumer.queues) == 5)
     fault = group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
@@ -128,7 +128,7 @@ def test_an_unreachable_list_of_members_changes_nothing(group: Group) -> None:
 
 
 def test_a_new_queue_is_taken(group: Group) -> None:
-    """Queues that a topic gains are somebody's after the next look at the route."""
+    """Queues that a topic gains are taken after the next look at the route."""
     consumer = group.concurrent(Log())
     until(lambda: _shares(consumer) == [{0, 1, 2, 3}])
     cluster = group.cluster()
@@ -139,7 +139,7 @@ def test_a_new_queue_is_taken(group: Group) -> None:
 
 
 def test_a_broker_that_was_started_again_gets_to_know_us(group: Group) -> None:
-    """After a restart of the broker the member is known again and gets what is sent."""
+    """After a restart the broker lists the member again, and new messages arrive."""
     log = Log()
     consumer = group.concurrent(log, rhythm=replace(QUICK, heartbeat_s=3600))
     until(lambda: len(consumer.queues) == 5)
@@ -152,7 +152,7 @@ def test_a_broker_that_was_started_again_gets_to_know_us(group: Group) -> None:
 
 
 def test_a_queue_that_nobody_pulls_is_taken_anew(group: Group) -> None:
-    """After two minutes without an attempt to pull the next round begins again with the queue."""
+    """After two minutes without a pull the next round takes the queue anew."""
     clock = ManualClock()
     log = Log()
     consumer = group.concurrent(log, clock=clock)
@@ -166,7 +166,7 @@ def test_a_queue_that_nobody_pulls_is_taken_anew(group: Group) -> None:
 
 
 def test_a_refused_lock_leaves_a_queue_for_the_next_round(group: Group) -> None:
-    """A queue that somebody else has locked is taken once he gives it back."""
+    """A queue that another client has locked is taken once it is unlocked."""
     cluster = group.cluster()
     cluster.groups.lock(GROUP, "other", [queue(0)])
     consumer = group.orderly(Log())
@@ -177,7 +177,7 @@ def test_a_refused_lock_leaves_a_queue_for_the_next_round(group: Group) -> None:
 
 
 def test_a_strategy_that_fails_changes_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """The nearby strategy refuses brokers without a room; the topic is left alone, and the log says why."""
+    """The nearby strategy refuses brokers without a room: the topic is left alone, and the log says why."""
     nearby = AllocationSettings(strategy=StrategyName("MACHINE_ROOM_NEARBY", "AVG"))
     with caplog.at_level(logging.WARNING):
         consumer = group.concurrent(Log(), allocation=nearby)
@@ -189,7 +189,7 @@ def test_a_strategy_that_fails_changes_nothing(group: Group, caplog: pytest.LogC
 def test_members_who_want_different_topics_do_not_stop_each_other_for_good(
     make_group: Callable[..., Group],
 ) -> None:
-    """Each topic's messages that are allotted to a member who wants them arrive; nothing is committed unseen."""
+    """Members with different subscriptions get messages of their topics, and no message is committed unseen."""
     group = make_group(queues=1)
     group.stub.put("other", b"x", queue_id=0)
     group.put("a")
@@ -205,7 +205,7 @@ def test_members_who_want_different_topics_do_not_stop_each_other_for_good(
 
 
 class _Counted:
-    """Rounds on a clock that stands still, each with the balance it is told."""
+    """Rounds on a clock that stands still, all with the same outcome."""
 
     def __init__(self, balanced: bool = True) -> None:
         self.clock, self.at, self.balanced = ManualClock(), list[float](), balanced
@@ -218,7 +218,7 @@ class _Counted:
         return self.balanced
 
     def pass_s(self, seconds: int) -> None:
-        """Let seconds pass one by one; each one's commands are over before the next."""
+        """Advance the clock second by second, each after the commands of the one before."""
         for _ in range(seconds):
             self.clock.advance(1.0)
             done: list[bool] = []
@@ -228,7 +228,7 @@ class _Counted:
 
 @pytest.mark.parametrize(("balanced", "gap_s"), [(True, 20.0), (False, 1.0)])
 def test_rounds_come_by_themselves(balanced: bool, gap_s: float) -> None:
-    """Every 20 seconds, and after a second where something is left to do."""
+    """Rounds come every 20 seconds, or after one second where something is left to do."""
     counted = _Counted(balanced)
     counted.rounds.wake()
     counted.pass_s(65)

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_rocketmq.client import SUCCESS, PushConsumer, ReceivedMessage
 from pyspark_rocketmq.errors import LocalProtocolError
-from tests.client.fixtures import GROUP, PATIENCE_S, Group, Log, until
+from tests.client.fixtures import GROUP, TIMEOUT_S, Group, Log, until
 
 
 @pytest.mark.parametrize("make", [Group.concurrent, Group.orderly], ids=["concurrent", "orderly"])
@@ -20,13 +20,13 @@ def test_a_listener_may_close_its_consumer(make: Callable[..., PushConsumer], gr
     is_made = threading.Event()
 
     def close(_: Sequence[ReceivedMessage]) -> Any:
-        is_made.wait(PATIENCE_S)
+        is_made.wait(TIMEOUT_S)
         consumer.close()
         return SUCCESS
 
     consumer = make(group, close)
     is_made.set()
-    assert consumer.wait(PATIENCE_S)
+    assert consumer.wait(TIMEOUT_S)
     assert group.stub.groups() == {}
     assert group.committed().get(0, 0) in (0, 1)
 
@@ -37,7 +37,7 @@ def test_waiting_ends_when_another_thread_closes(group: Group) -> None:
     assert not consumer.wait(0.05)
     threading.Timer(0.05, consumer.close).start()
 
-    assert consumer.wait(PATIENCE_S)
+    assert consumer.wait(TIMEOUT_S)
     consumer.close()
     assert consumer.wait()
 
@@ -56,7 +56,7 @@ def test_a_second_close_waits_for_the_first(group: Group) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     assert listed == [{}] * 4
 
 

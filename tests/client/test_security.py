@@ -1,4 +1,4 @@
-"""Members and producers who prove who they are, encrypt, or live in a namespace."""
+"""Members and producers sign requests, use TLS, and live in a namespace."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SPACE = Namespace(prefix="SHOP")
 
 
 def guarded(make_group: Callable[..., Group], secret: str = SECRET) -> Group:
-    """A group before a broker that knows one user."""
+    """Return a group before a broker that knows one user."""
     group = make_group(acl={KEY: SECRET})
     group.cluster_settings = replace(group.cluster_settings, credentials=Credentials(KEY, secret))
     return group
 
 
 def encrypting(make_group: Callable[..., Group], trusted: str = "ca.pem") -> Group:
-    """A group before servers with a certificate."""
+    """Return a group before servers with a certificate."""
     group = make_group(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")))
     net = replace(group.cluster_settings.net, tls=TlsSettings(trust_cert_path=str(PKI / trusted)))
     group.cluster_settings = replace(group.cluster_settings, net=net)
@@ -46,7 +46,7 @@ def encrypting(make_group: Callable[..., Group], trusted: str = "ca.pem") -> Gro
 def test_everything_a_member_asks_is_signed_or_encrypted(
     make_group: Callable[..., Group], world: Callable[..., Group]
 ) -> None:
-    """Sending, transactions, pulling, locks, commits, and giving messages back work with a key, and over TLS."""
+    """Sending, transactions, pulling, locks, commits and send-backs work with a key, and over TLS."""
     group, in_order = world(make_group), Log()
     producer = group.producer()
     for body in (b"good", b"bad"):
@@ -64,7 +64,7 @@ def test_everything_a_member_asks_is_signed_or_encrypted(
 
 @pytest.mark.parametrize("world", [guarded, encrypting])
 def test_a_pull_consumer_signs_or_encrypts_too(make_group: Callable[..., Group], world: Callable[..., Group]) -> None:
-    """In both modes, and it commits."""
+    """A pull consumer of either mode reads and commits with a key, and over TLS."""
     group = world(make_group)
     group.put(*"abcd")
     member, alone = group.pulling(), group.pulling(group="others", subscriptions={})
@@ -80,7 +80,7 @@ def test_a_pull_consumer_signs_or_encrypts_too(make_group: Callable[..., Group],
 def test_a_wrong_secret_is_told_and_reads_nothing(
     make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A send is refused with the broker's words, a member's log says why it is none, and neither shows the secret."""
+    """A send raises the broker's refusal, a member logs it, and neither shows the secret."""
     group = guarded(make_group, secret="a wrong secret")
     group.put("a")
     log = Log()
@@ -101,7 +101,7 @@ def test_an_authority_that_is_not_trusted_is_told_at_the_start(make_group: Calla
 
 
 def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) -> None:
-    """Brokers know the prefixed names, retries and dead letters too; listeners and producers see the plain ones."""
+    """Brokers see the prefixed names, also of retries and dead letters; listeners and producers see the plain ones."""
     group = make_group(topics={"SHOP%orders": 4})
     group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
     answers: dict[bytes, Any] = {b"bad": RECONSUME_LATER, b"never": later(DEAD_LETTER)}
@@ -121,7 +121,7 @@ def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) ->
 
 @pytest.mark.parametrize("told", [TransactionResolution.COMMIT, TransactionResolution.UNKNOWN])
 def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], told: TransactionResolution) -> None:
-    """At once as told, or as our answer says when the broker asks; the checker sees the plain topic."""
+    """A transaction ends at once or when the broker asks, and the check sees the plain topic."""
     group = make_group(topics={"SHOP%orders": 4}, frozen_clock=True)
     group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
     asked: list[str] = []

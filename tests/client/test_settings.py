@@ -1,4 +1,4 @@
-"""Settings take RocketMQ's ranges and nothing else."""
+"""Settings accept RocketMQ's ranges and nothing else."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyspark_rocketmq.pull.settings import Subscription
 ANY = {"orders": Subscription()}
 
 
-def _consumer(**wish: Any) -> ConsumerSettings:
-    return ConsumerSettings(**{"group": "g", "subscriptions": ANY, **wish})
+def _consumer(**given: Any) -> ConsumerSettings:
+    return ConsumerSettings(**{"group": "g", "subscriptions": ANY, **given})
 
 
 def test_defaults_are_those_of_the_java_consumer() -> None:
-    """Numbers a Java user knows."""
+    """Defaults are the numbers of Java's consumer."""
     settings = _consumer()
 
     assert (settings.thread_count, settings.batch_size, settings.pull_batch_size) == (20, 1, 32)
@@ -29,7 +29,7 @@ def test_defaults_are_those_of_the_java_consumer() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "given",
     [
         {"thread_count": 0},
         {"thread_count": 1001},
@@ -45,10 +45,10 @@ def test_defaults_are_those_of_the_java_consumer() -> None:
     ],
     ids=str,
 )
-def test_numbers_out_of_range_are_refused(wish: dict[str, Any]) -> None:
-    """The error names the option as RocketMQ does, and the range."""
+def test_numbers_out_of_range_are_refused(given: dict[str, Any]) -> None:
+    """The error names the parameter and the range."""
     with pytest.raises(OptionError, match="out of range; give"):
-        _consumer(**wish)
+        _consumer(**given)
 
 
 @pytest.mark.parametrize("group", ["", " ", "with space", "a" * 121, "DEFAULT_CONSUMER", "ü"])
@@ -62,7 +62,7 @@ def test_names_no_broker_takes_are_refused(group: str) -> None:
 
 @pytest.mark.parametrize("topic", ["", "a topic", "t" * 128])
 def test_topics_no_broker_takes_are_refused(topic: str) -> None:
-    """Topics are checked, too."""
+    """Topics are checked when the settings are made."""
     with pytest.raises(OptionError) as refused:
         _consumer(subscriptions={topic: Subscription()})
     assert refused.value.option == "subscriptions"

@@ -19,7 +19,7 @@ def test_rates_and_times_are_means_of_a_minute() -> None:
 
 
 def test_what_is_old_is_forgotten() -> None:
-    """After a minute rates are 0 again, after an hour failures are, too; topics are kept apart."""
+    """Rates are 0 again after a minute, failures after an hour; topics are counted separately."""
     clock = ManualClock()
     statistics = Statistics(clock.now_s)
     statistics.consumed("t", 0.5, succeeded=1, failed=2)

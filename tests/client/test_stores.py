@@ -1,4 +1,4 @@
-"""Positions in memory, at brokers and in files."""
+"""Positions are kept in memory, at brokers and in files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_rocketmq.cluster.queue_offsets import Offsets
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.client.fixtures import GROUP, PATIENCE_S, TOPIC, Group, Log, queue, until
+from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, Log, queue, until
 
 JAVA_TEXT = """{
 	"offsetTable":{{
@@ -32,7 +32,7 @@ JAVA_TEXT = """{
 
 
 class SlowOffsets(Offsets):
-    """Does not begin to send before it may."""
+    """Offsets that are not sent before a test allows it."""
 
     def __init__(self, brokers: Brokers) -> None:
         super().__init__(brokers)
@@ -41,13 +41,13 @@ class SlowOffsets(Offsets):
     def commit_oneway(self, *args: Any, **more: Any) -> None:
         """Wait, then send."""
         self.is_sending.set()
-        assert self.may_send.wait(PATIENCE_S)
+        assert self.may_send.wait(TIMEOUT_S)
         super().commit_oneway(*args, **more)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a local store keeps its positions."""
+    """The file of a local store."""
     return offset_file(tmp_path, "10.0.0.1@DEFAULT", GROUP)
 
 
@@ -63,7 +63,7 @@ def test_progress_goes_back_only_when_told_to() -> None:
 
 
 def test_frozen_progress_stays_until_it_is_forgotten() -> None:
-    """What listeners report late does not undo a correction."""
+    """Late results of listeners do not undo a correction."""
     progress = Progress()
     progress.freeze(queue(0), 10)
     progress.update(queue(0), 99, only_forward=True)
@@ -75,7 +75,7 @@ def test_frozen_progress_stays_until_it_is_forgotten() -> None:
 
 
 def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) -> None:
-    """`persist_all` names the queues that are ours; without any it does nothing."""
+    """`persist_all` commits the given queues and forgets all others; without queues it does nothing."""
     store = RemoteStore(group.cluster().offsets, GROUP)
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     store.progress.update(queue(0), 3, only_forward=True)
@@ -90,7 +90,7 @@ def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) 
 
 
 def test_each_offset_is_read_when_it_is_sent(group: Group) -> None:
-    """What is committed while a slow broker holds a round up is not overwritten by what stood there before."""
+    """An offset that is committed while a slow broker holds a round up is not overwritten by the round's older one."""
     cluster = group.cluster()
     cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     offsets = SlowOffsets(cluster.brokers)
@@ -99,25 +99,25 @@ def test_each_offset_is_read_when_it_is_sent(group: Group) -> None:
         store.progress.update(queue(number), 1, only_forward=True)
     round_ = threading.Thread(target=store.persist_all, args=([queue(0), queue(1)],))
     round_.start()
-    assert offsets.is_sending.wait(PATIENCE_S)
+    assert offsets.is_sending.wait(TIMEOUT_S)
     moved = {queue(number): 150 for number in range(2)}
     commits = threading.Thread(target=store.write, args=(moved,))
     commits.start()
     until(lambda: store.progress.get(queue(1)) == 150)
     offsets.may_send.set()
     for thread in (round_, commits):
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     store.read(queue(0))  # Its answer follows whatever was sent over the same connection.
     assert group.committed() == {0: 150, 1: 150}
 
 
 def test_a_file_gets_what_stands_when_it_is_written(path: Path) -> None:
-    """What another thread wrote meanwhile is not overwritten by what stood there before."""
+    """A newer offset that another thread wrote meanwhile is not overwritten by an older one."""
     store = LocalStore(path)
     store.progress.update(queue(0), 1, only_forward=True)
 
     class Held(list[MessageQueue]):
-        """Queues of which somebody else commits one as soon as it is looked for."""
+        """Queues, one of which another thread commits as soon as it is looked up."""
 
         def __contains__(self, wanted: object) -> bool:
             store.write({queue(0): 150})
@@ -128,7 +128,7 @@ def test_a_file_gets_what_stands_when_it_is_written(path: Path) -> None:
 
 
 def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that is away costs a warning; the next commit brings the position."""
+    """A broker that is down costs a warning, and the next commit succeeds."""
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     store = RemoteStore(group.cluster().offsets, GROUP)
     store.progress.update(queue(0), 3, only_forward=True)
@@ -146,7 +146,7 @@ def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytes
 
 
 def test_an_unreadable_position_is_an_error_and_not_absence(group: Group) -> None:
-    """Only a broker's word makes a position absent; anything else raises."""
+    """A position is absent only if the broker says so; every other response raises an error."""
     store = RemoteStore(group.cluster().offsets, GROUP)
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.QUERY_CONSUMER_OFFSET)
 
@@ -155,7 +155,7 @@ def test_an_unreadable_position_is_an_error_and_not_absence(group: Group) -> Non
 
 
 def test_a_local_store_reads_and_writes_javas_text(path: Path) -> None:
-    """The file of the Java client is read, and written letter by letter."""
+    """The file of the Java client is read, and written character by character."""
     path.parent.mkdir(parents=True)
     path.write_text(JAVA_TEXT)
     store = LocalStore(path)
@@ -168,7 +168,7 @@ def test_a_local_store_reads_and_writes_javas_text(path: Path) -> None:
 
 
 def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
-    """Positions of queues that are not ours stay in the file."""
+    """Positions of other queues stay in the file."""
     store = LocalStore(path)
     store.progress.update(queue(0), 1, only_forward=True)
     store.persist_all([queue(0)])
@@ -189,7 +189,7 @@ NO_OFFSETS = [
     "damage", ["", "{", '{"offsetTable":7}', "\x00\x01", '{"offsetTable":{"x":1}}', "[]", *NO_OFFSETS]
 )
 def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The backup holds what was written before, and the log says that it was needed."""
+    """The backup holds the positions written before, and the log says that it was needed."""
     store = LocalStore(path)
     for offset in (1, 2):
         store.progress.update(queue(0), offset, only_forward=True)
@@ -201,7 +201,7 @@ def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str, caplog:
 
 
 def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With nothing left to read the member begins as if it were new, and says so."""
+    """When file and backup are damaged the member begins as if it were new, and the log says so."""
     path.parent.mkdir(parents=True)
     path.write_text("{")
     path.with_name("offsets.json.bak").write_text("{")
@@ -213,7 +213,7 @@ def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCapture
 
 
 def test_a_broadcasting_member_goes_on_where_it_stopped(group: Group) -> None:
-    """After a restart only what came meanwhile is consumed; brokers know nothing of it."""
+    """After a restart only the messages sent meanwhile are consumed; brokers know no position."""
     model, first, second = MessageModel.BROADCASTING, Log(), Log()
     consumer = group.concurrent(first, message_model=model)
     until(lambda: len(consumer.queues) == 4)

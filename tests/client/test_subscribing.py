@@ -1,4 +1,4 @@
-"""Topics that a running consumer begins or stops to consume."""
+"""A running consumer begins or stops to consume topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def two_topics(make_group: Callable[..., Group]) -> Group:
 
 @pytest.mark.parametrize("make", [Group.concurrent, Group.orderly], ids=["concurrent", "orderly"])
 def test_a_topic_is_added_while_running(make: Callable[..., object], two_topics: Group) -> None:
-    """Its messages arrive, also those that were sent before, and brokers learn of it."""
+    """Messages of the new topic arrive, also those sent before, and brokers list it."""
     log = Log()
     consumer = make(two_topics, log)
     two_topics.stub.put(OTHER, b"before")
@@ -40,7 +40,7 @@ def test_a_topic_is_added_while_running(make: Callable[..., object], two_topics:
 
 
 def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:
-    """Its queues are given up where they stand, brokers forget it, and the other topic goes on."""
+    """The topic's queues are given up at their positions, brokers forget it, and the other topic goes on."""
     log = Log()
     consumer = two_topics.concurrent(log, subscriptions=[TOPIC, OTHER])
     two_topics.stub.put(OTHER, b"done", queue_id=0)
@@ -57,7 +57,7 @@ def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:
 
 
 def test_an_orderly_consumer_unlocks_what_it_drops(two_topics: Group) -> None:
-    """Other clients may lock the queues at once."""
+    """The queues of a dropped topic are unlocked at once."""
     consumer = two_topics.orderly(Log(), subscriptions=[TOPIC, OTHER])
     until(lambda: {queue.topic for queue in two_topics.stub.locks(GROUP)} >= {TOPIC, OTHER})
     consumer.unsubscribe(OTHER)
@@ -66,7 +66,7 @@ def test_an_orderly_consumer_unlocks_what_it_drops(two_topics: Group) -> None:
 
 
 def test_subscribing_again_changes_the_expression(two_topics: Group) -> None:
-    """The last call counts; messages that are pulled after it are filtered by its tags."""
+    """The last expression counts for all messages that are pulled after the call."""
     log = Log()
     consumer = two_topics.concurrent(log, tags="a")
     two_topics.put("first", tags="a", queue_id=0)
@@ -83,7 +83,7 @@ def test_subscribing_again_changes_the_expression(two_topics: Group) -> None:
 
 
 def test_a_pull_consumer_subscribes_as_well(two_topics: Group) -> None:
-    """A member that is asked for messages takes a topic on and drops it."""
+    """A pull consumer that is a member takes a topic on and drops it."""
     consumer = two_topics.pulling()
     consumer.subscribe(OTHER)
     two_topics.stub.put(OTHER, b"x")
@@ -103,7 +103,7 @@ def test_a_filter_that_a_broker_refuses_changes_nothing(two_topics: Group) -> No
 
 
 def test_what_cannot_be_subscribed_is_refused(two_topics: Group) -> None:
-    """Wrong names, topics that are not subscribed to, the group's own retry topic, and consumers that do not run."""
+    """Wrong names, unknown topics, the group's own retry topic, and consumers that do not run are refused."""
     consumer, given = two_topics.concurrent(Log()), two_topics.pulling(subscriptions={})
     for topic in ("a topic", "", None, 3):
         with pytest.raises(OptionError):

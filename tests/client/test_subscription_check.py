@@ -1,4 +1,4 @@
-"""Members of a group that do not want the same are told so, and nothing is lost meanwhile."""
+"""Members of a group that want different things are warned, and no message is lost meanwhile."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_members_that_agree_differ_in_nothing() -> None:
 @pytest.mark.parametrize(
     ("model", "topic", "expression", "difference"),
     [
-        ("BROADCASTING", TOPIC, "a || b", "others are BROADCASTING, we are CLUSTERING"),
-        ("CLUSTERING", TOPIC, "a", f"others want TAG 'a' of {TOPIC}, we want TAG 'a || b'"),
-        ("CLUSTERING", "other", "*", "others want TAG '*' of other, we want nothing"),
+        ("BROADCASTING", TOPIC, "a || b", "others are BROADCASTING, this member is CLUSTERING"),
+        ("CLUSTERING", TOPIC, "a", f"others want TAG 'a' of {TOPIC}, this member wants TAG 'a || b'"),
+        ("CLUSTERING", "other", "*", "others want TAG '*' of other, this member wants nothing"),
     ],
 )
 def test_what_differs_is_named_with_what_to_do(model: str, topic: str, expression: str, difference: str) -> None:
-    """The message model, an expression, or a topic that only one of them wants."""
+    """A different message model, another expression, and a topic that one member lacks are named with advice."""
     differences = list(find_differences(model, [build_subscription(topic, expression)], MINE))
 
     assert differences[0].startswith(f"{difference}; ") or differences[-1].startswith(f"{difference}; ")
@@ -47,20 +47,20 @@ def test_what_differs_is_named_with_what_to_do(model: str, topic: str, expressio
 def test_inconsistent_subscriptions_are_logged_once_and_lose_nothing(
     group: Group, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second member sees what the first wants, and says so; positions pass nothing unseen."""
+    """The second member logs what the first one wants, once, and no position passes an unseen message."""
     log = Log()
     group.concurrent(log, tags="a")
     group.put("x", tags="a")
     log.wait_for(1)
     group.concurrent(Log(), subscriptions={"other": Subscription()})
 
-    until(lambda: f"others want TAG 'a' of {TOPIC}, we want nothing" in caplog.text)
-    assert caplog.text.count(f"others want TAG 'a' of {TOPIC}, we want nothing") == 1
+    until(lambda: f"others want TAG 'a' of {TOPIC}, this member wants nothing" in caplog.text)
+    assert caplog.text.count(f"others want TAG 'a' of {TOPIC}, this member wants nothing") == 1
     assert sum(group.committed().values()) <= 1
 
 
 def test_a_group_of_the_other_model_is_logged_and_loses_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A broadcasting member beside a clustering one reads everything; the group's positions stay honest."""
+    """A broadcasting member beside a clustering one reads everything, and no position passes an unseen message."""
     clustering, broadcasting = Log(), Log()
     first = group.concurrent(clustering)
     until(lambda: first.queues)
@@ -69,18 +69,18 @@ def test_a_group_of_the_other_model_is_logged_and_loses_nothing(group: Group, ca
     group.put(*"abcd")
 
     broadcasting.wait_for(4)
-    until(lambda: "others are CLUSTERING, we are BROADCASTING" in caplog.text)
+    until(lambda: "others are CLUSTERING, this member is BROADCASTING" in caplog.text)
     assert sum(group.committed().values()) <= len(clustering.messages)
 
 
 def test_two_members_of_one_name_are_logged_and_lose_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """As in RocketMQ both take the share of the first place; every position is behind messages that were consumed."""
+    """Two members with one name get the same queues, as in RocketMQ, and positions pass consumed messages only."""
     logs = [Log(), Log()]
     group.concurrent(logs[0], instance_name="same")
     until(lambda: group.stub.groups())
     group.concurrent(logs[1], instance_name="same")
     group.stub.fill(TOPIC, 40, 10)
-    until(lambda: "is there already; give every member an instance name" in caplog.text)
+    until(lambda: "is a member already; give every member an instance name" in caplog.text)
     until(lambda: any(log.messages for log in logs))
 
     for number, offset in group.committed().items():
@@ -89,7 +89,7 @@ def test_two_members_of_one_name_are_logged_and_lose_nothing(group: Group, caplo
 
 
 def test_a_member_that_may_not_ask_asks_once(group: Group) -> None:
-    """Access control may keep a group's members from those who only consume: nothing depends on it."""
+    """When access control forbids the comparison, a member works without it and does not ask again."""
     asked = RequestCode.GET_CONSUMER_CONNECTION_LIST
     fault = group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=asked, times=None)
     group.put("a")

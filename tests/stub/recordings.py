@@ -1,4 +1,4 @@
-"""The recorded conversations, as exchanges that can be played again, and what they tell about the state before them."""
+"""Read recorded conversations as exchanges to replay, and derive the state before them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REPLIES = frozenset({RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESS
 
 
 class Exchange(NamedTuple):
-    """One request and its answer."""
+    """One request and its response."""
 
     seq: int
     connection: int
     to_name_server: bool
     from_broker: bool
-    """Whether the broker asks and the client answers."""
+    """Whether the broker sent the request and the client responded."""
     asked_ms: int
     answered_ms: int | None
     request: Command
@@ -36,46 +36,46 @@ class Exchange(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """The topic asked about; empty if there is none."""
+        """Topic of the request; empty if it has none."""
         fields = self.request.fields or {}
         return fields.get("topic") or fields.get("b", "")
 
     @property
     def queue_id(self) -> int:
-        """The queue asked about."""
+        """Queue id of the request."""
         fields = self.request.fields or {}
         return int(fields.get("queueId") or fields.get("e") or 0)
 
     @property
     def succeeded(self) -> bool:
-        """Whether the answer says so."""
+        """Whether the response is a success."""
         return self.answer is not None and self.answer.code == ResponseCode.SUCCESS
 
     @property
     def is_put_aside(self) -> bool:
-        """Whether a sent message does not go to its own queue at first, so that its answer tells of another queue."""
+        """Whether a sent message goes to a system topic first, so that its response names another queue."""
         properties = (self.request.fields or {}).get("i", "")
         return any(mark in properties for mark in ("DELAY", "TIMER_", "TRAN_MSG"))
 
     @property
     def is_placed_by_broker(self) -> bool:
-        """Whether the sender cannot know in which queue its message is counted."""
+        """Whether the sender cannot know which queue counts its message."""
         return self.is_put_aside or self.queue_id < 0
 
     def answered(self, name: str) -> str | None:
-        """A field of the answer."""
+        """Return a field of the response."""
         return (self.answer.fields or {}).get(name) if self.answer else None
 
 
 def scenarios(folder: str = "") -> list[str]:
-    """Names of the conversations of a release; those about authentication are left out."""
+    """Return the names of a release's conversations, without those about authentication."""
     names = sorted(path.stem for path in (FRAMES / folder).glob("*.jsonl"))
     return [name for name in names if name != "auth_failed"]
 
 
 @cache
 def read_scenario(name: str, folder: str = "") -> tuple[Exchange, ...]:
-    """One conversation, in the order of its requests."""
+    """Return one conversation, in the order of its requests."""
     lines = (FRAMES / folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(_exchange(json.loads(line)) for line in lines)
 
@@ -99,12 +99,12 @@ def _command(row: dict[str, Any]) -> Command:
 
 
 def records_in(body: bytes | memoryview) -> list[Record]:
-    """The messages of a body; none if it holds something else."""
+    """Return the messages in a body; none if it holds something else."""
     return decode_records(body) if bytes(body[4:8]) == MAGIC_V1.to_bytes(4, "big") else []
 
 
 def start_ms(exchanges: tuple[Exchange, ...]) -> int:
-    """When the conversation began, by the producers' clock; a fixed time if nothing was sent."""
+    """Return the start of the conversation by the producers' clock; a fixed time if nothing was sent."""
     for exchange in exchanges:
         fields = exchange.request.fields or {}
         if born := fields.get("g") or fields.get("bornTimestamp"):
@@ -115,13 +115,13 @@ def start_ms(exchanges: tuple[Exchange, ...]) -> int:
 
 
 def answer_records(exchange: Exchange) -> list[Record]:
-    """The messages in an answer."""
+    """Return the messages in a response."""
     return records_in(exchange.answer.body) if exchange.answer else []
 
 
 @cache
 def routes(folder: str = "") -> dict[str, tuple[int, int, int]]:
-    """By topic: read queues, write queues and rights, as any conversation shows them."""
+    """Return read queues, write queues and permission of each topic, as the conversations show them."""
     found = {}
     for name in scenarios(folder):
         for exchange in read_scenario(name, folder):
@@ -132,7 +132,7 @@ def routes(folder: str = "") -> dict[str, tuple[int, int, int]]:
 
 
 def absent_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
-    """Topics that the conversation shows were not there when it began."""
+    """Return the topics that the conversation shows as absent at its start."""
     seen: set[str] = set()
     absent = {"GoldNoSuch", "GoldMissing"}
     for exchange in exchanges:
@@ -150,7 +150,7 @@ def _tells_presence(exchange: Exchange) -> bool:
 
 
 def mentioned_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
-    """Topics that the conversation is about."""
+    """Return the topics that the conversation names."""
     heard = {
         topic
         for exchange in exchanges
@@ -161,9 +161,9 @@ def mentioned_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
 
 
 def by_time(exchanges: tuple[Exchange, ...]) -> Iterator[tuple[bool, Exchange]]:
-    """Requests (False) and answers (True) in the order in which they passed.
+    """Return requests (False) and responses (True) in the order of their times.
 
-    In one millisecond a client's answer comes first: the broker's own answer may wait for it.
+    Within one millisecond a client's response comes first, because the broker's own response may wait for it.
     """
     events = [(exchange.asked_ms, exchange.seq, False, exchange) for exchange in exchanges]
     for exchange in exchanges:

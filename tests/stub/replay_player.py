@@ -1,8 +1,8 @@
-"""How is a recorded conversation played again, and what of it must come out the same?
+"""Replay a recorded conversation and compare its responses.
 
-Requests and answers pass in the recorded order, on as many connections, while the stub's clock is moved to the recorded
-times. Numbers that only the server knows (ids, addresses in its log) are translated: what the stub answered takes the
-place of what was recorded in later requests.
+Requests and responses pass in the recorded order, on as many connections, while the stub's clock follows the recorded
+times. Numbers that only the server knows (ids, addresses in its log) are translated: later requests carry what the stub
+returned instead of what was recorded.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Line(RemotingClient):
     """One connection to the stub."""
 
     def pass_on(self, request: Command) -> int:
-        """Send a request as it was recorded; returns when the stub has seen it."""
+        """Send a request as recorded; return when the stub has received it."""
         opaque = self.send(request)
         self.answer_to(self.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
         return opaque
 
 
 class Player:
-    """Plays one conversation against a stub; `differences` says by number what came out otherwise."""
+    """Replays one conversation against a stub; `differences` holds the deviations by exchange number."""
 
     def __init__(self, stub: StubBroker, exchanges: tuple[Exchange, ...]) -> None:
         self._stub = stub
@@ -61,7 +61,7 @@ class Player:
         self.differences: dict[int, str] = {}
 
     def play(self) -> dict[int, str]:
-        """Play it all."""
+        """Replay the whole conversation and return the differences."""
         try:
             for is_answer, exchange in by_time(self._exchanges):
                 self._pass_time(exchange.answered_ms or 0 if is_answer else exchange.asked_ms)
@@ -149,7 +149,7 @@ class Player:
             yield f"body {got[:400]!r} for {recorded[:400]!r}"
 
     def _note_place(self, kind: str, recorded: str, mine: str) -> None:
-        """An id tells an address, too."""
+        """Store the translation of an id and of the address in it."""
         self._places[kind, recorded] = mine
         if kind == "id" and len(recorded) == len(mine) == _ID_DIGITS:
             physical = str(int(recorded[_HOST_DIGITS:], 16)), str(int(mine[_HOST_DIGITS:], 16))
@@ -164,7 +164,7 @@ class Player:
 
 
 def _facts(record: Record) -> tuple[Any, ...]:
-    """What of a message must be the same: all but its places and times, and the values of what the broker adds."""
+    """Return what must be equal of a message: all but places, times and the values that the broker adds."""
     return (
         record.topic,
         record.queue_id,
@@ -189,7 +189,7 @@ def _without_mark(fields: dict[str, str] | None) -> dict[str, str]:
 
 
 def _shape(value: Any, name: str = "") -> Any:
-    """Which members a JSON value has, and of which types; of lists and tables only the first item counts."""
+    """Return the names and types of a JSON value's members; of lists and tables only the first item counts."""
     if isinstance(value, dict):
         if name in _KEYED_BY_NAMES:
             return {"*": _shape(next(iter(value.values()), None))}

@@ -1,7 +1,7 @@
-"""How is a stub brought into the state in which a conversation was recorded?
+"""Bring a stub into the state before a recorded conversation.
 
-Most of it can be read from the conversation: which topics and groups there were, how many messages a queue held before
-the first answer about it, and what was in them. What cannot is written down in `_EXTRA`.
+Most of it can be derived from the conversation: its topics and groups, the number of messages in a queue before the
+first response about it, and their contents. `_EXTRA` holds the rest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _GROUPS_THAT_ARE_ABSENT = ("gold_group_never_seen", "gold_never_seen", "gold_noh
 
 
 def prepare(stub: StubBroker, name: str, exchanges: tuple[Exchange, ...], folder: str = "") -> None:
-    """Bring a stub into the state before a conversation, and its clock to the time of it."""
+    """Bring a stub into the state before a conversation, and its clock to the conversation's start."""
 
     def act() -> None:
         broker = stub.state.brokers[0]
@@ -88,7 +88,7 @@ def _put_messages(broker: Broker, exchanges: tuple[Exchange, ...]) -> None:
 
 
 def _ends_before(exchanges: tuple[Exchange, ...]) -> dict[Queue, int]:
-    """How many messages each queue had when the conversation began, by the first answer that tells."""
+    """Return the number of messages in each queue at the start, by the first response that shows it."""
     ends: dict[Queue, int] = {}
     sent: defaultdict[Queue, int] = defaultdict(int)
     for is_answer, exchange in by_time(exchanges):
@@ -102,7 +102,7 @@ def _ends_before(exchanges: tuple[Exchange, ...]) -> dict[Queue, int]:
 
 
 def _end_told(exchange: Exchange) -> int | None:
-    """The end of a queue as an answer tells it; messages that are put aside are counted elsewhere."""
+    """Return the end of a queue that a response shows; messages in system topics count elsewhere."""
     if exchange.request.code in SENDS | REPLIES and exchange.answered("msgId"):
         return 0 if exchange.is_put_aside else int(exchange.answered("queueOffset") or 0)
     if exchange.request.code in PULLS and exchange.answered("maxOffset"):

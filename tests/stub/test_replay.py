@@ -1,4 +1,4 @@
-"""The stub answers what real servers answered: every recorded request but those about authentication."""
+"""Replay recorded conversations: the stub responds as real servers did, except about authentication."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DIFFERENCES: dict[str, dict[int, str]] = {
     "4.9.7/push_concurrent_lifecycle": {4: ROUTE_RACE},
     "4.9.7/transaction_check": dict.fromkeys((6, 11), "the recorded broker had looked at the half message before"),
 }
-"""By scenario and number of the exchange: why the stub answers otherwise."""
+"""Reasons for the stub's deviations, by scenario and number of the exchange."""
 
 
 def play(name: str, release: str, folder: str = "") -> dict[int, str]:
-    """What comes out otherwise than recorded."""
+    """Return the differences from the recording."""
     exchanges = read_scenario(name, folder)
     settings = replace(
         SETTINGS, binary_answers=name.startswith("binary_both"), server_side_reset=name != "reset_offset_client_side"
@@ -47,11 +47,11 @@ def play(name: str, release: str, folder: str = "") -> dict[int, str]:
 
 @pytest.mark.parametrize("name", scenarios())
 def test_answers_as_5_3_3_did(name: str) -> None:
-    """Code, header fields and shape of the body are those of the real answer."""
+    """Code, header fields and shape of the body are those of the real response."""
     assert play(name, "5.3.3").keys() == DIFFERENCES.get(name, {}).keys()
 
 
 @pytest.mark.parametrize("name", scenarios("4.9.7"))
 def test_answers_as_4_9_7_did(name: str) -> None:
-    """The older release answers in its own way."""
+    """The same holds for the older release, with its own responses."""
     assert play(name, "4.9.7", "4.9.7").keys() == DIFFERENCES.get(f"4.9.7/{name}", {}).keys()
