@@ -96,7 +96,7 @@ def test_a_filter_that_finds_nothing_for_long_and_then_all(depth: int | None) ->
     assert read_back == {QUEUE: list(range(4000, 5500))}
 
 
-# --- a connection ends while nothing is asked ------------------------------------------------------------------------
+# --- a connection ends while nothing is in flight --------------------------------------------------------------------
 
 
 def test_a_broker_that_restarts_between_two_pulls(stub: StubBroker) -> None:
@@ -153,7 +153,7 @@ def test_a_connection_that_talks_is_kept(stub: StubBroker) -> None:
         assert proxy.connection_count == 1
 
 
-# --- brokers do not hold up each other -------------------------------------------------------------------------------
+# --- brokers do not delay each other ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
