@@ -141,7 +141,7 @@ class Broker:
         else:
             self.store = Replica(master.store, address)
             self.topics, self.offsets = master.topics, master.offsets
-        self.keys = KeyIndex(self.store)
+        self.key_index = KeyIndex(self.store)
         self.held_pulls = HeldPulls(self.clock, self.store.max_offset)
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)

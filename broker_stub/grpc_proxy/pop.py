@@ -149,6 +149,7 @@ class PopQueue:
         return True
 
     def _take_visible(self, max_count: int, max_attempts: int) -> Iterator[Record]:
+        """Yield messages that became visible again; move those without a further attempt to the dead letters."""
         for offset in sorted(self._attempts)[:max_count]:
             record = self._record(offset)
             if record is None:

@@ -29,10 +29,10 @@ class Exchange(NamedTuple):
     to_name_server: bool
     from_broker: bool
     """Whether the broker sent the request and the client responded."""
-    asked_ms: int
-    answered_ms: int | None
+    request_ms: int
+    response_ms: int | None
     request: Command
-    answer: Command | None
+    response: Command | None
 
     @property
     def topic(self) -> str:
@@ -49,10 +49,10 @@ class Exchange(NamedTuple):
     @property
     def succeeded(self) -> bool:
         """Whether the response is a success."""
-        return self.answer is not None and self.answer.code == ResponseCode.SUCCESS
+        return self.response is not None and self.response.code == ResponseCode.SUCCESS
 
     @property
-    def is_put_aside(self) -> bool:
+    def is_in_system_topic(self) -> bool:
         """Whether a sent message goes to a system topic first, so that its response names another queue."""
         properties = (self.request.fields or {}).get("i", "")
         return any(mark in properties for mark in ("DELAY", "TIMER_", "TRAN_MSG"))
@@ -60,11 +60,11 @@ class Exchange(NamedTuple):
     @property
     def is_placed_by_broker(self) -> bool:
         """Whether the sender cannot know which queue counts its message."""
-        return self.is_put_aside or self.queue_id < 0
+        return self.is_in_system_topic or self.queue_id < 0
 
-    def answered(self, name: str) -> str | None:
+    def response_field(self, name: str) -> str | None:
         """Return a field of the response."""
-        return (self.answer.fields or {}).get(name) if self.answer else None
+        return (self.response.fields or {}).get(name) if self.response else None
 
 
 def scenarios(folder: str = "") -> list[str]:
@@ -77,18 +77,18 @@ def scenarios(folder: str = "") -> list[str]:
 def read_scenario(name: str, folder: str = "") -> tuple[Exchange, ...]:
     """Return one conversation, in the order of its requests."""
     lines = (FRAMES / folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(_exchange(json.loads(line)) for line in lines)
+    return tuple(_exchange(json.loads(client)) for client in lines)
 
 
 def _exchange(row: dict[str, Any]) -> Exchange:
-    answered_ms = None if row["elapsed_ms"] is None else row["t_ms"] + row["elapsed_ms"]
+    response_ms = None if row["elapsed_ms"] is None else row["t_ms"] + row["elapsed_ms"]
     return Exchange(
         row["seq"],
         row["conn"],
         row["peer"] == "namesrv" if "peer" in row else "namesrv" in row["direction"],
         row["direction"].startswith("broker"),
         row["t_ms"],
-        answered_ms,
+        response_ms,
         _command(row["request"]),
         _command(row["response"]) if row["response"] else None,
     )
@@ -108,15 +108,15 @@ def start_ms(exchanges: tuple[Exchange, ...]) -> int:
     for exchange in exchanges:
         fields = exchange.request.fields or {}
         if born := fields.get("g") or fields.get("bornTimestamp"):
-            return int(born) - exchange.asked_ms
-    times = [record.store_timestamp for exchange in exchanges for record in answer_records(exchange)]
-    times += [int(exchange.answered("timestamp") or 0) for exchange in exchanges]
+            return int(born) - exchange.request_ms
+    times = [record.store_timestamp for exchange in exchanges for record in response_records(exchange)]
+    times += [int(exchange.response_field("timestamp") or 0) for exchange in exchanges]
     return max(times, default=0) + 11
 
 
-def answer_records(exchange: Exchange) -> list[Record]:
+def response_records(exchange: Exchange) -> list[Record]:
     """Return the messages in a response."""
-    return records_in(exchange.answer.body) if exchange.answer else []
+    return records_in(exchange.response.body) if exchange.response else []
 
 
 @cache
@@ -125,8 +125,8 @@ def routes(folder: str = "") -> dict[str, tuple[int, int, int]]:
     found = {}
     for name in scenarios(folder):
         for exchange in read_scenario(name, folder):
-            if exchange.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and exchange.succeeded and exchange.answer:
-                queue = fastjson.parse(exchange.answer.body)["queueDatas"][0]
+            if exchange.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and exchange.succeeded and exchange.response:
+                queue = fastjson.parse(exchange.response.body)["queueDatas"][0]
                 found[exchange.topic] = (queue["readQueueNums"], queue["writeQueueNums"], queue["perm"])
     return found
 
@@ -139,7 +139,7 @@ def absent_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
         if exchange.topic and exchange.topic not in seen and _tells_presence(exchange):
             seen.add(exchange.topic)
             is_made_here = exchange.request.code == RequestCode.UPDATE_AND_CREATE_TOPIC
-            if is_made_here or (exchange.answer and exchange.answer.code == ResponseCode.TOPIC_NOT_EXIST):
+            if is_made_here or (exchange.response and exchange.response.code == ResponseCode.TOPIC_NOT_EXIST):
                 absent.add(exchange.topic)
     return absent
 
@@ -165,10 +165,10 @@ def by_time(exchanges: tuple[Exchange, ...]) -> Iterator[tuple[bool, Exchange]]:
 
     Within one millisecond a client's response comes first, because the broker's own response may wait for it.
     """
-    events = [(exchange.asked_ms, exchange.seq, False, exchange) for exchange in exchanges]
+    events = [(exchange.request_ms, exchange.seq, False, exchange) for exchange in exchanges]
     for exchange in exchanges:
-        if exchange.answered_ms is not None and exchange.answer:
+        if exchange.response_ms is not None and exchange.response:
             turn = -1 if exchange.from_broker else exchange.seq
-            events.append((exchange.answered_ms, turn, True, exchange))
-    for _, _, is_answer, exchange in sorted(events, key=lambda event: event[:3]):
-        yield is_answer, exchange
+            events.append((exchange.response_ms, turn, True, exchange))
+    for _, _, is_response, exchange in sorted(events, key=lambda event: event[:3]):
+        yield is_response, exchange

@@ -48,7 +48,7 @@ class RemotingClient:
 
     def ask(self, header: RequestHeader, body: bytes = b"") -> Command:
         """Send a request and return its response."""
-        return self.answer_to(self.send(Command(header.code, fields=to_fields(header), body=body)))
+        return self.response_to(self.send(Command(header.code, fields=to_fields(header), body=body)))
 
     def send(self, request: Command) -> int:
         """Send a request with an opaque of its own; return that opaque, 0 for a one-way request."""
@@ -66,13 +66,13 @@ class RemotingClient:
         """Respond to a request of the broker."""
         self.socket.sendall(self._session.reply(request, replace(answer)))
 
-    def answer_to(self, opaque: int) -> Command:
+    def response_to(self, opaque: int) -> Command:
         """Wait for the response to a request."""
         while opaque not in self._answers:
             self._receive()
         return self._answers.pop(opaque)
 
-    def next_asked(self) -> Command:
+    def next_request(self) -> Command:
         """Wait for a request of the broker."""
         while not self.requests:
             self._receive()

@@ -38,18 +38,18 @@ def recorded(release: str, folder: str) -> list[Any]:
     """Return the requests of the recorded authentication scenario, with their responses."""
     lines = map(json.loads, (FRAMES / folder / "auth_failed.jsonl").read_text().splitlines())
     return [
-        pytest.param(release, line, id=f"{release}-{line['seq']}")
-        for line in lines
-        if line["direction"] == "client->broker"
+        pytest.param(release, client, id=f"{release}-{client['seq']}")
+        for client in lines
+        if client["direction"] == "client->broker"
     ]
 
 
-@pytest.mark.parametrize(("release", "line"), [*recorded("5.3.3", ""), *recorded("4.9.7", "4.9.7")])
-def test_refuses_as_recorded(release: str, line: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("release", "client"), [*recorded("5.3.3", ""), *recorded("4.9.7", "4.9.7")])
+def test_refuses_as_recorded(release: str, client: dict[str, Any]) -> None:
     """Each refusal has the recorded code and remark, and what passed then passes now."""
-    command = decode_command(memoryview(base64.b64decode(line["request"]["frame_b64"])))
+    command = decode_command(memoryview(base64.b64decode(client["request"]["frame_b64"])))
     refused = refusal(release, command)
-    recorded_answer = line["response"]
+    recorded_answer = client["response"]
     if recorded_answer["code"] == 0:
         assert refused is None
     else:

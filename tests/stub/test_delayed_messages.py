@@ -154,7 +154,7 @@ def test_a_timer_in_the_past_comes_at_once() -> None:
 
 
 def test_a_level_outdoes_a_timer() -> None:
-    """With both, the timer's properties are dropped."""
+    """For a message with both a level and a timer, the timer's properties are dropped."""
     direct = DirectBroker()
     direct.accept(DELAY="1", TIMER_DELAY_SEC="50", TIMER_DELAY_MS="50", TIMER_DELIVER_MS="50")
     direct.clock.advance(1_000)
@@ -197,7 +197,7 @@ def test_waiting_messages_survive_a_restart() -> None:
 def recorded_sends(scenario: str) -> list[dict[str, Any]]:
     """Return the sends of a recorded scenario."""
     lines = map(json.loads, (FRAMES / f"{scenario}.jsonl").read_text().splitlines())
-    return [line for line in lines if line["request"]["name"] == "SEND_MESSAGE_V2"]
+    return [client for client in lines if client["request"]["name"] == "SEND_MESSAGE_V2"]
 
 
 @pytest.mark.parametrize("scenario", ["send_timer_delay_ms", "send_timer_deliver_ms", "recall_message"])

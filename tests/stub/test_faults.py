@@ -91,7 +91,7 @@ def test_a_dropped_reply_was_carried_out() -> None:
         assert client.ask(END).fields == {"offset": "1"}
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
-            client.answer_to(lost)
+            client.response_to(lost)
 
 
 def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
@@ -103,7 +103,7 @@ def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
         assert client.ask(END).code == 0
         stub.clock.advance(30_000)
 
-        assert client.answer_to(late).code == 0
+        assert client.response_to(late).code == 0
 
 
 def test_a_delay_of_nothing_answers_at_once() -> None:
@@ -124,7 +124,7 @@ def test_a_delay_applies_to_a_held_pull_too() -> None:
         stub.put("T", b"x")
         stub.clock.advance(5_000)
 
-        assert len(client.answer_to(late).body) > 0
+        assert len(client.response_to(late).body) > 0
 
 
 def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
@@ -162,7 +162,7 @@ def test_a_trickled_answer_is_whole() -> None:
         slow = client.send(Command(30, fields=to_fields(END)))
         quick = client.send(Command(31, fields=to_fields(START)))
 
-        assert (client.answer_to(quick).code, client.answer_to(slow).fields) == (0, {"offset": "0"})
+        assert (client.response_to(quick).code, client.response_to(slow).fields) == (0, {"offset": "0"})
 
 
 def test_a_trickled_answer_comes_in_pieces() -> None:
@@ -257,7 +257,7 @@ def test_an_unknown_broker_is_a_named_error() -> None:
 
 
 def test_a_lost_queue_is_gone_from_the_route() -> None:
-    """Its messages are gone, too, and requests for it are refused as illegal."""
+    """The queue's messages are gone, too, and requests for it are refused as illegal."""
     with StubBroker({"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.put("T", b"x", queue_id=1)
         stub.faults.lose_queue("T")

@@ -306,7 +306,7 @@ def test_a_delayed_message_comes_later_or_never(proxy: Stub) -> None:
     ("resolution", "count"), [(TransactionResolution.COMMIT, 1), (TransactionResolution.ROLLBACK, 0)]
 )
 def test_a_transaction_ends_once(proxy: Stub, resolution: TransactionResolution, count: int) -> None:
-    """Its message is invisible until the transaction ends."""
+    """The message of a transaction is invisible until the transaction ends."""
     stub, client = proxy
     (entry,) = send(client, message(message_type=MessageType.TRANSACTION)).entries
     assert stub.messages("T") == []
@@ -365,7 +365,7 @@ def test_received_messages_are_invisible_to_others(proxy: Stub) -> None:
 
 
 def test_a_message_comes_back_unless_it_is_acknowledged(proxy: Stub) -> None:
-    """It is delivered as another attempt when its time is up, and the old handle is invalid then."""
+    """The message is delivered as another attempt when its time is up, and the old handle is invalid then."""
     stub, client = proxy
     for body in (b"a", b"b"):
         stub.put("T", body, queue_id=0)
@@ -415,7 +415,7 @@ def test_a_message_may_be_given_up(proxy: Stub) -> None:
 
 
 def test_a_message_is_delivered_a_limited_number_of_times(proxy: Stub) -> None:
-    """It is delivered once more than the group retries; then it becomes a dead letter."""
+    """A message is delivered once more than the group retries; then it becomes a dead letter."""
     stub, client = proxy
     set_group(stub, retry_max_times=1)
     stub.put("T", b"bad")
@@ -562,7 +562,7 @@ def test_a_push_consumer_sets_when_it_tries_again(proxy: Stub) -> None:
 
 
 def test_an_orderly_group_gets_one_batch_at_a_time(proxy: Stub) -> None:
-    """The same attempt gets the same batch again."""
+    """A repeated attempt gets the same batch, and another attempt none."""
     stub, client = proxy
     set_group(stub, consume_message_orderly=True)
     for body in (b"a", b"b", b"c"):
@@ -1026,7 +1026,7 @@ def test_the_official_client_sends_and_receives(tmp_path: Path) -> None:
 
 
 def test_the_official_client_ends_transactions(tmp_path: Path) -> None:
-    """It ends transactions by itself, and after a check."""
+    """The client ends transactions by itself, and after a check."""
     with StubBroker({"T": 1}) as stub:
         client = start_client(tmp_path, "transact", str(stub.endpoints))
         assert client.stdout and client.stdout.readline() == "sent\n"

@@ -136,7 +136,7 @@ def test_the_check_is_about_a_copy() -> None:
 
 
 def test_4_9_7_names_neither_topic_nor_broker() -> None:
-    """Its check has fewer fields, and its half message no transaction id."""
+    """A check of 4.9.7 has fewer fields, and a half message no transaction id."""
     producer = Producer("4.9.7")
     producer.prepare()
     producer.beat_for(INTERVAL_MS)
@@ -211,7 +211,7 @@ def test_a_message_older_than_the_log_is_given_up() -> None:
 
 
 def test_a_message_may_claim_more_time() -> None:
-    """Its copy moves behind the others until its time is over, and an end of the original ends the copy."""
+    """The message's copy moves behind the others until its time is over, and an end of the original ends the copy."""
     producer = Producer()
     patient = producer.prepare(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.prepare(b"other")

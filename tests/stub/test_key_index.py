@@ -30,7 +30,7 @@ def test_messages_are_found_by_any_of_their_keys() -> None:
 
 
 def test_times_bound_the_search() -> None:
-    """Both bounds are inclusive."""
+    """The two times of a search are inclusive bounds."""
     index = KeyIndex(make_store())
 
     assert [record.body for record in index.find("T", "shared", 101, 101)] == [b"1"]

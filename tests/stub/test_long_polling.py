@@ -85,7 +85,7 @@ def test_a_matching_tag_ends_the_wait() -> None:
 
 
 def test_many_messages_at_once_end_every_wait() -> None:
-    """Their tags are unknown, so any of them may match."""
+    """The tags of many messages at once are unknown, so any of them may match."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
     waiting.hold(15_000)

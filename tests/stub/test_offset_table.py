@@ -29,7 +29,7 @@ def test_groups_and_topics_do_not_mix() -> None:
 
 
 def test_a_reset_holds_until_it_is_taken() -> None:
-    """Until then queries return it, and commits are ignored."""
+    """Until the group's next pull, queries return the reset offset, and commits are ignored."""
     offsets = ConsumerOffsets()
     offsets.commit("g", "T", 0, 90)
 

@@ -124,7 +124,7 @@ def test_sql_of_the_pull_itself(direct: DirectBroker) -> None:
 
 
 def test_sql_of_the_groups_heartbeat(direct: DirectBroker) -> None:
-    """It applies to pulls without an expression, and must be as new as their version."""
+    """The heartbeat's SQL applies to pulls without an expression, and must be as new as their version."""
     join(direct, "n >= 8", "SQL92", version=5)
 
     assert offsets(direct.ask(pull(flags=0, sub_version=5))) == [8, 9]
@@ -139,7 +139,7 @@ def test_sql_that_does_not_compile_is_never_registered(direct: DirectBroker) -> 
 
 
 def test_tags_of_the_groups_heartbeat(direct: DirectBroker) -> None:
-    """They apply to pulls without an expression."""
+    """The heartbeat's tags apply to pulls without an expression."""
     join(direct, "B")
 
     assert offsets(direct.ask(pull(flags=0))) == [1, 3, 5, 7, 9]
@@ -191,7 +191,7 @@ def test_a_waiting_pull_is_answered_by_a_message(direct: DirectBroker) -> None:
 
 
 def test_a_waiting_pull_commits_only_once(direct: DirectBroker) -> None:
-    """It commits when it arrives, not when it runs again."""
+    """A held pull commits when it arrives, not when it runs again."""
     header = pull(10, COMMIT | SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, commit_offset=3)
     direct.ask(header)
     direct.broker.offsets.commit("g", "T", 0, 8)

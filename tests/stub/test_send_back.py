@@ -104,7 +104,7 @@ def test_what_is_not_in_the_log_cannot_be_sent_back() -> None:
 
 
 def test_an_unknown_group_is_refused_without_auto_creation() -> None:
-    """Both ways to the retry topic are refused."""
+    """The group can neither send a message back nor send one to its retry topic."""
     direct = DirectBroker(auto_create_groups=False)
     assert send_back(direct, direct.put()).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
@@ -144,7 +144,7 @@ def test_the_groups_own_limit_holds_without_another() -> None:
 
 
 def test_a_group_that_holds_locks_gives_up_at_once() -> None:
-    """It consumes in order, so it sends only dead letters; without a lock that ends."""
+    """A group with locks consumes in order, so every message it sends is a dead letter; without a lock that ends."""
     direct = DirectBroker()
     direct.broker.locks.lock("g", [MessageQueue("T", "broker-a", 0)], "c1")
     assert redirect(direct.broker, sent(1), 3, 479).topic == DEAD

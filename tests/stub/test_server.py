@@ -79,7 +79,7 @@ def test_both_header_forms_are_understood() -> None:
     request = Command(END.code, fields=to_fields(END), header_type=HeaderType.ROCKETMQ)
     for release, form in (("5.3.3", HeaderType.JSON), ("4.9.7", HeaderType.ROCKETMQ)):
         with StubBroker({"T": 1}, emulate=release) as stub, RemotingClient(stub.broker_address()) as client:
-            answer = client.answer_to(client.send(request))
+            answer = client.response_to(client.send(request))
 
             assert (answer.code, answer.fields, answer.header_type) == (0, {"offset": "0"}, form)
 
@@ -89,7 +89,7 @@ def test_an_unknown_code_is_answered_so() -> None:
     with StubBroker() as stub:
         for address in (stub.name_server, stub.broker_address()):
             with RemotingClient(address) as client:
-                answer = client.answer_to(client.send(Command(9999)))
+                answer = client.response_to(client.send(Command(9999)))
 
                 assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
@@ -118,8 +118,8 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
 def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
     """The response names the field, and the connection stays."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
-        missing = client.answer_to(client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T"})))
-        broken = client.answer_to(
+        missing = client.response_to(client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T"})))
+        broken = client.response_to(
             client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T", "queueId": "x"}))
         )
 
@@ -129,7 +129,7 @@ def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    """Its responses wait in its own connection, and other clients are served meanwhile."""
+    """The client's responses wait in its own connection, and other clients are served meanwhile."""
     with (
         StubBroker({"T": 1}) as stub,
         RemotingClient(stub.broker_address()) as lazy,
@@ -140,7 +140,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
             lazy.send(Command(11, fields=to_fields(pull_of("T"))))
 
         assert other.ask(END).fields == {"offset": "1"}
-        answers = [lazy.answer_to(opaque) for opaque in range(1, 61)]
+        answers = [lazy.response_to(opaque) for opaque in range(1, 61)]
         assert {len(answer.body) for answer in answers} == {len(answers[0].body)}
 
 
@@ -208,7 +208,7 @@ def test_unusable_certificates_are_refused() -> None:
 
 
 def test_an_idle_stub_does_nothing() -> None:
-    """Its thread uses no processor time, with or without connected clients."""
+    """The stub's thread uses no processor time, with or without connected clients."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         client.ask(END)
         clock = stub.run(lambda: time.pthread_getcpuclockid(threading.get_ident()))

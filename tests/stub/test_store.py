@@ -147,7 +147,7 @@ def test_nothing_is_found_where_no_record_begins() -> None:
 
 
 def test_a_queue_never_used_is_empty() -> None:
-    """Its bounds are 0, and no message has a time."""
+    """The queue's bounds are 0, and no message has a time."""
     store = make_store()
 
     assert (store.min_offset("U", 7), store.max_offset("U", 7), store.store_time("U", 7, 0)) == (0, 0, -1)
@@ -260,7 +260,7 @@ def test_data_far_behind_the_end_is_cold() -> None:
 
 
 def test_a_replica_shows_its_masters_messages_but_the_last() -> None:
-    """It ends that many messages earlier, in every queue."""
+    """A replica ends that many messages earlier, in every queue."""
     master = make_store(count=10)
     replica = Replica(master, HOST)
     replica.lag = 3

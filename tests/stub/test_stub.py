@@ -82,7 +82,7 @@ def test_messages_are_put_under_a_waiting_pull(stub: StubBroker) -> None:
             client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0))
             stub.fill("T", 2, 10) if fill else stub.put("T", b"x", queue_id=0)
 
-            assert client.answer_to(waiting).code == 0
+            assert client.response_to(waiting).code == 0
 
 
 def pull_command(offset: int) -> Command:
@@ -129,7 +129,7 @@ def test_expired_messages_are_gone(stub: StubBroker) -> None:
 
 
 def test_a_queue_moves_with_its_messages() -> None:
-    """It becomes the other broker's last queue, and its offsets continue."""
+    """The queue becomes the other broker's last one, and its offsets continue."""
     with StubCluster(2, topics={"T": 2}) as stub:
         for _ in range(8):
             stub.put("T", b"x")
@@ -194,7 +194,7 @@ def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
 
 
 def test_a_slave_serves_what_its_master_took() -> None:
-    """It accepts no messages, and goes on serving when the master is down."""
+    """A slave accepts no messages, and goes on serving when the master is down."""
     with StubCluster(1, 1, topics={"T": 1}) as stub, RemotingClient(str(stub.state.brokers[1].address)) as slave:
         stub.put("T", b"x")
 

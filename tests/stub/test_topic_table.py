@@ -50,7 +50,7 @@ def test_a_new_broker_has_the_system_topics() -> None:
 
 
 def test_a_topic_comes_into_being_after_its_template() -> None:
-    """It has the requested number of queues, at most the template's, and is not inheritable."""
+    """The topic has the requested number of queues, at most the template's, and is not inheritable."""
     topics = make_topics()
 
     few, many = topics.create_from_template("few", TEMPLATE_TOPIC, 4), topics.create_from_template("m", "TBW102", 99)
