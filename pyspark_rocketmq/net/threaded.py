@@ -157,7 +157,7 @@ class ThreadedConnection:
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Future[Command]:
         """Send a request; return a future that ends with the response or an error, at its deadline at the latest."""
-        return self._ask(code, fields, body, deadline or self.settings.request_deadline())[1]
+        return self._submit(code, fields, body, deadline or self.settings.request_deadline())[1]
 
     def call(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
@@ -166,7 +166,7 @@ class ThreadedConnection:
         if threading.current_thread() is self._reader:
             raise LocalProtocolError("a done-callback would wait for itself", advice="use submit instead of call")
         deadline = deadline or self.settings.request_deadline()
-        opaque, future = self._ask(code, fields, body, deadline)
+        opaque, future = self._submit(code, fields, body, deadline)
         try:
             return future.result(deadline.remaining())
         except TimeoutError:
@@ -181,7 +181,7 @@ class ThreadedConnection:
         with self._filling_outbox(code, deadline or self.settings.request_deadline()) as channel:
             channel.tell(code, fields, body)
 
-    def _ask(
+    def _submit(
         self, code: int, fields: dict[str, str] | None, body: bytes, deadline: Deadline
     ) -> tuple[int, Future[Command]]:
         future: Future[Command] = Future()
