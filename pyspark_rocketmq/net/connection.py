@@ -332,10 +332,6 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
-    def flush(self, deadline: Deadline | None = None) -> None:
-        """Send what is gathered, reading meanwhile."""
-        self._drive(lambda: not self._channel.outbox, self.pending_codes, deadline)
-
     def next_reply(self, deadline: Deadline | None = None) -> Reply:
         """Return the next response, to whichever request; when the deadline passes, no request is given up."""
         if not self.has_news and not self.in_flight:

@@ -115,7 +115,8 @@ class ThreadedConnection:
         return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler, quick)
 
     def __repr__(self) -> str:
-        state = f"ended by {self._failure.code}" if self._failure else "open"
+        open_state = "held up" if self._held_up else "open"
+        state = f"ended by {self._failure.code}" if self._failure else open_state
         return (
             f"<ThreadedConnection {self.address} {state}, {self.in_flight} in flight, "
             f"{self.dropped_replies} dropped, {len(self._channel.outbox)} bytes to send>"
@@ -135,11 +136,6 @@ class ThreadedConnection:
     def is_mute(self) -> bool:
         """Whether a request timed out, and no bytes came from the time it was made until now."""
         return self._channel.is_mute
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether receiving is paused, because too many requests of the server wait to be served."""
-        return self._held_up is not None
 
     @property
     def in_flight(self) -> int:
