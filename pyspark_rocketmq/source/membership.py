@@ -25,7 +25,7 @@ from ..client.clock import Clock, SystemClock
 from ..client.loop import Loop
 from ..client.membership import PUSH, Membership, member_id
 from ..client.message import ReceivedMessage
-from ..client.rebalance import Rounds, divide
+from ..client.rebalance import Rounds, assign_topic
 from ..client.requests import MemberRequests
 from ..client.running_info import RunningInfo
 from ..client.settings import ConsumeFrom, MemberSettings, Rhythm
@@ -166,14 +166,14 @@ class QueryMember:
     def _rebalance(self, topic: str) -> bool:
         """Rebalance one topic, and return whether the next round may wait. A failure changes nothing."""
         try:
-            division = divide(topic, self._membership, self._strategy_for(topic))
+            assignment = assign_topic(topic, self._membership, self._strategy_for(topic))
         except RocketMQError as error:
             _log.warning("could not rebalance %s, keeping its queues: %s", topic, error)
             self._last_error = error
             return False
-        if division is None:
+        if assignment is None:
             return topic not in self._unknown_topics
-        if self._take_assignment(topic, set(division.share)):
+        if self._take_assignment(topic, set(assignment.own_queues)):
             self._membership.touch(topic)
             self._heartbeats.call_soon(self._membership.heartbeat)
         self._unknown_topics.discard(topic)
