@@ -71,9 +71,9 @@ def test_bad_samples_are_found(tmp_path: Path, broken: tuple[str, str], sample: 
 
 
 def test_pages_are_checked_for_phrases(tmp_path: Path) -> None:
-    """A retired phrase in a page is found with its line; code rules do not apply there."""
+    """A retired phrase in a page is found with its line; quoted code is not checked."""
     page = tmp_path / "README.md"
-    page.write_text("# What is it?\n\nA queue for whoever reads it.\n")
+    page.write_text("# What is it?\n\nA queue for whoever reads it, before `vouched`.\n")
 
     assert [str(finding) for finding in check_language.check_file(page, tmp_path)] == ["README.md:3: phrase: whoever"]
 
