@@ -1,4 +1,4 @@
-"""Commit a query's position from the driver program, and read where its planner stands.
+"""Commit a query's position from the driver program, and read its planner's status.
 
 A query commits finished work when Spark plans its next batch, so the last batch of a run waits for the next run. A
 program that needs exact ends calls `commit_offsets` after `awaitTermination()`, or adds a `CommitListener`, which
@@ -87,7 +87,7 @@ class CommitListener(StreamingQueryListener):
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
-    """Return where each RocketMQ source of a query stood at its last progress; from PySpark 4.2 on."""
+    """Return the planner's status of each RocketMQ source of a query at its last progress; from PySpark 4.2 on."""
     progress = query.lastProgress
     found = (parse_status(each) for each in _offsets(progress, "latestOffset")) if progress else ()
     return [status for status in found if status]

@@ -1,6 +1,6 @@
 """Check the language of docstrings and names, as far as a machine can.
 
-    python tools/check_language.py               # the rooms of HELD; `make lint` runs this
+    python tools/check_language.py               # all rooms that are held to the rules; `make lint` runs this
     python tools/check_language.py --count       # findings per room and rule, of all rooms
     python tools/check_language.py tests/pull    # every finding below some folders or files
 
@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TREES = ("pyspark_rocketmq", "broker_stub", "tests", "tools", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 PACKAGES = ("pyspark_rocketmq/", "broker_stub/")
 
-HELD = ("docs", "docs/decisions", "docs/examples", "tests/conf", "tests/house", "tests/notebooks", "tools")
-"""Rooms, as `room_of` names them, that must have no findings."""
+NOT_HELD = ("pyspark_rocketmq/cluster",)
+"""Rooms, as `room_of` names them, that may have findings for now; all others must have none."""
 
 RULES = ("module", "function", "noun", "test", "retired", "phrase")
 
@@ -94,6 +94,10 @@ PHRASES = re.compile(
 )
 
 
+CODE_SPAN = re.compile(r"`[^`\n]+`")
+"""Quoted code in a page; a changelog quotes old texts."""
+
+
 class Finding(NamedTuple):
     """One place that breaks a rule."""
 
@@ -139,7 +143,7 @@ def check_file(path: Path, root: Path = ROOT) -> Iterator[Finding]:
     """Yield the findings of one file in the order of its lines."""
     name, text = path.relative_to(root).as_posix(), path.read_text()
     if path.suffix == ".md":
-        found = list(_find_phrases(1, text))
+        found = list(_find_phrases(1, CODE_SPAN.sub("", text)))
     else:
         tree = ast.parse(text)
         source = Source(name, text, tree, list(ast.walk(tree)))
@@ -302,12 +306,12 @@ def files_below(paths: Iterable[Path]) -> list[Path]:
 
 
 def print_counts(findings: Sequence[Finding]) -> None:
-    """Print a table of findings by room and rule."""
+    """Print a table of findings by room and rule; rooms without findings are left out."""
     counts = Counter((finding.room, finding.rule) for finding in findings)
     counts.update(("all", finding.rule) for finding in findings)
     print(f"{'room':32}" + "".join(f"{rule:>10}" for rule in RULES) + "  held")
-    for room in [*sorted({finding.room for finding in findings} | set(HELD)), "all"]:
-        print(f"{room:32}" + "".join(f"{counts[room, rule]:10}" for rule in RULES) + "  yes" * (room in HELD))
+    for room in [*sorted({finding.room for finding in findings} | set(NOT_HELD)), "all"]:
+        print(f"{room:32}" + "".join(f"{counts[room, rule]:10}" for rule in RULES) + "  no" * (room in NOT_HELD))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -315,7 +319,7 @@ def main(arguments: Sequence[str]) -> int:
     paths = [Path(word).resolve() for word in arguments if not word.startswith("-")]
     files = files_below(paths or (ROOT / tree for tree in TREES))
     if not paths and "--count" not in arguments:
-        files = [file for file in files if room_of(file.relative_to(ROOT).as_posix()) in HELD]
+        files = [file for file in files if room_of(file.relative_to(ROOT).as_posix()) not in NOT_HELD]
     findings = [finding for file in files for finding in check_file(file)]
     if "--count" in arguments:
         print_counts(findings)

@@ -1,6 +1,6 @@
 """RocketMQ without Spark: consumers and producers for Python programs. docs/client.md shows each at work.
 
-    consumer, lite, producer    what users see: start here   dead_letters   messages that a group has given up
+    consumer, lite, producer    consumers and producers      dead_letters   messages that a group has given up
     settings, checks            settings and their checks    results        the results of listeners
     message                     received messages            running        start, wait, close
     member                      one member of a group, where all parts are made and connected

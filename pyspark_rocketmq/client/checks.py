@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ..cluster.settings import ClusterSettings
 from ..errors import OptionError
-from ..model import Address, Message, parse_addresses
+from ..model import Address, Message, MessageQueue, parse_addresses
 from ..pull.settings import Subscription
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "check_group",
     "check_instance",
     "check_message",
+    "check_queue",
     "check_range",
     "check_topic",
     "to_cluster_settings",
@@ -98,7 +99,9 @@ def check_message(message: Message) -> None:
     check_instance("message.body", message.body, (bytes, bytearray, memoryview), "bytes: text.encode()")
     for name in ("tags", "keys"):
         check_instance(f"message.{name}", getattr(message, name), str, "text; several keys are separated by spaces")
+    check_range("message.flag", message.flag, -(2**31), 2**31 - 1)
     check_range("message.delay_level", message.delay_level, 0, 2**31 - 1)
+    check_instance("message.properties", message.properties, Mapping, "a dict of text")
     for name, value in message.properties.items():
         check_instance("message.properties", name, str, "text as name and value")
         check_instance(f"message.properties[{name!r}]", value, str, "text")
@@ -107,6 +110,12 @@ def check_message(message: Message) -> None:
 def _show(value: object) -> str:
     """Return a value as errors show it, shortened; they put it between quotes."""
     return shorten(value).strip("'\"") if isinstance(value, str) else shorten(value)
+
+
+def check_queue(queue: MessageQueue | None) -> MessageQueue | None:
+    """Return a queue, or None; raise `OptionError` for anything else."""
+    check_instance("queue", queue, (MessageQueue, type(None)), "a MessageQueue, as fetch_queues returns them")
+    return queue
 
 
 # --- conversions -----------------------------------------------------------------------------------------------------
@@ -143,7 +152,7 @@ def to_subscription(name: str, given: Subscription | str) -> Subscription:
     check_instance(name, given, Subscription, "a tag expression as text, or a Subscription")
     check_instance(name, given.expression, str, "Subscription(expression) with text")
     if given.expression_type not in _EXPRESSION_TYPES:
-        raise OptionError(name, _show(given.expression_type), "no type of expression", advice="give TAG or SQL92")
+        raise OptionError(name, _show(given.expression_type), "not a type of expression", advice="give TAG or SQL92")
     return given
 
 

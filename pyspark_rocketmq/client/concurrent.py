@@ -160,7 +160,7 @@ class ConcurrentService:
             self._redelivery.send_back(message, delay_level)
         except RocketMQError as error:
             message.failed_here += 1
-            _log.warning("%s stays here and is tried again: %s", message, error)
+            _log.warning("%s could not be sent back and reaches the listener again: %s", message, error)
             return False
         return True
 
@@ -170,7 +170,7 @@ class ConcurrentService:
         timeout_s = self._settings.consume_timeout_s
         for assigned in self._table.all():
             for batch in assigned.process_queue.clean_expired(timeout_s, self._send_back_held):
-                _log.warning("the listener held %s for too long; they were sent back", batch)
+                _log.warning("the listener held %s for too long; the messages were sent back", batch)
 
     def _send_back_held(self, batch: MessageBatch) -> None:
         """Send a batch back; messages that no broker takes are tried again in the next cleaning."""

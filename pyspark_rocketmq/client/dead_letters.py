@@ -158,11 +158,11 @@ class _TakeWhatIsThere:
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
         """Log an end before the planned one."""
-        _log.warning("%s ends at %d now, not at %d", queue, maximum, planned_end)
+        _log.warning("dead letters of %s end at %d now, not at %d", queue, maximum, planned_end)
 
     def vanished(self, rest: QueueRange) -> None:
         """Log a queue that has left the route."""
-        _log.warning("%s is not in the route any more", rest.queue)
+        _log.warning("dead letters of %s are not read: the queue is not in the route any more", rest.queue)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Do nothing: no group's position is read."""
@@ -182,5 +182,7 @@ def _revived(letter: ReceivedMessage) -> Message:
     """Return the message as it was first sent, with its unique id and without what brokers added."""
     own = {name: value for name, value in letter.properties.items() if name in _KEPT or not is_reserved(name)}
     if letter.topic == letter.queue.topic:
-        raise DecodeError("a dead letter that does not tell its topic", topic=letter.topic, offset=letter.offset)
+        raise DecodeError(
+            "a dead letter without the topic it was first sent to", topic=letter.topic, offset=letter.offset
+        )
     return Message(letter.topic, letter.body, letter.tags or "", letter.keys or "", own, letter.record.flag)

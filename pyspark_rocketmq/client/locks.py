@@ -54,7 +54,7 @@ class QueueLocks:
             if held:
                 self._renew([assigned.queue for assigned in held], *held)
 
-    def give_back(self, queues: Iterable[MessageQueue]) -> None:
+    def release(self, queues: Iterable[MessageQueue]) -> None:
         """Release the locks of these queues."""
         wanted = list(queues)
         try:
@@ -80,7 +80,7 @@ class QueueLocks:
         """Ask brokers for locks, and note their responses; without a response a lock stays until it expires."""
         locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
         for broker_name, error in locked.unknown.items():
-            _log.warning("%s did not answer a request for locks: %s", broker_name, error)
+            _log.warning("could not renew locks at %s: %s", broker_name, error)
         for assigned in filter(None, held):
             self._note(assigned, locked.granted, locked.refused)
         return locked.granted

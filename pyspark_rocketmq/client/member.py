@@ -29,7 +29,7 @@ from .membership import Membership, member_id
 from .message import ReceivedMessage
 from .pull_connections import PullConnections
 from .pull_service import PullRequests, PullService, Sink
-from .rebalance import Division, QueueHandover, QueueListener, Rebalancer, Rounds
+from .rebalance import QueueHandover, QueueListener, Rebalancer, Rounds, TopicAssignment
 from .requests import MemberRequests
 from .running import MemberState
 from .running_info import RunningInfo
@@ -207,8 +207,12 @@ class Member:
     # --- subscriptions and queues ------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, wanted: Subscription) -> None:
-        """Consume one more topic, or change what is wanted of it. Raise if a broker refuses the filter."""
+        """Consume one more topic, or change what is wanted of it.
+
+        Raise if no name server answers, or if a broker refuses the filter.
+        """
         self._require_joined("subscribe")
+        self._need_name_server(topic)  # From now on heartbeats reach the topic's brokers.
         self.membership.check_filter(topic, wanted)
         self.membership.subscribe(topic, wanted)
         self._introduce_again()
@@ -249,7 +253,7 @@ class Member:
     def _run_round(self) -> bool:
         return self.state.is_running and not self.state.is_paused and self.rebalancer.run_round()
 
-    def _announce(self, topic: str, division: Division) -> None:
+    def _announce(self, topic: str, assignment: TopicAssignment) -> None:
         """Tell brokers and the queue listener of changed queues, and divide a topic's limits anew."""
         self.membership.touch(topic)  # Brokers accept a newer subscription only.
         settings = self.settings
@@ -257,7 +261,7 @@ class Member:
             self.state.limits = self.state.limits.divided(settings.topic_message_count, settings.topic_body_mib, held)
         self._pulse.call_soon(self.membership.heartbeat)
         if self._queue_listener:
-            carry_out(partial(self._queue_listener, topic, division.all_queues, division.share))
+            carry_out(partial(self._queue_listener, topic, assignment.all_queues, assignment.own_queues))
 
     # --- on the pulse loop -------------------------------------------------------------------------------------------
 
@@ -270,7 +274,7 @@ class Member:
         """Send a heartbeat and run a round soon: a broker may have been restarted, or the subscriptions changed."""
         if self._is_joined:
             self._pulse.call_soon(self.membership.heartbeat)
-            self.rounds.wake()
+            self._pulse.call_soon(self.rounds.wake)
 
     # --- requests of brokers and administrators ----------------------------------------------------------------------
 

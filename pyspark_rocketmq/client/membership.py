@@ -68,7 +68,7 @@ class Presence:
                 self.cluster.groups.heartbeat(endpoint.address, data)
                 accepted += 1
             except RocketMQError as error:
-                _log.warning("no heartbeat to %s: %s", broker_name, error)
+                _log.warning("could not send a heartbeat to %s: %s", broker_name, error)
         return accepted
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
@@ -177,9 +177,9 @@ class Membership:
             return self._cluster.routes.route(topic).readable
         except TopicNotFound as error:
             level = logging.DEBUG if topic == retry_topic(self.group) else logging.WARNING
-            _log.log(level, "no queues: %s", error)
+            _log.log(level, "found no queues of %s: %s", topic, error)
         except RocketMQError as error:
-            _log.warning("no queues: %s", error)
+            _log.warning("could not look up the queues of %s, keeping those held: %s", topic, error)
         return None
 
     def members(self, topic: str) -> list[str] | None:
@@ -190,7 +190,7 @@ class Membership:
         try:
             found = self._cluster.groups.fetch_members(self.group, topic, Deadline.after(MEMBERS_TIMEOUT_S))
         except RocketMQError as error:
-            _log.warning("no list of members: %s", error)
+            _log.warning("could not list the members of group %s, keeping the held queues: %s", self.group, error)
             return None
         return sorted(found, key=java_order) or None
 

@@ -90,7 +90,7 @@ class OrderlyService:
     def hand_over(self) -> None:
         """Release all locks."""
         if self._locks:
-            self._locks.give_back(self._table.queues())
+            self._locks.release(self._table.queues())
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
         """Return single messages: one call of the listener may get messages of several pulls."""
@@ -221,7 +221,7 @@ class OrderlyService:
         try:
             self._redelivery.send_copy(message)
         except RocketMQError as error:
-            _log.warning("%s could not be sent away, it is tried again here: %s", message, error)
+            _log.warning("%s could not be made a dead letter and is tried again in its place: %s", message, error)
             return False
         return True
 

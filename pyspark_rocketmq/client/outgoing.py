@@ -87,6 +87,6 @@ class Packing:
     def _check_size(self, size: int) -> None:
         if size > (limit := self._settings.max_message_bytes):
             raise LocalProtocolError(
-                f"a body of {size} bytes, the limit is {limit}",
+                f"a body has {size} bytes, the limit is {limit}",
                 advice="send less at once, or raise max_message_bytes here and maxMessageSize at the brokers",
             )

@@ -51,7 +51,7 @@ from ..wire.message_id import decode_offset_message_id
 from ..wire.properties import java_hash
 from ..wire.record import decode_record
 from ..wire.sys_flag import TransactionState
-from .checks import check_callable, check_instance, check_message, to_cluster_settings
+from .checks import check_callable, check_instance, check_message, check_queue, to_cluster_settings
 from .clock import Clock, SystemClock
 from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
@@ -151,7 +151,7 @@ class Producer(Running):
     def send(self, message: Message, queue: MessageQueue | None = None) -> Receipt:
         """Store a message in the given queue, or in the next one that takes it. Raise `SendError` if none does."""
         payload = self._packing.pack(message)
-        return self._send(message.topic, payload, queue)
+        return self._send(message.topic, payload, check_queue(queue))
 
     def send_ordered(self, message: Message, key: str) -> Receipt:
         """Store a message in the queue of its key, which Java's selector by hash chooses, too."""
@@ -163,12 +163,12 @@ class Producer(Running):
     def send_batch(self, messages: Sequence[Message], queue: MessageQueue | None = None) -> Receipt:
         """Store messages of one topic together in one queue."""
         payload = self._packing.pack_batch(messages)
-        return self._send(messages[0].topic, payload, queue, count=len(messages))
+        return self._send(messages[0].topic, payload, check_queue(queue), count=len(messages))
 
     def send_oneway(self, message: Message, queue: MessageQueue | None = None) -> None:
         """Send without waiting for a response."""
         payload = self._packing.pack(message)
-        chosen = queue or next(self._candidates(message.topic))
+        chosen = check_queue(queue) or next(self._candidates(message.topic))
         self._cluster.messages.send_oneway(self._sending(chosen, payload), self._deadline())
 
     def send_in_transaction(

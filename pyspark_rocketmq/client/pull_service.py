@@ -192,7 +192,7 @@ class PullService:
         except RocketMQError as error:
             self._retry_failed(assigned, error)
         except Exception:
-            _log.exception("a pull of %s failed", assigned.queue)
+            _log.exception("a pull of %s failed and is repeated", assigned.queue)
             self._call_later(assigned, self._failure_pause_s)
 
     def _obstacle_s(self, assigned: Assigned) -> float | None:
@@ -264,13 +264,13 @@ class PullService:
         except RocketMQError as error:
             self._retry_refused(assigned, endpoint, error.locate(**self._where(assigned, endpoint, offset)))
         except Exception:
-            _log.exception("a response for %s was not understood", assigned.queue)
+            _log.exception("a response for %s was not understood; the pull is repeated", assigned.queue)
             self._call_later(assigned, self._failure_pause_s)
 
     def _apply(self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome) -> int:
         """Do what a response calls for, and return how many messages it brought."""
         if outcome.status is PullStatus.OFFSET_MOVED:
-            _log.warning("%s goes on at %d instead of %d", assigned.queue, outcome.next_offset, offset)
+            _log.warning("the broker moves %s from offset %d to %d", assigned.queue, offset, outcome.next_offset)
             self._corrections.correct(assigned, outcome.next_offset)
             return 0
         is_found = outcome.status is PullStatus.FOUND
@@ -315,7 +315,7 @@ class PullService:
         self._call_later(assigned, assigned.backoff.next_pause_s(assigned.next_offset, reason))
 
     def _retry_failed(self, assigned: Assigned, error: RocketMQError) -> None:
-        _log.warning("a pull failed: %s", error)
+        _log.warning("a pull failed and is repeated in %g s: %s", self._failure_pause_s, error)
         if error.refresh_routes:
             self._routes.expire(assigned.queue.topic)
         self._call_later(assigned, self._failure_pause_s)

@@ -30,7 +30,7 @@ from .membership import Membership
 from .settings import Rhythm
 from .stores import FirstOffsets, OffsetStore, UnreachableBrokers
 
-__all__ = ["Division", "QueueHandover", "QueueListener", "Rebalancer", "Rounds", "divide"]
+__all__ = ["QueueHandover", "QueueListener", "Rebalancer", "Rounds", "TopicAssignment", "assign_topic"]
 
 HAND_OVER_WAIT_S = 0.5
 _AFTER_REFUSED_LOCK_S = 0.5
@@ -41,15 +41,14 @@ QueueListener = Callable[[str, Collection[MessageQueue], Collection[MessageQueue
 """Called with a topic, all its queues and this member's queues when the latter have changed."""
 
 
-class Division(NamedTuple):
-    """The queues of one topic, and those that are assigned to this member."""
+class TopicAssignment(NamedTuple):
+    """The queues of one topic, and those among them that are assigned to this member."""
 
     all_queues: Sequence[MessageQueue]
-    share: Sequence[MessageQueue]
-    """This member's queues."""
+    own_queues: Sequence[MessageQueue]
 
 
-def divide(topic: str, membership: Membership, strategy: AllocateStrategy | None) -> Division | None:
+def assign_topic(topic: str, membership: Membership, strategy: AllocateStrategy | None) -> TopicAssignment | None:
     """Return this member's queues of a topic, all of them without a strategy; None if no server tells.
 
     Raises what the strategy raises.
@@ -58,11 +57,11 @@ def divide(topic: str, membership: Membership, strategy: AllocateStrategy | None
     if queues is None:
         return None
     if strategy is None:
-        return Division(queues, queues)
+        return TopicAssignment(queues, queues)
     members = membership.members(topic)
     if members is None:
         return None
-    return Division(queues, strategy.allocate(membership.client_id, queues, members))
+    return TopicAssignment(queues, strategy.allocate(membership.client_id, queues, members))
 
 
 class QueueHandover:
@@ -95,7 +94,7 @@ class QueueHandover:
         try:
             granted = self._locks.take_all(queues)
         except RocketMQError as error:
-            _log.warning("no locks in this round: %s", error)
+            _log.warning("could not lock queues, trying again in the next round: %s", error)
             return []
         return [queue for queue in queues if queue in granted]
 
@@ -127,13 +126,13 @@ class QueueHandover:
         overdue = process_queue.is_lock_expired(self._unlock_delay_s)
         if not (overdue or process_queue.consume_lock.acquire(timeout=HAND_OVER_WAIT_S)):
             assigned.unlock_attempts += 1
-            _log.info("%s is still being consumed, handed over later", assigned.queue)
+            _log.info("%s is still being consumed and is handed over later", assigned.queue)
             return False
         try:
             self._store.persist(assigned.queue, unreachable)
             process_queue.locked = False
             if assigned.queue.broker_name not in unreachable:
-                locks.give_back([assigned.queue])
+                locks.release([assigned.queue])
         finally:
             if not overdue:
                 process_queue.consume_lock.release()
@@ -151,7 +150,7 @@ class Rebalancer:
         table: AssignmentTable,
         handover: QueueHandover,
         dispatch: Callable[[Assigned, float], object],
-        changed: Callable[[str, Division], object],
+        changed: Callable[[str, TopicAssignment], object],
         wake_later: Callable[[float], object],
         rhythm: Rhythm,
     ) -> None:
@@ -181,31 +180,31 @@ class Rebalancer:
 
     def _settle_topic(self, topic: str, unreachable: UnreachableBrokers) -> bool:
         try:
-            division = divide(topic, self._membership, self._strategy)
+            assignment = assign_topic(topic, self._membership, self._strategy)
         except RocketMQError as error:
-            _log.warning("%s is not divided in this round: %s", topic, error)
+            _log.warning("could not rebalance %s, keeping its queues: %s", topic, error)
             return False
-        if division is None:
+        if assignment is None:
             self._look_again(topic)
             return True
         del self._unknown_rounds[topic]
-        lost = [self._lose(assigned, unreachable) for assigned in self._surplus(topic, division.share)]
-        gained = self._gain(division.share, unreachable)
+        lost = [self._lose(assigned, unreachable) for assigned in self._surplus(topic, assignment.own_queues)]
+        gained = self._gain(assignment.own_queues, unreachable)
         if any(lost) or gained:
-            self._changed(topic, division)
+            self._changed(topic, assignment)
         for assigned in gained:
             self._dispatch(assigned, self._rhythm.dispatch_s)
         held = {assigned.queue for assigned in self._table.all(topic) if not assigned.process_queue.dropped}
-        return held == set(division.share)
+        return held == set(assignment.own_queues)
 
     def _look_again(self, topic: str) -> None:
         """Wake up soon at first, and then less and less often, so that brokers pay little for a long failure."""
         self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
         self._unknown_rounds[topic] += 1
 
-    def _surplus(self, topic: str, share: Sequence[MessageQueue]) -> list[Assigned]:
+    def _surplus(self, topic: str, own_queues: Sequence[MessageQueue]) -> list[Assigned]:
         """Return held queues that are no longer assigned, and those that nothing pulls, which are taken anew."""
-        wanted, idle_s = set(share), self._rhythm.pull_max_idle_s
+        wanted, idle_s = set(own_queues), self._rhythm.pull_max_idle_s
         return [
             assigned
             for assigned in self._table.all(topic)
@@ -218,8 +217,8 @@ class Rebalancer:
         assigned.process_queue.dropped = True
         return self._handover.give_up(assigned, unreachable)
 
-    def _gain(self, share: Sequence[MessageQueue], unreachable: UnreachableBrokers) -> list[Assigned]:
-        missing = [queue for queue in share if not self._table.get(queue)]
+    def _gain(self, own_queues: Sequence[MessageQueue], unreachable: UnreachableBrokers) -> list[Assigned]:
+        missing = [queue for queue in own_queues if not self._table.get(queue)]
         free = self._handover.lock(missing)
         if len(free) < len(missing):
             self._wake_later(_AFTER_REFUSED_LOCK_S)

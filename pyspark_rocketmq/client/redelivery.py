@@ -58,7 +58,7 @@ class Redelivery:
                 deadline=Deadline.after(SEND_BACK_TIMEOUT_S),
             )
         except RocketMQError as error:
-            _log.warning("not sent back, a copy is sent instead: %s", error)
+            _log.warning("could not send %s back, sending a copy: %s", message, error)
             self.send_copy(message)
 
     def send_copy(self, message: ReceivedMessage) -> None:
@@ -75,7 +75,7 @@ class Redelivery:
             except RocketMQError as error:
                 if attempt == _SEND_ATTEMPTS - 1:
                     raise
-                _log.warning("a copy was not taken: %s", error)
+                _log.warning("could not send a copy of %s, trying the next queue: %s", message, error)
 
     def _copy(self, message: ReceivedMessage, queue: MessageQueue) -> Sending:
         record = message.record

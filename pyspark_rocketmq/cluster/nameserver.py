@@ -141,14 +141,11 @@ def _combined(failures: list[RocketMQError]) -> RocketMQError:
     for error in failures:
         if isinstance(error, TopicNotExist):
             advice = "create the topic, or check its name and nameServer"
-            return _because(error, TopicNotFound("no name server knows the topic", advice=advice, **error.where))
+            unknown = TopicNotFound("no name server knows the topic", advice=advice, **error.where)
+            unknown.__cause__ = error
+            return unknown
     last = failures[-1]
     if len(failures) > 1:
         each = "; ".join(f"{error.where.get('address')}: {error.what}" for error in failures)
         last.what = f"no name server replied: {each}"
     return last
-
-
-def _because(cause: RocketMQError, error: TopicNotFound) -> TopicNotFound:
-    error.__cause__ = cause
-    return error

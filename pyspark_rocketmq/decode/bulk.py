@@ -212,7 +212,7 @@ class Records:
         self.responses = responses
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
         self.positions = self.stored_offsets if positions is None else positions
-        """Offset at which each record stands in its queue; as written in it, until `coverage` knows better."""
+        """Offset at which each record stands in its queue; the written offset until `coverage` sets another."""
         self.are_all_wanted = False
         """Whether every record is known to stand at a wanted offset."""
 

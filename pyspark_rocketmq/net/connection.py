@@ -311,7 +311,7 @@ class Connection:
         return len(self._channel.session.pending)
 
     @property
-    def asked(self) -> tuple[int, ...]:
+    def pending_codes(self) -> tuple[int, ...]:
         """The codes of the requests in flight."""
         return tuple(self._channel.session.pending.values())
 
@@ -332,21 +332,17 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
-    def flush(self, deadline: Deadline | None = None) -> None:
-        """Send what is gathered, reading meanwhile."""
-        self._drive(lambda: not self._channel.outbox, self.asked, deadline)
-
     def next_reply(self, deadline: Deadline | None = None) -> Reply:
         """Return the next response, to whichever request; when the deadline passes, no request is given up."""
         if not self.has_news and not self.in_flight:
             raise LocalProtocolError("no request is in flight, no answer can come", address=str(self.address))
-        self._drive(lambda: bool(self._ready), self.asked, deadline)
+        self._drive(lambda: bool(self._ready), self.pending_codes, deadline)
         return self._ready.popitem(last=False)[1]
 
     def ready_replies(self) -> list[Reply]:
         """Return the responses at hand, without waiting; if there are none, raise what ended the connection."""
         if not self._ready:
-            self._raise_if_ended(self.asked)
+            self._raise_if_ended(self.pending_codes)
         replies = list(self._ready.values())
         self._ready.clear()
         return replies

@@ -115,7 +115,8 @@ class ThreadedConnection:
         return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler, quick)
 
     def __repr__(self) -> str:
-        state = f"ended by {self._failure.code}" if self._failure else "open"
+        open_state = "held up" if self._held_up else "open"
+        state = f"ended by {self._failure.code}" if self._failure else open_state
         return (
             f"<ThreadedConnection {self.address} {state}, {self.in_flight} in flight, "
             f"{self.dropped_replies} dropped, {len(self._channel.outbox)} bytes to send>"
@@ -137,11 +138,6 @@ class ThreadedConnection:
         return self._channel.is_mute
 
     @property
-    def is_held_up(self) -> bool:
-        """Whether receiving is paused, because too many requests of the server wait to be served."""
-        return self._held_up is not None
-
-    @property
     def in_flight(self) -> int:
         """The number of requests that await a response."""
         return len(self._pending)
@@ -157,7 +153,7 @@ class ThreadedConnection:
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Future[Command]:
         """Send a request; return a future that ends with the response or an error, at its deadline at the latest."""
-        return self._ask(code, fields, body, deadline or self.settings.request_deadline())[1]
+        return self._submit(code, fields, body, deadline or self.settings.request_deadline())[1]
 
     def call(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
@@ -166,7 +162,7 @@ class ThreadedConnection:
         if threading.current_thread() is self._reader:
             raise LocalProtocolError("a done-callback would wait for itself", advice="use submit instead of call")
         deadline = deadline or self.settings.request_deadline()
-        opaque, future = self._ask(code, fields, body, deadline)
+        opaque, future = self._submit(code, fields, body, deadline)
         try:
             return future.result(deadline.remaining())
         except TimeoutError:
@@ -181,7 +177,7 @@ class ThreadedConnection:
         with self._filling_outbox(code, deadline or self.settings.request_deadline()) as channel:
             channel.tell(code, fields, body)
 
-    def _ask(
+    def _submit(
         self, code: int, fields: dict[str, str] | None, body: bytes, deadline: Deadline
     ) -> tuple[int, Future[Command]]:
         future: Future[Command] = Future()

@@ -164,17 +164,17 @@ class Window:
         idle, now = 0, self._clock()
         while room > 0 and idle < len(self._turns):
             reader = self._turns.popleft()
-            if not reader.has_more_to_ask:
+            if not reader.has_more_to_pull:
                 self._resting.add(reader)
                 continue
             self._turns.append(reader)
-            asked = self._ask(reader, min(room, _TOGETHER), now)
+            asked = self._submit_pulls(reader, min(room, _TOGETHER), now)
             room -= asked
             idle = 0 if asked else idle + 1
         if room > 0:
             self._next_turn_at = min((each.resume_at for each in self._turns if each.resume_at > now), default=math.inf)
 
-    def _ask(self, reader: QueueReader, most: int, now: float) -> int:
+    def _submit_pulls(self, reader: QueueReader, most: int, now: float) -> int:
         """Submit the pulls that a reader may send, at most `most`, and a probe if one is due; return their number."""
         probed = self._probe(reader, now) if reader.may_probe(now) else 0
         if not (admitted := reader.admit(most, now)):
@@ -226,7 +226,7 @@ class Window:
         if body_count and self._is_adaptive:
             self._adapt(body_bytes, body_count)
         for reader in heard:
-            if reader in self._resting and reader.has_more_to_ask:
+            if reader in self._resting and reader.has_more_to_pull:
                 self._resting.discard(reader)
                 self._turns.append(reader)
         return heard

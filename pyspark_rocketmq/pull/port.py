@@ -79,7 +79,7 @@ class PullPort(Protocol[R]):
         """The number of pulls that await an outcome."""
 
     def connect(self, address: Address) -> bool:
-        """Return whether pulls can be submitted to an address now; raise if it cannot be reached."""
+        """Connect if need be; return whether pulls can be submitted to an address now, raise if it is out of reach."""
 
     def submit(self, group: PullGroup[R]) -> None:
         """Add pulls to an address to which `connect` returned True; `send` or `drain` sends them."""
@@ -88,7 +88,7 @@ class PullPort(Protocol[R]):
         """Send what was submitted, as far as that needs no waiting."""
 
     def drain(self, until: float) -> Sequence[Delivery[R]]:
-        """Wait for outcomes until a moment of the port's clock; return those at hand, and the pulls that failed."""
+        """Wait for outcomes until a moment of the port's clock; return those at hand, and errors of failed pulls."""
 
     def close(self) -> None:
-        """Return all connections; pulls in flight are given up."""
+        """Give all connections back; pulls in flight are given up."""

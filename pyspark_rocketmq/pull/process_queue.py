@@ -35,7 +35,6 @@ __all__ = [
     "ProcessQueue",
     "expect",
     "find_exceeded",
-    "message_entry",
 ]
 
 MEBIBYTE = 2**20
@@ -79,11 +78,6 @@ class Entry(NamedTuple, Generic[_T]):
     message_count: int
     body_bytes: int
     item: _T
-
-
-def message_entry(offset: int, body_bytes: int, item: _T) -> Entry[_T]:
-    """Return the entry of one message."""
-    return Entry(offset, offset, 1, body_bytes, item)
 
 
 # --- flow control -----------------------------------------------------------------------------------------------------

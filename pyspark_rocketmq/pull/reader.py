@@ -85,13 +85,13 @@ class QueueReader:
         return self.cursor.is_finished and self._is_confirmed
 
     @property
-    def has_more_to_ask(self) -> bool:
+    def has_more_to_pull(self) -> bool:
         """Whether some offsets are neither in flight nor answered, or a last probe is still to be sent."""
-        return self.cursor.has_more_to_ask or (self._is_all_answered and not self._is_confirmed)
+        return self.cursor.has_more_to_pull or (self._is_all_answered and not self._is_confirmed)
 
     @property
     def _is_all_answered(self) -> bool:
-        return not self.cursor.has_more_to_ask and not self.cursor.in_flight_count
+        return not self.cursor.has_more_to_pull and not self.cursor.in_flight_count
 
     @property
     def _is_confirmed(self) -> bool:
@@ -121,7 +121,7 @@ class QueueReader:
     def admit(self, most: int, now: float) -> int:
         """Return how many pulls may be sent, at most `most`; pause the queue if flow control forbids any."""
         cursor = self.cursor
-        if now < self.resume_at or not cursor.has_more_to_ask:
+        if now < self.resume_at or not cursor.has_more_to_pull:
             return 0
         if self._settings.interval_s:
             if cursor.in_flight_count:
@@ -202,7 +202,7 @@ class QueueReader:
         wanted = self.cursor.accept(start, next_offset, body, message_count, is_counted)
         if wanted and not is_counted:
             self._witness = self._witness or Witness(self.cursor.wanted, self._brokers, self._policy)
-            self._witness.add_answer(endpoint, wanted, starts, outcome, now)
+            self._witness.add_outcome(endpoint, wanted, starts, outcome, now)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s

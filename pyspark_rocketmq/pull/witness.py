@@ -126,7 +126,7 @@ class Witness:
 
     # --- responses and probes ----------------------------------------------------------------------------------------
 
-    def add_answer(
+    def add_outcome(
         self, endpoint: Place, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
     ) -> None:
         """Add an outcome of which the `wanted` offsets are handed out; its records begin at `starts`."""

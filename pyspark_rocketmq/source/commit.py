@@ -5,7 +5,7 @@ The checkpoint alone decides where a query goes on; committed offsets serve lag 
 
 - nothing is committed that Spark has not acknowledged;
 - a committed offset never goes back: the broker's own offset is read before the first commit of a queue. The only
-  exception is a judged loss: where a queue ends below its committed offset (topic made anew, broker restored), the
+  exception is a judged loss: where a queue ends below its committed offset (topic created again, broker restored), the
   offset follows the query down, with a warning;
 - a broker that was killed comes back with offsets some seconds old. So each broker is asked once a minute, and after a
   failure, for its offsets, and gets a commit again where they are too small. An administrator who moves the group back

@@ -47,4 +47,4 @@ def _refuse_compacted(cluster: Cluster, condition: str, places: Iterable[tuple[s
 
 def _refusal(expression: str, error: BrokerError, advice: str) -> OptionError:
     topic = error.where.get("topic", "")
-    return OptionError("sqlFilter", expression, f"the broker of {topic} says: {error.remark}", advice=advice)
+    return OptionError("sqlFilter", expression, f"the broker of {topic} refuses it: {error.remark}", advice=advice)

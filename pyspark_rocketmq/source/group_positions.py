@@ -1,7 +1,7 @@
 """Read and commit the group's positions in the queues of one member, and notice who moved them.
 
-For a query that is one member of its group (`groupMembership=shared`). The checkpoint says where the query goes on as
-long as it owns a queue without a break; a member that gains a queue goes on at the group's position. So:
+For a query that is one member of its group (`groupMembership=shared`). The checkpoint decides where the query goes on
+as long as it owns a queue without a break; a member that gains a queue goes on at the group's position. So:
 
 - a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart); where
   neither exists, the planner decides;
@@ -17,9 +17,9 @@ The planning thread asks and commits, one after the other, so that no answer is 
 two, the planner judges by the queues' bounds what it is about to commit. Both happen at most once a second. A failure
 is a warning and is repeated later.
 
-A position beyond the end of its queue is void: it outlived a queue that was made anew. So a gained queue does not begin
-there while another position exists; and where the query itself was rewound after a judged loss, the committed position
-follows it down.
+A position beyond the end of its queue is void: it outlived a queue that was created again. So a gained queue does not
+begin there while another position exists; and where the query itself was rewound after a judged loss, the committed
+position follows it down.
 """
 
 from __future__ import annotations
@@ -187,11 +187,11 @@ class GroupPositions:
         committed = {queue: standing.offset for queue, standing in standings.items()}
         checkpoint = {queue: known[queue] for queue in gained if queue in known}
         void = self._find_void(committed, checkpoint, facts)
-        stood = {**checkpoint, **committed}
-        stood |= {queue: max(committed[queue], checkpoint[queue]) for queue in committed.keys() & checkpoint}
-        stood |= {queue: min(committed[queue], checkpoint[queue]) for queue in void}
-        unknown = [queue for queue in gained if queue not in stood]
-        starts = {**stood, **(facts.first_offsets(unknown) if unknown else {})}
+        starts = {**checkpoint, **committed}
+        starts |= {queue: max(committed[queue], checkpoint[queue]) for queue in committed.keys() & checkpoint}
+        starts |= {queue: min(committed[queue], checkpoint[queue]) for queue in void}
+        if unknown := [queue for queue in gained if queue not in starts]:
+            starts |= facts.first_offsets(unknown)
         for queue, start in starts.items():
             source = self._source_of(standings[queue]) if queue in standings else None
             is_void = queue in void and committed[queue] > start
@@ -212,7 +212,7 @@ class GroupPositions:
         void = [queue for queue, end in ends.items() if both[queue][0] <= end]
         for queue in void:
             text = (
-                "%s: position %d of %s lies beyond the queue's end (topic made anew, or broker restored); begin at %d"
+                "%s: position %d of %s is beyond the queue's end (topic recreated or broker restored), starting at %d"
             )
             is_groups = committed[queue] > checkpoint[queue]
             whose = f"group {self._group}" if is_groups else "the checkpoint"
@@ -317,7 +317,7 @@ class GroupPositions:
             held[queue].is_void = held[queue].is_outdated = False
 
     def _obey(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
-        """Commit the positions that an administrator asked this member for, and go there."""
+        """Commit the positions of an administrator's reset, and have the next batch start there."""
         resets = {queue: self._resets[queue] for queue in queues if queue in self._resets}
         self._send(resets, deadline)
         for queue, offset in resets.items():

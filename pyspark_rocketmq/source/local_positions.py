@@ -2,7 +2,7 @@
 
 Each member of a broadcasting group reads everything, so nothing is committed at brokers: positions are kept in a file
 of this host, in the place and form that RocketMQ's own broadcasting consumers use. While a query has a checkpoint, the
-file is an export: it decides nothing, never goes back, and is written anew if it is lost. It is an import for a new
+file is an export: it decides nothing, never goes back, and is written again if it is lost. It is an import for a new
 query that starts with `startingOffsets=group`.
 """
 
@@ -58,7 +58,7 @@ class LocalPositions:
         """Raise for a file that exists but cannot be read: its positions are unknown, not absent."""
         self._load()
         if self._store.is_damaged:
-            advice = "mend the file, or remove it and its backup to begin where startingOffsetsDefault says"
+            advice = "repair the file, or remove it and its backup to begin as startingOffsetsDefault says"
             what = f"neither {self.path} nor its backup can be read"
             raise OptionError("localOffsetStoreDir", str(self._settings.directory), what, advice=advice)
 

@@ -25,7 +25,7 @@ from ..client.clock import Clock, SystemClock
 from ..client.loop import Loop
 from ..client.membership import PUSH, Membership, member_id
 from ..client.message import ReceivedMessage
-from ..client.rebalance import Rounds, divide
+from ..client.rebalance import Rounds, assign_topic
 from ..client.requests import MemberRequests
 from ..client.running_info import RunningInfo
 from ..client.settings import ConsumeFrom, MemberSettings, Rhythm
@@ -65,14 +65,14 @@ class QueryMember:
         """Assigns the queues of a topic for the first time."""
         self._table = AssignmentTable()
         self._since_s: dict[MessageQueue, float] = {}
-        self._undecided = set(options.selection.topics)
+        self._unknown_topics = set(options.selection.topics)
         """Topics whose assignment is not known yet."""
-        self._is_decided = threading.Event()
-        self._trouble: RocketMQError | None = None
+        self._has_assignment = threading.Event()
+        self._last_error: RocketMQError | None = None
         self._reset_lock = threading.Lock()
         self._resets: dict[MessageQueue, int] = {}
         self._timer = Loop(f"member {self._settings.group}", self._clock)
-        self._pulse = Loop(f"pulse {self._settings.group}", self._clock)
+        self._heartbeats = Loop(f"heartbeats {self._settings.group}", self._clock)
         self._rounds = Rounds(self._run_round, self._timer, self._clock, self._settings.rhythm)
         self._store = RemoteStore(self.cluster.offsets, self._settings.group)
         self.running_info = self._make_info()
@@ -91,24 +91,24 @@ class QueryMember:
         rhythm = self._settings.rhythm
         self._timer.repeat(0.0, rhythm.route_s, self._membership.refresh_routes)
         self._timer.start()
-        self._pulse.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
-        self._pulse.call_soon(self._rounds.wake)  # After the first heartbeat: before it no broker lists this member.
-        self._pulse.start()
+        self._heartbeats.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
+        self._heartbeats.call_soon(self._rounds.wake)  # After the first heartbeat, which lists this member.
+        self._heartbeats.start()
 
     def wait(self) -> None:
         """Wait until every topic's assignment is known; raise `GroupError` after `join_timeout_s`."""
-        if not self._is_decided.wait(self._rhythm.join_timeout_s):
-            topics, waited_s = ", ".join(sorted(self._undecided)), self._rhythm.join_timeout_s
+        if not self._has_assignment.wait(self._rhythm.join_timeout_s):
+            topics, waited_s = ", ".join(sorted(self._unknown_topics)), self._rhythm.join_timeout_s
             raise GroupError(
                 f"it is not known after {waited_s:g} s which queues of {topics} are this member's",
                 advice="look at the warnings before this: brokers must be reachable, and allow the group",
                 group=self._settings.group,
-            ) from self._trouble
+            ) from self._last_error
         time.sleep(self._rhythm.settle_s)
 
     def close(self) -> None:
         """Leave the group."""
-        for loop in (self._timer, self._pulse):
+        for loop in (self._timer, self._heartbeats):
             loop.stop(_CLOSING_S)
         if self._is_joined:
             self._membership.leave()
@@ -155,39 +155,39 @@ class QueryMember:
     def _serve(self, address: Address, request: Command) -> Command | None:
         return self._requests.serve(address, request)
 
-    # --- rounds, on the timer's thread -------------------------------------------------------------------------------
+    # --- rebalancing, in the timer's thread ---------------------------------------------------------------------------
 
     def _run_round(self) -> bool:
-        outcomes = [self._settle(topic) for topic in self._membership.subscriptions]
-        if self._undecided:
-            self._pulse.call_soon(self._membership.heartbeat)  # The first one may be lost.
+        outcomes = [self._rebalance(topic) for topic in self._membership.subscriptions]
+        if self._unknown_topics:
+            self._heartbeats.call_soon(self._membership.heartbeat)  # The first one may be lost.
         return all(outcomes)
 
-    def _settle(self, topic: str) -> bool:
+    def _rebalance(self, topic: str) -> bool:
         """Rebalance one topic, and return whether the next round may wait. A failure changes nothing."""
         try:
-            division = divide(topic, self._membership, self._strategy_for(topic))
+            assignment = assign_topic(topic, self._membership, self._strategy_for(topic))
         except RocketMQError as error:
             _log.warning("could not rebalance %s, keeping its queues: %s", topic, error)
-            self._trouble = error
+            self._last_error = error
             return False
-        if division is None:
-            return topic not in self._undecided
-        if self._change(topic, set(division.share)):
+        if assignment is None:
+            return topic not in self._unknown_topics
+        if self._take_assignment(topic, set(assignment.own_queues)):
             self._membership.touch(topic)
-            self._pulse.call_soon(self._membership.heartbeat)
-        self._undecided.discard(topic)
-        if not self._undecided:
-            self._is_decided.set()
+            self._heartbeats.call_soon(self._membership.heartbeat)
+        self._unknown_topics.discard(topic)
+        if not self._unknown_topics:
+            self._has_assignment.set()
         return True
 
     def _strategy_for(self, topic: str) -> AllocateStrategy:
-        return self._first_strategy if topic in self._undecided else self._strategy
+        return self._first_strategy if topic in self._unknown_topics else self._strategy
 
-    def _change(self, topic: str, share: set[MessageQueue]) -> bool:
+    def _take_assignment(self, topic: str, assigned: set[MessageQueue]) -> bool:
         """Put the assigned queues into the table, and return whether that changed it."""
-        held = {assigned.queue: assigned for assigned in self._table.all(topic)}
-        lost, gained = held.keys() - share, share - held.keys()
+        held = {each.queue: each for each in self._table.all(topic)}
+        lost, gained = held.keys() - assigned, assigned - held.keys()
         for queue in lost:
             held[queue].process_queue.dropped = True
             self._table.remove(held[queue])
@@ -196,7 +196,7 @@ class QueryMember:
             self._since_s[queue] = self._clock.now_s()
             self._table.add(Assigned(queue, 0, orderly=False, clock=self._clock.now_s))
         if lost or gained:
-            _log.info("%s: %d queues lost, %d gained, %d assigned", topic, len(lost), len(gained), len(share))
+            _log.info("%s: %d queues lost, %d gained, %d assigned", topic, len(lost), len(gained), len(assigned))
         return bool(lost or gained)
 
     def _make_info(self) -> RunningInfo:

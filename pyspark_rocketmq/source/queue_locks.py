@@ -102,7 +102,7 @@ class LockKeeper:
         released = list(held)
         for assigned in released:
             self._table.remove(assigned)
-        self._locks.give_back(assigned.queue for assigned in released if assigned.process_queue.locked)
+        self._locks.release(assigned.queue for assigned in released if assigned.process_queue.locked)
 
     def _live(self) -> set[MessageQueue]:
         return {assigned.queue for assigned in self._table.all() if self._is_live(assigned)}

@@ -1,4 +1,4 @@
-"""Report what a task has read, and where a query stands, as plain values.
+"""Report what a task has read, and how far a query is, as plain values.
 
 A `TaskReport` is made in the task that it describes and is its log line. A `PlannerStatus` is made in the planner and
 travels to the driver's progress in the JSON of `reportLatestOffset`, the only channel that Python sources have. It does

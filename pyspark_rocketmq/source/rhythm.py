@@ -38,7 +38,7 @@ class PlannerRhythm:
     join_timeout_s: float = 30.0
     """Time that a query waits for the list of its group's members."""
     settle_s: float = 0.5
-    """From gaining a queue to reading it: by then the last owner has committed where it stood."""
+    """From gaining a queue to reading it: by then the last owner has committed its position."""
     lock_retry_s: float = 1.0
     """From one request for locks that others hold to the next."""
     lock_timeout_s: float = 60.0

@@ -144,7 +144,7 @@ def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group, caplog:
 
     assert {0, 1, 2} <= set(counts)
     assert group.committed().get(0, 0) == 0
-    assert "stays here and is tried again" in caplog.text
+    assert "could not be sent back and reaches the listener again" in caplog.text
     group.stub.faults.clear()
     until(lambda: group.committed().get(0) == 3)
 
@@ -191,7 +191,7 @@ def test_messages_held_too_long_are_sent_back(group: Group, caplog: pytest.LogCa
 
     clock.advance(15 * 60 + 1)
     until(lambda: len(group.stub.messages(SCHEDULE)) == 1)
-    until(lambda: "for too long; they were sent back" in caplog.text)
+    until(lambda: "for too long; the messages were sent back" in caplog.text)
     gate.set()
     consumer.close()
     assert len(group.stub.messages(SCHEDULE)) == 1

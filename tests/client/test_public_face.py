@@ -183,6 +183,8 @@ def test_a_wrong_value_is_refused_where_it_is_given(make: Callable[[], object], 
         (Message(TOPIC, b"", tags=None), "message.tags"),  # type: ignore[arg-type]
         (Message(TOPIC, b"", keys=["k"]), "message.keys"),  # type: ignore[arg-type]
         (Message(TOPIC, b"", delay_level="3"), "message.delay_level"),  # type: ignore[arg-type]
+        (Message(TOPIC, b"", flag="7"), "message.flag"),  # type: ignore[arg-type]
+        (Message(TOPIC, b"", properties=None), "message.properties"),  # type: ignore[arg-type]
         (Message(TOPIC, b"", properties={"a": 1}), "message.properties['a']"),  # type: ignore[dict-item]
         (b"text", "message"),
     ],
@@ -202,6 +204,13 @@ def test_a_wrong_message_is_refused_before_it_is_sent(group: Group, message: Any
             send()
         assert refused.value.option == name
     assert not group.stub.messages(TOPIC)
+
+
+def test_a_wrong_queue_is_refused_before_it_is_sent_to(group: Group) -> None:
+    """A queue is a `MessageQueue`, not its number."""
+    with pytest.raises(OptionError) as refused:
+        group.producer().send(Message(TOPIC, b"x"), 0)  # type: ignore[arg-type]
+    assert refused.value.option == "queue"
 
 
 def test_a_number_of_the_rhythm_is_no_text() -> None:

@@ -181,7 +181,7 @@ def test_a_strategy_that_fails_changes_nothing(group: Group, caplog: pytest.LogC
     nearby = AllocationSettings(strategy=StrategyName("MACHINE_ROOM_NEARBY", "AVG"))
     with caplog.at_level(logging.WARNING):
         consumer = group.concurrent(Log(), allocation=nearby)
-        until(lambda: "not divided in this round" in caplog.text)
+        until(lambda: "could not rebalance" in caplog.text)
 
     assert consumer.queues == ()
 

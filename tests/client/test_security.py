@@ -89,7 +89,7 @@ def test_a_wrong_secret_is_told_and_reads_nothing(
     with pytest.raises(SendError) as refused:
         group.producer().send(Message(TOPIC, b"unwanted"))
     assert isinstance(refused.value.__cause__, NoPermission)
-    until(lambda: "no heartbeat to broker-a" in caplog.text)
+    until(lambda: "could not send a heartbeat to broker-a" in caplog.text)
     assert not log.messages
     assert "a wrong secret" not in caplog.text + str(refused.value)
 

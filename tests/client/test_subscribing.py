@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from pyspark_rocketmq.client import Subscription
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError, RocketMQError
 from pyspark_rocketmq.model import retry_topic
-from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
+from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, until
 
 OTHER = "refunds"
 
@@ -37,6 +38,16 @@ def test_a_topic_is_added_while_running(make: Callable[..., object], two_topics:
 
     assert {message.topic for message in log.wait_for(2)} == {TOPIC, OTHER}
     until(lambda: _topics(two_topics) == {TOPIC, OTHER, retry_topic(GROUP)})
+
+
+def test_the_first_topic_may_be_added_while_running(two_topics: Group) -> None:
+    """A consumer without subscriptions introduces itself to the brokers of its first topic at once."""
+    log = Log()
+    consumer = two_topics.concurrent(log, subscriptions={}, rhythm=replace(QUICK, heartbeat_s=3600))
+    two_topics.put("a")
+    consumer.subscribe(TOPIC)
+
+    log.wait_for(1)
 
 
 def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:

@@ -61,6 +61,12 @@ def dial(start_peer: StartPeer) -> Iterator[Dial]:
         connection.close()
 
 
+def flush(connection: Connection) -> None:
+    """Send every request that is gathered."""
+    while ", 0 bytes to send" not in repr(connection):
+        connection.exchange()
+
+
 def soon() -> Deadline:
     """Return a deadline that is meant to pass."""
     return Deadline.after(0.05)
@@ -100,7 +106,7 @@ def test_submitted_requests_leave_together(dial: Dial) -> None:
     for _ in range(4):
         connection.submit(PULL)
     gathered = repr(connection)
-    connection.flush()
+    flush(connection)
 
     assert "4 in flight" in gathered and ", 0 bytes to send" not in gathered
     assert "4 in flight" in repr(connection) and ", 0 bytes to send" in repr(connection)
@@ -220,7 +226,7 @@ def test_it_knows_when_it_was_last_heard(dial: Dial) -> None:
     before, connection = time.monotonic(), dial(echo)
     opened_at = connection.heard_at
     connection.submit(PULL)
-    connection.flush()
+    flush(connection)
     connection.next_reply()
 
     assert before <= opened_at < connection.heard_at <= time.monotonic()
@@ -298,7 +304,7 @@ def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> No
     connection = dial(script)
     for opaque in [connection.submit(PULL) for _ in range(100_000)]:
         connection.forget(opaque)
-    connection.flush()
+    flush(connection)
 
     started = time.monotonic()
     with pytest.raises(RequestTimeout):
@@ -422,7 +428,7 @@ def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
 
     connection = dial(script)
     connection.submit(PULL)
-    connection.flush()
+    flush(connection)
     assert answered.wait(TIMEOUT_S)
     connection.submit(PULL)
 
@@ -552,7 +558,7 @@ def test_its_repr_tells_the_state_in_one_line(dial: Dial) -> None:
     connection.submit(PULL)
     connection.call(PULL)
     connection.submit(PULL)
-    connection.flush()
+    flush(connection)
 
     assert repr(connection) == (
         f"<Connection {connection.address} open, 1 in flight, 1 ready, 0 dropped, 0 bytes to send>"

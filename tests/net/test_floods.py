@@ -295,7 +295,7 @@ def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., Thr
 
     connection = share(script, handler)
     waiting = connection.submit(PULL)
-    until(lambda: connection.is_held_up)
+    until(lambda: " held up," in repr(connection))
     gate.set()
 
     assert waiting.result(TIMEOUT_S).code == 0

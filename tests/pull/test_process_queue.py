@@ -22,11 +22,15 @@ from pyspark_rocketmq.pull.process_queue import (
     ProcessQueue,
     expect,
     find_exceeded,
-    message_entry,
 )
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "process_queue.json").read_text(encoding="utf-8"))["cases"]
 MINUTE_S = 60.0
+
+
+def message_entry(offset: int, body_bytes: int, item: str) -> Entry[str]:
+    """Return the entry of one message."""
+    return Entry(offset, offset, 1, body_bytes, item)
 
 
 class Clock:

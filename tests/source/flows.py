@@ -39,7 +39,7 @@ def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
         batches = [len(rows) for rows in iter(run.trigger, None) if rows is not None]
     assert batches == [40, 40, 20]
     wanted = {first: 50, second: 50, empty: 0}
-    until(lambda: world.cluster.offsets.fetch_committed(group, list(wanted)) == wanted, "positions are published")
+    until(lambda: world.cluster.offsets.fetch_committed(group, list(wanted)) == wanted, "positions are committed")
 
 
 def a_restart_neither_loses_nor_repeats(world: World) -> None:

@@ -69,7 +69,7 @@ def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -
         stub.faults.slave_lag(4)
         stub.faults.broker_down(broker_id=0)
         assert len(read_batch(batch_options_for(stub))) == 6
-        assert "1 queues are read to the end that a replica has" in caplog.text and str(queue_of(0)) in caplog.text
+        assert "1 queues end where their replicas end" in caplog.text and str(queue_of(0)) in caplog.text
         caplog.clear()
         end = '{"orders": {"*": {"*": 3}}}'
         assert len(read_batch(batch_options_for(stub, endingOffsets=end))) == 3 and not caplog.text

@@ -101,7 +101,7 @@ def test_no_replica_tells_where_a_query_begins() -> None:
         stub.expire(TOPIC, 0, 30)
         stub.faults.broker_down(broker_id=0)
         for given in ({}, {"startingTimestamp": "1000"}, {"failOnDataLoss": "false"}):
-            with pytest.raises(NoBrokerAvailable, match=r"a replica has it at 30.*bring the master back"):
+            with pytest.raises(NoBrokerAvailable, match=r"a replica begins at 30.*bring the master back"):
                 read_batch(batch_options_for(stub, **given))
         with quick_run(options_for(stub)) as run:
             with pytest.raises(NoBrokerAvailable, match="first message is not known"):

@@ -94,7 +94,7 @@ def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCapture
         run.trigger()
         give_back(stub, make_client_id("one"), 0)
         assert take(stub, 0)
-        wait_for(lambda: "somebody else's now" in caplog.text, "the loss is noticed")
+        wait_for(lambda: "another client holds the lock" in caplog.text, "the loss is noticed")
         fill(stub)
         assert [row.queue for row in run.read_until(1)] == [SECOND]
 

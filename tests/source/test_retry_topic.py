@@ -83,7 +83,7 @@ def test_its_positions_are_published(stub: StubBroker) -> None:
     send_back(stub, b"a")
     with Run(wanted(stub)) as run:
         run.drain()
-        wait_for(lambda: stub.offsets(GROUP) == {queue_of(0): 1, RETRY_QUEUE: 1}, "both are published")
+        wait_for(lambda: stub.offsets(GROUP) == {queue_of(0): 1, RETRY_QUEUE: 1}, "both are committed")
 
 
 def test_a_new_query_starts_where_the_group_stands(stub: StubBroker) -> None:

@@ -283,16 +283,16 @@ def positions(run: Run) -> Positions:
 
 def test_what_is_lost_is_not_published(stub: StubBroker) -> None:
     """The batch ends as planned; the new owner, who has finished nothing yet, reads the rows again."""
-    with quick_run(shared(stub)) as run, quick_run(shared(stub)) as heir:
+    with quick_run(shared(stub)) as run, quick_run(shared(stub)) as new_owner:
         run.plan()
-        heir.plan()
+        new_owner.plan()
         wait_for(lambda: len(owned(run)) == 2, "two queues are gone")
         kept = owned(run)
         assert {row.queue for row in run.trigger() or ()} == set(ALL)
         wait_for(lambda: not run.trigger() and mine(run) == kept, "the query goes on without them")
         assert standing(stub) == {queue.queue_id: 1 for queue in kept}
-        wait_for(lambda: len(owned(heir)) == 2, "they are the heir's")
-        assert {row.queue for row in heir.read_until(2)} == set(ALL) - kept
+        wait_for(lambda: len(owned(new_owner)) == 2, "the new owner has them")
+        assert {row.queue for row in new_owner.read_until(2)} == set(ALL) - kept
 
 
 def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
@@ -302,7 +302,7 @@ def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogC
         stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
         run.trigger()
         assert "were not committed, repeating later" in caplog.text
-        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 1), "they are published")
+        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 1), "they are committed")
 
 
 def test_the_end_publishes_what_is_finished(stub: StubBroker) -> None:
@@ -327,7 +327,7 @@ def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogC
         fill(stub, 4)
         rows = run.read_until(3 * 4 + 10 - target)
         assert [row.offset for row in rows if row.queue == queue_of(0)] == list(range(target, 10))
-        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 10), "all is published")
+        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 10), "all is committed")
     assert "was moved from 6 to" in caplog.text
 
 
@@ -436,7 +436,7 @@ def rows_until(run: Run, condition: Callable[[], bool]) -> list[Row]:
         rows.extend(run.trigger() or ())
         return condition()
 
-    wait_for(holds, "it has come to pass")
+    wait_for(holds, "the condition holds")
     return [*rows, *(run.trigger() or ()), *(run.trigger() or ())]
 
 
@@ -600,11 +600,11 @@ def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
         wait_for(lambda: not run.trigger() and len(run.checkpoint.last["next"][TOPIC]) == 2, "both are the query's")
         stub.put(TOPIC, b"a", broker="broker-b")
         run.read_until(1)
-        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(leaves) == 1, "published at both")
+        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(leaves) == 1, "committed at both")
         stub.faults.broker_down("broker-b")
         stub.put(TOPIC, b"b", broker="broker-a")
         assert [row.body for row in run.read_until(1)] == [b"b"]
-        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(stays) == 1, "published at the other")
+        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(stays) == 1, "committed at the other")
         stub.faults.broker_up("broker-b")
         stub.put(TOPIC, b"c", broker="broker-b")
         assert [row.body for row in run.read_until(1)] == [b"c"]
@@ -618,7 +618,7 @@ def test_a_namespace_is_shared_by_its_own_names() -> None:
             assert len(run.read_until(8)) == 8
             stub.put(retry_topic(f"NS%{GROUP}"), b"again")
             assert [row.queue.topic for row in run.read_until(1)] == [retry_topic(GROUP)]
-            wait_for(lambda: run.trigger() is None and mine(run) == set(ALL), "all is published")
+            wait_for(lambda: run.trigger() is None and mine(run) == set(ALL), "all is committed")
             assert set(stub.groups()) == {f"NS%{GROUP}"}
             assert sum(stub.offsets(f"NS%{GROUP}").values()) == 8 + 1
 

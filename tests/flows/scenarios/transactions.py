@@ -55,11 +55,11 @@ def forgotten_message_is_asked_about(world: World) -> None:
         producer = HeartbeatData(client_id=group, producer_data_set=(ProducerData(group_name=group),))
         cluster.groups.heartbeat(world.master(queue), producer)
         _send_half(cluster, queue, group)
-        address, question = asked.result(WAIT_TIMEOUT_S)
-        cluster.messages.end_transaction(queue.broker_name, _reply(question, queue, group))
+        address, request = asked.result(WAIT_TIMEOUT_S)
+        cluster.messages.end_transaction(queue.broker_name, _reply(request, queue, group))
 
     assert address == world.master(queue)
-    assert decode_record(question.body)[0].properties["REAL_TOPIC"] == queue.topic
+    assert decode_record(request.body)[0].properties["REAL_TOPIC"] == queue.topic
     assert [record.body for record in world.await_messages(queue)] == [b"half"]
 
 
@@ -82,9 +82,9 @@ def _end(world: World, queue: MessageQueue, group: str, receipt: Receipt, state:
     world.cluster.messages.end_transaction(queue.broker_name, header)
 
 
-def _reply(question: Command, queue: MessageQueue, group: str) -> EndTransactionRequestHeader:
+def _reply(request: Command, queue: MessageQueue, group: str) -> EndTransactionRequestHeader:
     """Return a commit of the transaction that the broker checks."""
-    asked = from_fields(CheckTransactionStateRequestHeader, question.fields)
+    asked = from_fields(CheckTransactionStateRequestHeader, request.fields)
     return EndTransactionRequestHeader(
         topic=queue.topic,
         producer_group=group,
