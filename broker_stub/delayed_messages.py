@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark_rocketmq.model import RETRY_PREFIX
-from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.codes import ResponseCode, TransactionState, transaction_state
 from pyspark_rocketmq.wire.record import Record
-from pyspark_rocketmq.wire.sys_flag import TransactionState, transaction_state
 
 from .clock import Clock
 from .requests import Refusal

@@ -16,11 +16,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, TransactionState
 from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from pyspark_rocketmq.wire.properties import join_properties
 from pyspark_rocketmq.wire.record import Record, encode_record
-from pyspark_rocketmq.wire.sys_flag import TransactionState
 
 from .clock import Clock
 from .delayed_messages import DELAY

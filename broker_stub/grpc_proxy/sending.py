@@ -8,6 +8,7 @@ from pyspark_rocketmq.grpc_v2.enums import Code, TransactionResolution, Transact
 from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.grpc_v2.times import from_timestamp
 from pyspark_rocketmq.grpc_v2.translation import is_packed, read_properties
+from pyspark_rocketmq.wire.codes import SysFlag, TransactionState
 from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
@@ -17,7 +18,6 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.properties import java_hash, join_properties
-from pyspark_rocketmq.wire.sys_flag import SysFlag, TransactionState
 
 from ..delayed_messages import decode_recall_handle
 from ..half_messages import HALF_MESSAGE_PROPERTY

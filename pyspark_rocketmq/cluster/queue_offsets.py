@@ -1,7 +1,7 @@
 """Ask brokers for the offsets of queues, and for the positions of groups; commit positions.
 
 Every request is made for many queues at once and leaves in one burst per broker. Where the master is gone a replica
-replies, which may lag behind; `QueueBounds` and `Standing` say so.
+replies, which may lag behind; `QueueBounds` and `ReportedPosition` say so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NONE = -1
 _MakeHeader = Callable[[MessageQueue], RequestHeader]
 
 
-class Standing(NamedTuple):
+class ReportedPosition(NamedTuple):
     """A group's position in a queue, and the broker process that reports it."""
 
     offset: int
@@ -164,9 +164,9 @@ class Offsets:
         self._need_masters(queues, replies, deadline)
         return {queue: _offset(reply) for queue, reply in replies.items()}
 
-    def fetch_standings(
+    def fetch_reported_positions(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
-    ) -> dict[MessageQueue, Standing]:
+    ) -> dict[MessageQueue, ReportedPosition]:
         """Return the group's positions with the processes that report them."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
@@ -300,8 +300,8 @@ def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
     return QueueBounds(max(0, min_offset), max(0, max_offset), _is_from_replica(reply))
 
 
-def _standing(reply: Reply, *, after_silence: bool) -> Standing:
-    return Standing(_offset(reply), reply.request.address, _is_from_replica(reply), after_silence)
+def _standing(reply: Reply, *, after_silence: bool) -> ReportedPosition:
+    return ReportedPosition(_offset(reply), reply.request.address, _is_from_replica(reply), after_silence)
 
 
 def _is_from_replica(reply: Reply) -> bool:

@@ -48,7 +48,7 @@ class AddressMap:
         return dict(self.entries).get(advertised, self.other or advertised)
 
 
-class Place(NamedTuple):
+class BrokerEndpoint(NamedTuple):
     """One process of a broker: its number and its address."""
 
     broker_id: int
@@ -66,7 +66,7 @@ class BrokerEndpoints:
 
     broker_name: str
     cluster: str
-    endpoints: tuple[Place, ...]
+    endpoints: tuple[BrokerEndpoint, ...]
     """Sorted by number."""
 
     def master(self) -> Address:
@@ -80,7 +80,7 @@ class BrokerEndpoints:
             broker=self.broker_name,
         )
 
-    def to_read(self, suggested_id: int = MASTER_ID) -> Place:
+    def to_read(self, suggested_id: int = MASTER_ID) -> BrokerEndpoint:
         """Return the process to read from: the suggested one, else (for a replica) the next one, else any."""
         by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
@@ -95,7 +95,9 @@ class BrokerEndpoints:
 def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
     """Return the processes that a name server names for one broker."""
     try:
-        found = [Place(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()]
+        found = [
+            BrokerEndpoint(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()
+        ]
     except OptionError as cause:
         raise MalformedFrame(
             f"the broker is registered with broken addresses: {shorten(data.broker_addrs)}",

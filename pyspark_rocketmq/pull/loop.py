@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ..cluster.broker import Brokers
-from ..cluster.routes import Place
+from ..cluster.routes import BrokerEndpoint
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Block, QueueRange
 from ..net.pool import ConnectionPool
@@ -193,7 +193,7 @@ class Window:
         self._port.submit(PullGroup(reader, reader.queue, endpoint, [probe], is_filtered=False))
         return 1
 
-    def _reach(self, reader: QueueReader, choose: Callable[[], Place | None]) -> Place | None:
+    def _reach(self, reader: QueueReader, choose: Callable[[], BrokerEndpoint | None]) -> BrokerEndpoint | None:
         """Return the process that `choose` names once pulls can be submitted to it; tell the reader if they cannot."""
         try:
             endpoint = choose()

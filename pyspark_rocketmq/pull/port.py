@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar, final
 
-from ..cluster.routes import Place
+from ..cluster.routes import BrokerEndpoint
 from ..errors import RocketMQError
 from ..model import Address, MessageQueue
 
@@ -33,7 +33,7 @@ class PullGroup(NamedTuple, Generic[R]):
     reader: R
     """The reader that takes the outcomes."""
     queue: MessageQueue
-    endpoint: Place
+    endpoint: BrokerEndpoint
     requests: Sequence[PullRequest]
     is_filtered: bool = True
     """Whether the broker applies the reader's subscription."""

@@ -32,7 +32,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ..client.assignment import Assigned
-from ..cluster.queue_offsets import Offsets, Standing
+from ..cluster.queue_offsets import Offsets, ReportedPosition
 from ..errors import BrokerError, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
@@ -103,13 +103,13 @@ class _Held:
         self.committed = offset
         self.largest = max(self.largest, offset)
 
-    def is_forgotten(self, standing: Standing, source: BrokerIncarnation, after_silence: bool) -> bool:
+    def is_forgotten(self, reported: ReportedPosition, source: BrokerIncarnation, after_silence: bool) -> bool:
         """Return whether a broker reports another offset than was committed because its table is older."""
-        if self.committed is None or standing.offset in (self.committed, self.tried):
+        if self.committed is None or reported.offset in (self.committed, self.tried):
             return False
-        if standing.offset > self.largest:
+        if reported.offset > self.largest:
             return False
-        return after_silence or standing.after_silence or self.source not in (None, source)
+        return after_silence or reported.after_silence or self.source not in (None, source)
 
 
 @dataclass(slots=True)
@@ -183,8 +183,8 @@ class GroupPositions:
         return held.start
 
     def _gain(self, gained: Collection[MessageQueue], known: Positions, facts: QueueFacts) -> dict[MessageQueue, int]:
-        standings = self._offsets.fetch_standings(self._group, gained)
-        committed = {queue: standing.offset for queue, standing in standings.items()}
+        reported_positions = self._offsets.fetch_reported_positions(self._group, gained)
+        committed = {queue: reported.offset for queue, reported in reported_positions.items()}
         checkpoint = {queue: known[queue] for queue in gained if queue in known}
         void = self._find_void(committed, checkpoint, facts)
         starts = {**checkpoint, **committed}
@@ -193,7 +193,7 @@ class GroupPositions:
         if unknown := [queue for queue in gained if queue not in starts]:
             starts |= facts.first_offsets(unknown)
         for queue, start in starts.items():
-            source = self._source_of(standings[queue]) if queue in standings else None
+            source = self._source_of(reported_positions[queue]) if queue in reported_positions else None
             is_void = queue in void and committed[queue] > start
             held = _Held(self._owned[queue], None, source=source, start=start, is_void=is_void)
             if queue in committed:
@@ -272,29 +272,34 @@ class GroupPositions:
 
     def _fetch_from(self, queues: Collection[MessageQueue], after_silence: bool, deadline: Deadline | None) -> None:
         self._obey(queues, deadline)
-        standings = self._offsets.fetch_standings(self._group, queues, deadline)
+        reported_positions = self._offsets.fetch_reported_positions(self._group, queues, deadline)
         for queue in queues:
-            self._take(queue, self._held[queue], standings.get(queue), after_silence)
+            self._take(queue, self._held[queue], reported_positions.get(queue), after_silence)
 
-    def _source_of(self, standing: Standing) -> BrokerIncarnation:
-        return BrokerIncarnation(standing.place, self._connection_to(standing.place))
+    def _source_of(self, reported: ReportedPosition) -> BrokerIncarnation:
+        return BrokerIncarnation(reported.place, self._connection_to(reported.place))
 
-    def _take(self, queue: MessageQueue, held: _Held, standing: Standing | None, after_silence: bool) -> None:
+    def _take(self, queue: MessageQueue, held: _Held, reported: ReportedPosition | None, after_silence: bool) -> None:
         """Take a reported position; a replica's shows only which process answers now."""
-        if standing is None:
+        if reported is None:
             held.committed = None
             return
-        source = self._source_of(standing)
-        if not standing.from_replica:
-            self._compare(queue, held, standing, source, after_silence)
+        source = self._source_of(reported)
+        if not reported.from_replica:
+            self._compare(queue, held, reported, source, after_silence)
         held.source = source
 
     def _compare(
-        self, queue: MessageQueue, held: _Held, standing: Standing, source: BrokerIncarnation, after_silence: bool
+        self,
+        queue: MessageQueue,
+        held: _Held,
+        reported: ReportedPosition,
+        source: BrokerIncarnation,
+        after_silence: bool,
     ) -> None:
         """Follow a move by somebody else; have a forgotten position committed again."""
-        stored = standing.offset
-        if held.is_forgotten(standing, source, after_silence):
+        stored = reported.offset
+        if held.is_forgotten(reported, source, after_silence):
             text = "%s: the broker reports offset %d for group %s, expected %d; committing again"
             _log.warning(text, queue, stored, self._group, held.committed)
             held.is_outdated = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.queue_offsets import Standing
+from pyspark_rocketmq.cluster.queue_offsets import ReportedPosition
 from pyspark_rocketmq.errors import ConnectionLost, MalformedFrame, NoBrokerAvailable
 from pyspark_rocketmq.model import Address, MessageQueue, QueueBounds
 from pyspark_rocketmq.wire.codes import ResponseCode
@@ -94,7 +94,7 @@ def test_a_replica_that_knows_no_position_proves_nothing() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=ABSENT)
     offsets = cluster_of(links).offsets
-    for fetch in (offsets.fetch_committed, offsets.fetch_standings):
+    for fetch in (offsets.fetch_committed, offsets.fetch_reported_positions):
         with pytest.raises(NoBrokerAvailable, match="no master"):
             fetch("g", [A])
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
@@ -107,9 +107,9 @@ def test_a_standing_says_whose_word_it_is() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={1: "replica:1"}))
     for address in ("a:1", "replica:1"):
         links.serve(address, QUERY_CONSUMER_OFFSET=answer(offset=5))
-    assert cluster_of(links).offsets.fetch_standings("g", [A, B]) == {
-        A: Standing(5, Address("a", 1)),
-        B: Standing(5, Address("replica", 1), from_replica=True),
+    assert cluster_of(links).offsets.fetch_reported_positions("g", [A, B]) == {
+        A: ReportedPosition(5, Address("a", 1)),
+        B: ReportedPosition(5, Address("replica", 1), from_replica=True),
     }
 
 
@@ -128,8 +128,8 @@ def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_s
 
     links.serve("a:1", QUERY_CONSUMER_OFFSET=serve)
     links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
-    expected = Standing(5, Address("a", 1), after_silence=is_silence)
-    assert cluster.offsets.fetch_standings("g", [A, B]) == {A: expected}
+    expected = ReportedPosition(5, Address("a", 1), after_silence=is_silence)
+    assert cluster.offsets.fetch_reported_positions("g", [A, B]) == {A: expected}
     assert len(links.asked("QUERY_CONSUMER_OFFSET")) == 2 + (first != answer(offset=5))
 
 
@@ -261,7 +261,7 @@ def test_answers_that_hold_no_offset_are_refused(number: int) -> None:
         lambda: ask.fetch_max([A]),
         lambda: ask.search({A: 0}),
         lambda: ask.fetch_committed("g", [A]),
-        lambda: ask.fetch_standings("g", [A]),
+        lambda: ask.fetch_reported_positions("g", [A]),
     ):
         with pytest.raises(MalformedFrame, match=f"offset.*{number}.*topic T, broker a"):
             question()

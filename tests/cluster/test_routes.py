@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pyspark_rocketmq.cluster.routes import AddressMap, BrokerEndpoints, Place, Route, make_route
+from pyspark_rocketmq.cluster.routes import AddressMap, BrokerEndpoint, BrokerEndpoints, Route, make_route
 from pyspark_rocketmq.errors import (
     LimitExceeded,
     MalformedFrame,
@@ -110,9 +110,9 @@ def test_static_topics_are_refused_by_name() -> None:
 )
 def test_reads_follow_the_suggestion_as_far_as_they_can(ids: tuple[int, ...], suggested: int, chosen: int) -> None:
     """A missing replica is replaced by the next number, a missing process by any other."""
-    places = tuple(sorted(Place(number, Address("h", 10 + number)) for number in ids))
+    places = tuple(sorted(BrokerEndpoint(number, Address("h", 10 + number)) for number in ids))
     place = BrokerEndpoints("b", "C", places).to_read(suggested)
-    assert place == Place(chosen, Address("h", 10 + chosen)) and place.is_master == (chosen == 0)
+    assert place == BrokerEndpoint(chosen, Address("h", 10 + chosen)) and place.is_master == (chosen == 0)
 
 
 def test_a_broker_without_processes_is_not_available() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.record import Record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .behaviours import at_pulls, each_record, first, records, stored
 from .scenarios import Allowed, Scenario, run_and_check, scenario_of

@@ -102,8 +102,8 @@ def test_names_are_split_into_words(name: str) -> None:
     assert check_language.words_of(name) == ["http", "server", "name"]
 
 
-def test_held_rooms_have_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
-    """`make lint` passes: the rooms that are held to the rules keep them."""
+def test_the_project_has_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    """`make lint` passes: the whole project keeps the rules."""
     assert check_language.main([]) == 0, capsys.readouterr().out
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.routes import BrokerEndpoints, Place, Route
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint, BrokerEndpoints, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
@@ -24,7 +24,7 @@ from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from tests.cluster.scripted import ScriptedLinks, answer
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
-MASTER, REPLICA = Place(0, Address("127.0.0.1", 1)), Place(1, Address("127.0.0.1", 2))
+MASTER, REPLICA = BrokerEndpoint(0, Address("127.0.0.1", 1)), BrokerEndpoint(1, Address("127.0.0.1", 2))
 ONE_FILTER = Subscription("TagA")
 FOUND, NO_MATCH, OFFSET_MOVED = 0, 20, 21
 _SCANNED = 12
@@ -132,7 +132,7 @@ def record_at(offset: int, physical_offset: int) -> bytes:
     return encode_record(plain)
 
 
-def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brokers:
+def brokers_of(queues: dict[BrokerEndpoint, ScriptedQueue], links: ScriptedLinks) -> Brokers:
     """Return brokers whose route names these processes; `links` answers all requests except pulls."""
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
@@ -163,7 +163,7 @@ class FixedRoutes:
         """Return the route."""
         return self._route
 
-    def without(self, gone: Place | None) -> None:
+    def without(self, gone: BrokerEndpoint | None) -> None:
         """Remove one process from the route."""
         named = self._whole.brokers["broker-a"]
         left = tuple(place for place in named.endpoints if place != gone)
@@ -178,7 +178,7 @@ class Reading:
 
     def __init__(
         self,
-        queues: dict[Place, ScriptedQueue],
+        queues: dict[BrokerEndpoint, ScriptedQueue],
         *,
         subscription: Subscription = ONE_FILTER,
         is_front_open: bool = False,
@@ -196,7 +196,7 @@ class Reading:
         self.blocks: list[Block] = []
         self.claims: list[int] = []
         """How many messages each block must hold."""
-        self.in_flight: list[tuple[Place, PullRequest, Command | None]] = []
+        self.in_flight: list[tuple[BrokerEndpoint, PullRequest, Command | None]] = []
         self.links = ScriptedLinks()
         self.brokers = brokers_of(queues, self.links)
         self.links.serve(str(MASTER.address), GET_TOPIC_CONFIG=config or topic_config())
@@ -260,7 +260,7 @@ class Reading:
         place, request, _ = self.in_flight.pop(index)
         self.reader.handle_failure(request, ConnectionLost("the connection ended"), self.now, place)
 
-    def die(self, place: Place) -> None:
+    def die(self, place: BrokerEndpoint) -> None:
         """End a process for good; pulls that it has not answered yet fail."""
         self.routes.without(place)
         for index in reversed(range(len(self.in_flight))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import open_cluster
-from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import RocketMQError, TopicNotFound
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.record import Record, encode_record
 QUEUE = MessageQueue("orders", "broker-a", 0)
 NOWHERE = Address("127.0.0.1", 1)
 ALL = Subscription()
-MASTER, REPLICA = Place(0, NOWHERE), Place(1, NOWHERE)
+MASTER, REPLICA = BrokerEndpoint(0, NOWHERE), BrokerEndpoint(1, NOWHERE)
 
 
 class Told:
@@ -73,7 +73,7 @@ def found(offset: int, minimum: int) -> Command:
     return Command(0, fields=bounds, body=encode_record(record), flag=RESPONSE_FLAG)
 
 
-def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTER) -> bool:
+def pull(reading: QueueReader, answer: Command, now: float, place: BrokerEndpoint = MASTER) -> bool:
     """Send one pull and accept its response; return whether the range advanced."""
     (asked,) = reading.take_requests(1)
     return reading.accept(asked, place, read_outcome(answer), now)
@@ -83,7 +83,7 @@ def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTE
     ("subscription", "place"),
     [(Subscription("a"), MASTER), (Subscription("x > 1", "SQL92"), MASTER), (Subscription(), REPLICA)],
 )
-def test_filters_and_replicas_may_leave_gaps(subscription: Subscription, place: Place) -> None:
+def test_filters_and_replicas_may_leave_gaps(subscription: Subscription, place: BrokerEndpoint) -> None:
     """A filter skips messages, and the bounds of a replica prove no loss."""
     assert pull(reader(Told(), subscription), found(120, minimum=0), now=10.0, place=place)
 

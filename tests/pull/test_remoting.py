@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.errors import MalformedFrame
@@ -104,7 +104,7 @@ def asked(settings: ClusterSettings) -> list[Command]:
     port: RemotingPort[None] = RemotingPort(settings, cast(Any, recorder), PullSettings())
     requests = [PullRequest(98, 130), PullRequest(130, 162)]
     assert port.connect(NOWHERE)
-    port.submit(PullGroup(None, MessageQueue("orders", "broker-a", 0), Place(0, NOWHERE), requests))
+    port.submit(PullGroup(None, MessageQueue("orders", "broker-a", 0), BrokerEndpoint(0, NOWHERE), requests))
     assert port.in_flight == 2
     return [decode_command(memoryview(frame)) for frame in recorder.frames]
 

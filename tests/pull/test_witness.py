@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.errors import MessagesMissing, NoBrokerAvailable, QueueMoved
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
@@ -81,7 +81,7 @@ def untold(reading: Reading) -> list[int]:
 
 
 @pytest.mark.parametrize("places", [[MASTER], [MASTER, REPLICA]], ids=["alone", "replicated"])
-def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
+def test_whatever_retention_takes_is_read_or_told(places: list[BrokerEndpoint]) -> None:
     """Every matching message of the range is handed out or reported as lost."""
     for seed in range(SEEDS):
         queues = {place: replace(scripted(), tells_head=seed % 2 == 1) for place in places}

@@ -13,7 +13,7 @@ import pytest
 from pyspark_rocketmq.errors import GroupInUse, OffsetBeforeEarliest
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, TopicConfig
-from pyspark_rocketmq.wire.sys_flag import SysFlag
+from pyspark_rocketmq.wire.codes import SysFlag
 from tests.flows.world import World, fresh, sending, until
 from tests.source.driving import Checkpoint, Run, batch_options_for, options_for, read_batch
 

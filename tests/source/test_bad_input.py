@@ -24,8 +24,7 @@ from pyspark_rocketmq.errors import (
     TopicNotFound,
 )
 from pyspark_rocketmq.wire.bodies import TopicConfig
-from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.sys_flag import SysFlag
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, SysFlag
 from tests.source.driving import TOPIC, Checkpoint, Run, admin_of, batch_options_for, options_for, read_batch
 
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")

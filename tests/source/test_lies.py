@@ -19,8 +19,8 @@ from pyspark_rocketmq.errors import AnswerMismatch, MessagesMissing
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 from tests.source.driving import TOPIC, options_for, queue_of, rows_of
 
 Records = Sequence[Record]

@@ -15,8 +15,7 @@ from pyspark_rocketmq.errors import DecodeError, OffsetBeforeEarliest, OffsetWen
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
-from pyspark_rocketmq.wire.codes import RequestCode
-from pyspark_rocketmq.wire.sys_flag import SysFlag
+from pyspark_rocketmq.wire.codes import RequestCode, SysFlag
 from tests.source.driving import TOPIC, Run, admin_of, options_for, queue_of, rows_of
 
 MIB = 2**20

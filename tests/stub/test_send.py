@@ -9,10 +9,9 @@ import pytest
 from broker_stub.group_tables import Member
 from broker_stub.topic_table import READABLE
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
-from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode
+from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode, SysFlag
 from pyspark_rocketmq.wire.commands import SendMessageRequestHeader, SendReplyMessageRequestHeader
 from pyspark_rocketmq.wire.header import Command
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .direct_broker import DirectBroker
 from .recording_channel import RecordingChannel

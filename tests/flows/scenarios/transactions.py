@@ -9,12 +9,11 @@ from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.messages import Receipt
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.bodies import HeartbeatData, ProducerData
-from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.codes import RequestCode, TransactionState
 from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.record import decode_record
-from pyspark_rocketmq.wire.sys_flag import TransactionState
 from tests.flows.world import WAIT_TIMEOUT_S, World, fresh, sending
 
 
