@@ -2,8 +2,8 @@
 
 As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk by itself.
 Everything else is written as small JSON files, at intervals if it changed, and at the end; `consumerOffset.json` has
-RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log cannot tell:
-where a queue begins since it was created again, and what expired.
+RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log does not
+contain: where a queue begins since it was created again, and what expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -57,7 +58,7 @@ class DamagedData(OptionError):
 
 
 class QueueState(NamedTuple):
-    """What the log cannot tell about one queue."""
+    """State of one queue that the log does not contain."""
 
     topic: str
     queue_id: int
@@ -68,7 +69,7 @@ class QueueState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """What the log cannot tell about itself and its queues."""
+    """State of a log and its queues that the log itself does not contain."""
 
     address: Address | None = None
     """Address at which the broker listened."""
@@ -167,9 +168,11 @@ class BrokerFiles:
     def load(self, broker: Broker) -> None:
         """Restore the saved state into a new broker, whose log is open already."""
         read = self._config.read
-        for config in read(_TOPICS, _parse_topics, TopicConfigSerializeWrapper()).topic_config_table.values():
+        topics = read(_TOPICS, partial(decode_body, TopicConfigSerializeWrapper), TopicConfigSerializeWrapper())
+        for config in topics.topic_config_table.values():
             broker.topics.create(config)
-        for group in read(_GROUPS, _parse_groups, SubscriptionGroupWrapper()).subscription_group_table.values():
+        groups = read(_GROUPS, partial(decode_body, SubscriptionGroupWrapper), SubscriptionGroupWrapper())
+        for group in groups.subscription_group_table.values():
             broker.group_configs.update(group)
         broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
         self._rebuild_queues(broker, read(_QUEUES, _parse_log_state, LogState()))
@@ -239,14 +242,6 @@ def _parse_log_state(data: bytes) -> LogState:
     parsed = json.loads(data)
     rows = tuple(QueueState(str(topic), *map(int, numbers)) for topic, *numbers in parsed["queues"])
     return LogState(parse_address(parsed["address"]), int(parsed["logEnd"]), int(parsed["logMin"]), rows)
-
-
-def _parse_topics(data: bytes) -> TopicConfigSerializeWrapper:
-    return decode_body(TopicConfigSerializeWrapper, data)
-
-
-def _parse_groups(data: bytes) -> SubscriptionGroupWrapper:
-    return decode_body(SubscriptionGroupWrapper, data)
 
 
 # --- the log and its queues ------------------------------------------------------------------------------------------

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark_rocketmq.model import RETRY_PREFIX
-from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.codes import ResponseCode, TransactionState, transaction_state
 from pyspark_rocketmq.wire.record import Record
-from pyspark_rocketmq.wire.sys_flag import TransactionState, transaction_state
 
 from .clock import Clock
 from .requests import Refusal
@@ -186,7 +185,7 @@ def _illegal_timer(limit_ms: int) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a sender shows to recall a timer message."""
+    """The handle with which a sender recalls a timer message."""
 
     topic: str
     broker_name: str

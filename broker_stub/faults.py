@@ -31,7 +31,7 @@ BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
 class FaultTarget(TypedDict, total=False):
-    """Which requests a fault applies to, where, and how often."""
+    """The requests that a fault applies to, their server, and the number of times."""
 
     on: RequestCode | str | None
     at: str | None
@@ -60,15 +60,15 @@ class Fault:
     fired: int = field(default=0)
     """Times that it has happened."""
 
-    def matches(self, place: str, asked: int | str) -> bool:
+    def matches(self, server: str, request: int | str) -> bool:
         """Return whether the fault applies to a request."""
-        is_here = self.at == place if self.at else place not in (NAME_SERVER, PROXY)
-        return is_here and self.on in (None, asked)
+        is_here = self.at == server if self.at else server not in (NAME_SERVER, PROXY)
+        return is_here and self.on in (None, request)
 
     def __str__(self) -> str:
         times = "permanently" if self.remaining is None else f"{self.remaining} more times"
-        asked = self.on.name if isinstance(self.on, RequestCode) else self.on or "any request"
-        return f"{self.what} on {asked} at {self.at or 'any broker'}, {times}"
+        request = self.on.name if isinstance(self.on, RequestCode) else self.on or "any request"
+        return f"{self.what} on {request} at {self.at or 'any broker'}, {times}"
 
 
 class FaultScript:
@@ -85,9 +85,9 @@ class FaultScript:
         self._faults.append(fault)
         return fault
 
-    def take(self, place: str, asked: int | str) -> Fault | None:
+    def take(self, server: str, request: int | str) -> Fault | None:
         """Return the fault for a request and count it; None if no fault applies."""
-        fitting = [fault for fault in self._faults if fault.matches(place, asked)]
+        fitting = [fault for fault in self._faults if fault.matches(server, request)]
         fault = next((fault for fault in fitting if fault.remaining is not None), fitting[0] if fitting else None)
         if fault is not None:
             self._count(fault)
@@ -115,7 +115,7 @@ class FaultScript:
 
 
 class StubControl(Protocol):
-    """What faults use of the stub: its thread and its ports."""
+    """The part of the stub that faults use: its thread and its ports."""
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a function in the stub's thread."""
@@ -150,7 +150,7 @@ class Faults:
         """Remove all scripted faults, reached or not."""
         self._control.run(self._script.clear)
 
-    # --- faults of answers -------------------------------------------------------------------------------------------
+    # --- faults of responses -----------------------------------------------------------------------------------------
 
     def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
         """Respond with a response code, without carrying out the request."""

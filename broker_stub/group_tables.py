@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark_rocketmq.wire.bodies import ConsumerData, GroupRetryPolicy, SubscriptionData, SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
@@ -73,23 +74,15 @@ class GroupConfigs:
 
     def _adapt_to_release(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """Return the configuration with exactly the members that this release has."""
-        if not self._release.is_5x:
-            return replace(
-                config,
-                consume_message_orderly=None,
-                group_retry_policy=None,
-                group_sys_flag=None,
-                consume_timeout_minute=None,
-                attributes=None,
-            )
-        return replace(
-            config,
-            consume_message_orderly=bool(config.consume_message_orderly),
-            group_retry_policy=config.group_retry_policy or GroupRetryPolicy(),
-            group_sys_flag=config.group_sys_flag or 0,
-            consume_timeout_minute=15 if config.consume_timeout_minute is None else config.consume_timeout_minute,
-            attributes=config.attributes or {},
-        )
+        defaults: dict[str, Any] = {
+            "consume_message_orderly": False,
+            "group_retry_policy": GroupRetryPolicy(),
+            "group_sys_flag": 0,
+            "consume_timeout_minute": 15,
+            "attributes": {},
+        }
+        missing = {name: value for name, value in defaults.items() if getattr(config, name) is None}
+        return replace(config, **(missing if self._release.is_5x else dict.fromkeys(defaults)))
 
 
 def is_legal_name(group: str) -> bool:

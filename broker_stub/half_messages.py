@@ -16,11 +16,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, TransactionState
 from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from pyspark_rocketmq.wire.properties import join_properties
 from pyspark_rocketmq.wire.record import Record, encode_record
-from pyspark_rocketmq.wire.sys_flag import TransactionState
 
 from .clock import Clock
 from .delayed_messages import DELAY
@@ -35,7 +34,7 @@ from .topic_table import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topic
 OLDEST_MS = 72 * 3600 * 1000
 """Milliseconds for which log files are kept."""
 
-HALF_MESSAGE = "TRAN_MSG"
+HALF_MESSAGE_PROPERTY = "TRAN_MSG"
 _GROUP_5X, _GROUP_4X = "CID_RMQ_SYS_TRANS", "CID_SYS_RMQ_TRANS"
 _UNIQUE_ID, _TRANSACTION_ID, _PRODUCER_GROUP, _WAIT = "UNIQ_KEY", "__transactionId__", "PGROUP", "WAIT"
 _IMMUNITY, _CHECK_TIMES = "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES"
@@ -44,7 +43,7 @@ _DONE_TAG, _DONE_END = "d", ","
 
 
 class HalfMessageBroker(Protocol):
-    """What `HalfMessages` uses of its broker."""
+    """The part of a broker that `HalfMessages` uses."""
 
     name: str
     address: Address
@@ -140,11 +139,8 @@ class HalfMessages:
     def _mark_ended(self, offset: int) -> None:
         self._ended.add(offset)
         text = f"{offset}{_DONE_END if self._broker.release.is_5x else ''}"
-        now = self._broker.clock.now_ms()
-        host = self._broker.address
-        marker = InnerMessage(
-            HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG}, born_timestamp=now, born_host=host
-        )
+        marker = InnerMessage(HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG})
+        marker.born_timestamp, marker.born_host = self._broker.clock.now_ms(), self._broker.address
         self._broker.put(marker)
 
     # --- checks ------------------------------------------------------------------------------------------------------
@@ -166,19 +162,14 @@ class HalfMessages:
     def _check_one(self, offset: int) -> bool:
         """Check one half message; return False if it, and so all behind it, are too young."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
-        if record is None or _number_property(record, _ORIGINAL_OFFSET, -1) in self._ended:
+        original = _number(record, _ORIGINAL_OFFSET, offset) if record else offset
+        if record is None or original in self._ended:
             return True
-        times, age_ms, immunity_ms = (
-            _number_property(record, _CHECK_TIMES, 0),
-            self._age_ms(record),
-            self._immunity_ms(record),
-        )
+        times, age_ms, immunity_ms = _number(record, _CHECK_TIMES, 0), self._age_ms(record), self._immunity_ms(record)
         if times >= self._broker.settings.transaction_check_max or age_ms > OLDEST_MS:
             self._give_up(record)
         elif _IMMUNITY in record.properties and age_ms <= immunity_ms:
-            self._store_copy(
-                record, times + 1, {_ORIGINAL_OFFSET: str(_number_property(record, _ORIGINAL_OFFSET, offset))}
-            )
+            self._store_copy(record, times + 1, {_ORIGINAL_OFFSET: str(original)})
         elif 0 <= age_ms <= immunity_ms:
             return False
         else:
@@ -231,16 +222,16 @@ class HalfMessages:
 
     def _immunity_ms(self, record: Record) -> int:
         """Return the age from which on a message is checked: its own, or the broker's setting."""
-        own_s = _number_property(record, _IMMUNITY, -1)
+        own_s = _number(record, _IMMUNITY, -1)
         return self._broker.settings.transaction_timeout_ms if own_s < 0 else own_s * 1000
 
 
 def is_half(message: InnerMessage) -> bool:
     """Return whether a sent message begins a transaction; one that is sent for a retry does not begin it again."""
     is_retry = message.reconsume_times > 0 and message.properties.get(DELAY, "0") not in ("0", "-1")
-    return message.properties.get(HALF_MESSAGE, "").lower() == "true" and not is_retry
+    return message.properties.get(HALF_MESSAGE_PROPERTY, "").lower() == "true" and not is_retry
 
 
-def _number_property(record: Record, name: str, default: int) -> int:
+def _number(record: Record, name: str, default: int) -> int:
     text = record.properties.get(name, "")
     return int(text) if text.isdecimal() else default

@@ -33,7 +33,7 @@ OnReply = Callable[[Command | None], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplyFault:
-    """What the fault injector does to a response on its way; the first field that is set counts."""
+    """A fault that is injected into a response on its way; the first field that is set counts."""
 
     drop: bool = False
     delay_ms: int = 0

@@ -48,7 +48,7 @@ BROKER_PROPERTIES = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
 
 class Cluster:
-    """What the name server knows."""
+    """The state of a cluster, as its name server knows it."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
@@ -141,7 +141,7 @@ class Broker:
         else:
             self.store = Replica(master.store, address)
             self.topics, self.offsets = master.topics, master.offsets
-        self.keys = KeyIndex(self.store)
+        self.key_index = KeyIndex(self.store)
         self.held_pulls = HeldPulls(self.clock, self.store.max_offset)
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)

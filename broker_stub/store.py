@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.host import is_ipv6
 from pyspark_rocketmq.wire.message_id import encode_offset_message_id
 from pyspark_rocketmq.wire.properties import java_hash, join_properties
 from pyspark_rocketmq.wire.record import Record, decode_record, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .clock import Clock
 from .commit_log import CommitLog

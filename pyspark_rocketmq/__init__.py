@@ -1,7 +1,7 @@
 """Apache RocketMQ for Spark.
 
 Installing the package is enough for `spark.readStream.format("rocketmq")`: Spark imports this module whenever it looks
-for a data source and takes `DefaultSource`. So the module stays light, and what is heavy is imported where it is used.
+for a data source, and takes `DefaultSource`. So the module stays light; heavy modules are imported where they are used.
 """
 
 from __future__ import annotations

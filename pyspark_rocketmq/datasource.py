@@ -1,4 +1,4 @@
-"""What does Spark find under the name `rocketmq`?"""
+"""Provide the data source that Spark finds under the name `rocketmq`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RocketMQDataSource", "register"]
 
 
 class RocketMQDataSource(DataSource):
-    """Reads Apache RocketMQ topics, as a stream or as a batch."""
+    """The data source for Apache RocketMQ topics, as a stream or as a batch."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -27,11 +27,11 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The columns that the options choose."""
+        """Return the columns that the options choose."""
         from .source.schema import spark_schema
 
         options = parse_reader_options(self.options, stream=None)
@@ -39,21 +39,21 @@ class RocketMQDataSource(DataSource):
         return spark_schema(options.columns, options.content.properties_as_json)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """Return the reader of a batch."""
         from .source.batch import BatchReader
         from .source.schema import relaxed_columns
 
         return BatchReader(self._options(schema, stream=False), relaxed_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming read."""
+        """Return the reader of a stream."""
         from .source.schema import relaxed_columns
         from .source.stream import make_stream_reader
 
         return make_stream_reader(self._options(schema, stream=True), relaxed_columns(schema))
 
     def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
-        """What the user asks for; a schema of the user's own chooses the columns as the option `columns` would."""
+        """Return the parsed options; a schema of the user's own chooses the columns as the option `columns` does."""
         from .source.schema import columns_of
 
         options = parse_reader_options(self.options, stream=stream)
@@ -65,5 +65,5 @@ class RocketMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the source known to a session where installing the package is not enough (Connect, Databricks)."""
+    """Register the source with a session where installing the package is not enough (Connect, Databricks)."""
     spark.dataSource.register(RocketMQDataSource)

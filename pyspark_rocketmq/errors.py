@@ -1,26 +1,26 @@
-"""What can go wrong, and what may a caller do about it?
+"""Define every error that the library raises on purpose, and what a caller may do about it.
 
     RocketMQError                      stable `code`, flags `retriable` and `refresh_routes`
     ├─ OptionError (ValueError)        a setting of the user
     ├─ ProtocolError                   AnswerMismatch
-    │  ├─ LocalProtocolError           we were about to break the protocol
-    │  └─ RemoteProtocolError          the peer did: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
+    │  ├─ LocalProtocolError           this side was about to break the protocol
+    │  └─ RemoteProtocolError          the peer broke it: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
     │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
     ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
-    ├─ NoPullApi                       the server speaks gRPC without pulling
+    ├─ NoPullApi                       a gRPC server without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
     │                                MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
-    ├─ SendError                       which messages landed, which did not, which are unknown
-    └─ SendBackError                   how many rows brokers did not take back
+    ├─ SendError                       messages that landed, failed, or have an unknown fate
+    └─ SendBackError                   rows that brokers did not take back
 
-Only the text of an error is sure to cross from a Spark worker to the driver. So the text is built from
-the fields: it opens with the code, says what happened and where, and ends with what to do. Retry loops
-read the two flags and never list classes. Every error survives pickling.
+Only the text of an error is sure to cross from a Spark worker to the driver. So the text is built from the fields: it
+opens with the code, states what happened and where, and ends with advice. Retry loops read the two flags and never list
+classes. Every error survives pickling.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 
 class Where(TypedDict, total=False):
-    """The places an error can name; they are printed in this order."""
+    """The places that an error can name, in the order of its text."""
 
     address: str
     request: str
@@ -43,7 +43,7 @@ class Where(TypedDict, total=False):
 
 
 class RocketMQError(Exception):
-    """Base of everything this library raises on purpose."""
+    """Base of all errors that this library raises on purpose."""
 
     code: ClassVar[str] = "ROCKETMQ"
     retriable: ClassVar[bool] = False
@@ -56,7 +56,7 @@ class RocketMQError(Exception):
         self.where = where
 
     def locate(self, **where: Unpack[Where]) -> Self:
-        """Fill in places that the raiser could not know; what is already named stays."""
+        """Add places that the raiser did not know, and return this error; places that it names already stay."""
         self.where = {**where, **self.where}
         return self
 
@@ -73,7 +73,7 @@ class RocketMQError(Exception):
 
 @contextmanager
 def located(where: Where) -> Iterator[None]:
-    """Errors that pass name these places, too."""
+    """Add these places to errors that pass."""
     try:
         yield
     except RocketMQError as error:
@@ -82,7 +82,7 @@ def located(where: Where) -> Iterator[None]:
 
 
 def _rebuild(cls: type[RocketMQError], args: tuple[Any, ...], state: dict[str, Any]) -> RocketMQError:
-    """Unpickle without calling constructors, whose signatures differ."""
+    """Return an unpickled error, without a call of its constructor: their signatures differ."""
     error = cls.__new__(cls)
     error.args = args
     error.__dict__.update(state)
@@ -90,7 +90,7 @@ def _rebuild(cls: type[RocketMQError], args: tuple[Any, ...], state: dict[str, A
 
 
 class OptionError(RocketMQError, ValueError):
-    """A setting is wrong: `[CODE] option = 'value': what is wrong; what is accepted`."""
+    """A wrong setting: `[CODE] option = 'value': what is wrong; what is accepted`."""
 
     code = "OPTION_VALUE"
 
@@ -105,19 +105,19 @@ class OptionError(RocketMQError, ValueError):
 
 
 class ProtocolError(RocketMQError):
-    """The rules of the protocol were broken."""
+    """A breach of the protocol."""
 
     code = "PROTOCOL"
 
 
 class LocalProtocolError(ProtocolError):
-    """We were about to send something illegal; the connection is unharmed."""
+    """An illegal request that was not sent; the connection is unharmed."""
 
     code = "LOCAL_PROTOCOL"
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something illegal; the connection cannot be trusted any more."""
+    """Illegal data from the peer, after which the connection cannot be trusted."""
 
     code = "REMOTE_PROTOCOL"
     retriable = True
@@ -143,26 +143,26 @@ class UnexpectedReply(RemoteProtocolError):
 
 
 class Flooded(RemoteProtocolError):
-    """The peer sends more than anybody asked for, or more than can be served."""
+    """More frames from the peer than were requested, or more requests than can be served."""
 
     code = "FLOODED"
 
 
 class LimitExceeded(RemoteProtocolError):
-    """What the peer sent would become larger than a limit of ours."""
+    """Data from the peer that would become larger than a limit."""
 
     code = "LIMIT_EXCEEDED"
     retriable = False
 
 
 class AnswerMismatch(ProtocolError):
-    """An answer holds other messages than were asked for: of another queue, out of order, or twice."""
+    """A response with other messages than requested: of another queue, out of order, or twice."""
 
     code = "ANSWER_MISMATCH"
 
 
 class TransportError(RocketMQError):
-    """Bytes did not get through."""
+    """A failure to carry bytes."""
 
     code = "TRANSPORT"
     retriable = True
@@ -170,59 +170,59 @@ class TransportError(RocketMQError):
 
 
 class ConnectError(TransportError):
-    """No connection could be made (refused, unreachable, TLS handshake failed)."""
+    """A connection that could not be made (refused, unreachable, TLS handshake failed)."""
 
     code = "CONNECT"
 
 
 class ConnectionLost(TransportError):
-    """An open connection ended."""
+    """An open connection that ended."""
 
     code = "CONNECTION_LOST"
 
 
 class RequestTimeout(TransportError, TimeoutError):
-    """No answer within the deadline; the request may have been carried out."""
+    """A response that did not arrive before the deadline; the request may have been carried out."""
 
     code = "REQUEST_TIMEOUT"
 
 
 class RouteError(RocketMQError):
-    """The cluster does not look as needed."""
+    """A route that does not allow the request."""
 
     code = "ROUTE"
     refresh_routes = True
 
 
 class TopicNotFound(RouteError):
-    """No name server knows the topic."""
+    """A topic that no name server knows."""
 
     code = "TOPIC_NOT_FOUND"
 
 
 class QueueMoved(RouteError):
-    """A queue is not where the route said."""
+    """A queue that is not where the route says."""
 
     code = "QUEUE_MOVED"
     retriable = True
 
 
 class NoBrokerAvailable(RouteError):
-    """No broker address can serve this request."""
+    """A request that no broker address can serve."""
 
     code = "NO_BROKER_AVAILABLE"
     retriable = True
 
 
 class StaticTopicUnsupported(RouteError):
-    """The topic uses logical queue mapping, whose offsets we would misread."""
+    """A topic with logical queue mapping, whose offsets would be misread."""
 
     code = "STATIC_TOPIC_UNSUPPORTED"
     refresh_routes = False
 
 
 class BrokerError(RocketMQError):
-    """A server answered with a response code other than success; code and remark are kept verbatim."""
+    """A response code other than success; code and remark are kept verbatim."""
 
     code = "BROKER"
     response_code: int = -1
@@ -237,86 +237,86 @@ class BrokerError(RocketMQError):
 
 
 class GroupError(RocketMQError):
-    """The consumer group does not allow this."""
+    """Something that a consumer group does not allow."""
 
     code = "GROUP"
 
 
 class GroupInUse(GroupError):
-    """The group has live members whose offsets we would overwrite."""
+    """A group with live members, whose positions a commit would overwrite."""
 
     code = "GROUP_IN_USE"
 
 
 class GroupReadTwice(GroupError):
-    """Another read of this host publishes positions of the same queues for the group."""
+    """Another read on this host that commits positions of the same queues for the group."""
 
     code = "GROUP_READ_TWICE"
 
 
 class LockRefused(GroupError):
-    """Another client holds the queue's lock at the broker."""
+    """A queue's lock that another client holds at the broker."""
 
     code = "LOCK_REFUSED"
     retriable = True
 
 
 class PlanTooLarge(RocketMQError):
-    """A batch would be cut into more tasks than Spark can schedule."""
+    """A batch of more tasks than Spark can schedule."""
 
     code = "PLAN_TOO_LARGE"
 
 
 class NoPullApi(RocketMQError):
-    """The server speaks the RocketMQ 5 gRPC API but does not implement pulling."""
+    """A server that speaks the RocketMQ 5 gRPC API but does not implement pulling."""
 
     code = "NO_PULL_API"
 
 
 class DataLossError(RocketMQError):
-    """Messages that should be read are gone."""
+    """Loss: messages that should be read are gone."""
 
     code = "DATA_LOSS"
 
 
 class OffsetBeforeEarliest(DataLossError):
-    """A position lies below the queue's minimum (retention)."""
+    """A position below the queue's minimum (retention)."""
 
     code = "OFFSET_BEFORE_EARLIEST"
 
 
 class OffsetBeyondEnd(DataLossError):
-    """A position lies above the queue's maximum (topic made anew, broker restored)."""
+    """A position above the queue's maximum (topic created again, broker restored)."""
 
     code = "OFFSET_BEYOND_END"
 
 
 class OffsetWentBack(DataLossError):
-    """The queue's maximum fell below an end that was planned."""
+    """A planned end above the queue's maximum, which fell."""
 
     code = "OFFSET_WENT_BACK"
 
 
 class QueueVanished(DataLossError):
-    """A queue with planned messages is no longer in the route."""
+    """A queue with planned messages that left the route."""
 
     code = "QUEUE_VANISHED"
 
 
 class MessagesMissing(DataLossError):
-    """Messages within a range that a broker still claims to hold cannot be read."""
+    """Messages missing within a range that a broker claims to hold."""
 
     code = "MESSAGES_MISSING"
 
 
 class DecodeError(RocketMQError):
-    """A stored message, or one part of it, cannot be read."""
+    """A stored message, or a part of it, that cannot be read."""
 
     code = "DECODE"
 
 
 class SendError(RocketMQError):
-    """A send failed in part or in whole; indexes count from the first message given."""
+    """A send that failed in part or in whole; indexes count from the first message given."""
 
     code = "SEND"
 
@@ -336,7 +336,7 @@ class SendError(RocketMQError):
 
 
 class SendBackError(RocketMQError):
-    """Brokers did not take back all rows that were to be delivered again."""
+    """Rows for redelivery that brokers did not take back."""
 
     code = "SEND_BACK"
 
@@ -345,4 +345,4 @@ class SendBackError(RocketMQError):
     ) -> None:
         super().__init__(what, advice=advice, **where)
         self.counts = dict(counts or {})
-        """Rows that were not taken back, by broker."""
+        """Number of rows that were not taken back, by broker."""

@@ -1,8 +1,8 @@
-"""Which nouns does everybody share?
+"""Define the nouns that all rooms share.
 
-A *queue* is one numbered partition of a topic on one broker name. An *offset* is always the next one to
-read; a *range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because every member of
-a group must divide the same list.
+A *queue* is one numbered partition of a topic at one broker. An *offset* of a reader is always the next one to read; a
+*range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because every member of a group must assign
+the same list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .errors import OptionError
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 LIGHT_TOPIC_PREFIX = "%LMQ%"
-"""Of topics that hold references to messages of another topic; these bear that topic's name, queue and offset."""
+"""Prefix of topics that hold references to messages of another topic, with that topic's name, queue and offset."""
 
 
 class MessageQueue(NamedTuple):
@@ -33,7 +33,7 @@ class MessageQueue(NamedTuple):
 
 
 def is_light(queue: MessageQueue) -> bool:
-    """Whether the queue's records say where they stand in another queue."""
+    """Return whether the queue's records are references to messages in another queue."""
     return queue.topic.startswith(LIGHT_TOPIC_PREFIX)
 
 
@@ -44,11 +44,11 @@ class QueueRange(NamedTuple):
     start: int
     end: int
     is_front_open: bool = False
-    """The range begins at the first readable message (`earliest`): messages missing at its very front are no loss."""
+    """Whether the range begins at the first readable message, so that messages missing at its front are no loss."""
 
     @property
     def offset_count(self) -> int:
-        """How many offsets the range spans; holes included."""
+        """Number of offsets in the range, with or without a message."""
         return self.end - self.start
 
 
@@ -83,23 +83,23 @@ class Finding(Enum):
 
 
 class Block(NamedTuple):
-    """Records of one pull's answer, still encoded, which of their offsets are wanted, and what the answer claims."""
+    """The encoded records of one pull's response, with the offsets wanted and the offsets covered."""
 
     data: memoryview
     wanted: QueueRange
     message_count: int
-    """How many messages there may be at most; who asked for all knows no better before they are decoded."""
+    """Upper bound of the number of messages; exact only for filtered pulls."""
     first: int = 0
-    """The offset that the pull asked from, whatever part of the answer is wanted."""
+    """The offset that the pull requested, whatever part of the response is wanted."""
     covered: int = 0
-    """How many messages the answer must hold, one for each offset from `first` on; 0 where a filter or compaction
-    may leave some out."""
+    """Number of messages that the response must hold, one for each offset from `first` on; 0 where a filter or
+    compaction may leave some out."""
     next_offset: int = 0
-    """Where the answer ends, whatever part of it is wanted; 0 if its records stand where they say."""
+    """The offset at which the response ends, whatever part of it is wanted; 0 if the records' own offsets count."""
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """The address at which a server listens."""
 
     host: str
     port: int
@@ -123,31 +123,31 @@ class Message:
 
 @lru_cache(maxsize=4096)  # Few names, many queues.
 def java_order(text: str) -> bytes:
-    """Sort key that orders text as Java does: by UTF-16 code units."""
+    """Return a sort key that orders text as Java does: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """Queues by topic, broker name (both in Java's order) and number."""
+    """Return queues sorted by topic, broker name (both in Java's order) and number."""
     return sorted(queues, key=lambda q: (java_order(q.topic), java_order(q.broker_name), q.queue_id))
 
 
 def retry_topic(group: str) -> str:
-    """Topic from which a group receives what it sent back."""
+    """Return the topic from which a group receives messages that it sent back."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Topic that keeps what a group gave up on."""
+    """Return the topic of a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 
 MOST_HOST_CHARACTERS = 255
-"""No DNS name is longer (RFC 1035); a longer one from the network would fill error texts."""
+"""Longest DNS name (RFC 1035); a longer one from the network would fill error texts."""
 
 
 def parse_address(text: str, option: str = "address") -> Address:
-    """Read `host:port`; IPv6 hosts stand in brackets."""
+    """Return the address that `host:port` spells; IPv6 hosts stand in brackets."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if (
@@ -162,7 +162,7 @@ def parse_address(text: str, option: str = "address") -> Address:
 
 
 def parse_addresses(text: str, option: str = "address") -> tuple[Address, ...]:
-    """Read a list of addresses separated by semicolons or commas."""
+    """Return the addresses of a list with semicolons or commas between them."""
     parts = [part for part in text.replace(",", ";").split(";") if part.strip()]
     if not parts:
         raise OptionError(option, text, "no address", advice="give host:port, several separated by ';'")

@@ -1,4 +1,4 @@
-"""Commit a query's position from the driver program, and read where its planner stands.
+"""Commit a query's position from the driver program, and read its planner's status.
 
 A query commits finished work when Spark plans its next batch, so the last batch of a run waits for the next run. A
 program that needs exact ends calls `commit_offsets` after `awaitTermination()`, or adds a `CommitListener`, which
@@ -40,11 +40,11 @@ _FLUSH_S = 5.0
 
 
 def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
-    """Publish what the query has finished by its last progress; raises what a query would only warn about.
+    """Commit what the query has finished by its last progress; raise errors about which a query only warns.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
-        options: The options of its reader, or as many of them as say where the group is.
+        options: The options of its reader; name servers, consumerGroup and credentials suffice.
     """
     settings = parse_helper_options(options)
     group = settings.require_group()
@@ -53,32 +53,32 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
         return
     positions = _finished(progress, group)
     if positions is None:
-        what = "no source of the query publishes for this group"
+        what = "no source of the query commits for this group"
         raise OptionError("consumerGroup", group, what, advice="give the reader this consumerGroup, with commits")
     for failure in _make_writer(settings, group).commit(positions):
         raise failure
 
 
 class CommitListener(StreamingQueryListener):
-    """Publishes what queries have finished, at each of their progress events."""
+    """Commits what queries have finished, at each of their progress events."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = parse_helper_options(options)
         self._group = self._settings.require_group()
         self._finished: Mapping[MessageQueue, int] = {}
-        """Of all queries together, each of which has queues of its own."""
+        """Positions of all queries together, each of which has queues of its own."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is finished yet."""
+        """Do nothing: no batch is finished yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch is finished, or nothing was new."""
+        """Have the positions of a finished batch committed."""
         if positions := _finished(event.progress, self._group):
             self._finished = {**self._finished, **positions}
             self._committer.acknowledge(self._finished)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The last batch's progress has come; nothing must wait any longer."""
+        """Commit what is pending now: this query reports no further progress."""
         self._committer.flush(_FLUSH_S)
 
     @cached_property
@@ -87,7 +87,7 @@ class CommitListener(StreamingQueryListener):
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
-    """Return where each RocketMQ source of a query stood at its last progress; from PySpark 4.2 on."""
+    """Return the planner's status of each RocketMQ source of a query at its last progress; from PySpark 4.2 on."""
     progress = query.lastProgress
     found = (parse_status(each) for each in _offsets(progress, "latestOffset")) if progress else ()
     return [status for status in found if status]
@@ -99,7 +99,7 @@ def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
 
 
 def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue, int] | None:
-    """Where the sources that publish for a group stand; nothing if there is none."""
+    """Return the positions of the sources that commit for a group; None if no source does."""
     found = [position for position in _positions(progress) if position.group == group]
     return {queue: offset for each in found for queue, offset in each.next.items()} if found else None
 

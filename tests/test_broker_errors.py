@@ -1,4 +1,4 @@
-"""Every response code has an error that keeps code and remark and says what to do."""
+"""Every response code has an error that keeps code and remark and holds advice."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_every_response_code_has_its_own_error(code: ResponseCode) -> None:
 
 
 def test_an_unknown_code_is_kept() -> None:
-    """Newer servers may answer codes nobody here has heard of."""
+    """An unknown response code gives a plain `BrokerError` with that code."""
     error = error_for(4711, None, group="g")
     assert type(error) is BrokerError and not error.retriable
     assert str(error) == "[BROKER] response code 4711: no remark (group g)"
 
 
 def test_the_flags_say_what_to_do() -> None:
-    """Busy servers are asked again, moved queues after a new route, refusals not at all."""
+    """Busy servers are retriable, moved queues need a new route, and refusals are final."""
 
     def flags(code: ResponseCode) -> tuple[bool, bool]:
         error = error_for(code, "")
@@ -46,19 +46,19 @@ def test_the_flags_say_what_to_do() -> None:
 
 
 def test_recorded_refusals_with_code_1_are_told_from_failures() -> None:
-    """Servers put refusals for good under code 1, too; the remark of each recorded one says so."""
-    recorded = {exchange.answer.remark for exchange in exchanges() if exchange.answer and exchange.answer.code == 1}
+    """Permanent refusals under code 1 are recognized by their recorded remarks."""
+    recorded = {each.response.remark for each in exchanges() if each.response and each.response.code == 1}
     retried = {remark for remark in recorded if error_for(1, remark).retriable}
     assert all("not found" in remark or "not online" in remark for remark in retried)
     assert error_for(1, "store is shut down").retriable
 
 
 def test_a_refused_key_names_the_options() -> None:
-    """Access control of either generation points at the two options."""
+    """Refusals of both generations of access control name the two options."""
     for error in (error_for(1, "org.apache.rocketmq.acl.common.AclException: no"), error_for(16, "no")):
         assert "accessKey and secretKey" in str(error) and not error.retriable
 
 
 def test_a_group_without_members_is_told_by_its_remark() -> None:
-    """The empty consumer list comes as code 1."""
+    """The remark of code 1 tells a group without members."""
     assert isinstance(error_for(1, "no consumer for this group, g"), broker_errors.GroupWithoutMembers)

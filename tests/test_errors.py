@@ -1,4 +1,4 @@
-"""Errors carry everything in their text, survive pickling, and tell loops what to do by flags."""
+"""Errors carry everything in their text, survive pickling, and hold flags for retry loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError, Sen
 
 
 def tree(root: type[RocketMQError]) -> Iterator[type[RocketMQError]]:
-    """The class and everything below it that this library defines."""
+    """Return a class and all its subclasses in this library."""
     yield root
     for child in root.__subclasses__():
         yield from tree(child)
@@ -22,7 +22,7 @@ TREE = [kind for kind in tree(RocketMQError) if kind.__module__ in (errors.__nam
 
 
 def sample(kind: type[RocketMQError]) -> RocketMQError:
-    """An instance with every field its class knows."""
+    """Return an instance with every field that its class knows."""
     if issubclass(kind, OptionError):
         return kind("pollTimeoutMs", "x", "not a number", advice="give milliseconds", code="OPTION_TYPE")
     if issubclass(kind, BrokerError):
@@ -34,7 +34,7 @@ def sample(kind: type[RocketMQError]) -> RocketMQError:
 
 @pytest.mark.parametrize("kind", TREE)
 def test_every_error_survives_pickling(kind: type[RocketMQError]) -> None:
-    """Type, text and all fields are the same on the other side of a process boundary."""
+    """Type, text and all fields are the same after pickling."""
     error = sample(kind)
 
     copy = pickle.loads(pickle.dumps(error))
@@ -46,7 +46,7 @@ def test_every_error_survives_pickling(kind: type[RocketMQError]) -> None:
 
 @pytest.mark.parametrize("kind", TREE)
 def test_text_opens_with_the_code_and_ends_with_the_advice(kind: type[RocketMQError]) -> None:
-    """Only the text is sure to reach the driver, so the text says which error it is and what to do."""
+    """The text opens with the code and ends with the advice, since only text is sure to reach the driver."""
     error = sample(kind)
 
     text = str(error)
@@ -63,12 +63,12 @@ def test_codes_are_unique_below_the_base() -> None:
 
 
 def test_every_class_of_the_tree_is_documented() -> None:
-    """Each class says in one line what it means."""
+    """Each class has a docstring of one line."""
     assert [kind.__name__ for kind in TREE if not kind.__doc__] == []
 
 
 def test_the_tree_drawn_on_top_names_every_class() -> None:
-    """The picture in the module's docstring cannot fall behind the code."""
+    """The tree in the module's docstring names every class."""
     drawn = errors.__doc__ or ""
 
     missing = [kind.__name__ for kind in TREE if kind.__module__ == errors.__name__ and kind.__name__ not in drawn]
@@ -77,7 +77,7 @@ def test_the_tree_drawn_on_top_names_every_class() -> None:
 
 
 def test_places_are_named_in_one_order_whatever_the_call_said() -> None:
-    """Address first, then request, topic, broker, queue, offset and group."""
+    """Places stand in one order: address, request, topic, broker, queue, offset, group."""
     error = RocketMQError(
         "it broke", group="g", offset=7, queue_id=3, broker="b", topic="t", request="PULL_MESSAGE", address="h:1"
     )
@@ -88,14 +88,14 @@ def test_places_are_named_in_one_order_whatever_the_call_said() -> None:
 
 
 def test_locate_fills_in_and_never_overwrites() -> None:
-    """The raiser knew best; a caller adds what only it can know."""
+    """A place that the raiser named stays; a caller adds others."""
     error = RocketMQError("it broke", topic="inner").locate(topic="outer", offset=0)
 
     assert error.where == {"topic": "inner", "offset": 0}
 
 
 def test_an_option_error_shows_option_and_value_and_is_a_value_error() -> None:
-    """Users see what they wrote; code that knows only the standard library can catch it."""
+    """An option error shows option and value, and is a `ValueError`."""
     error = OptionError("topic", "a b", "has a blank", advice="name one topic")
 
     assert isinstance(error, ValueError)
@@ -109,12 +109,12 @@ def test_a_missing_option_shows_no_value() -> None:
 
 
 def test_a_time_out_is_also_the_standard_one() -> None:
-    """`except TimeoutError` works for those who do not know our tree."""
+    """A timeout is a `TimeoutError`, too."""
     assert issubclass(errors.RequestTimeout, TimeoutError)
 
 
 def test_a_broker_error_keeps_code_and_remark_verbatim() -> None:
-    """What the server said is not paraphrased."""
+    """The server's code and remark stand in the error as they are."""
     error = BrokerError("topic[x] not exist", response_code=17)
 
     assert (error.response_code, error.remark) == (17, "topic[x] not exist")
@@ -122,12 +122,12 @@ def test_a_broker_error_keeps_code_and_remark_verbatim() -> None:
 
 
 def test_a_broker_that_gave_no_remark_is_quoted_as_such() -> None:
-    """An empty remark does not leave a hole in the text."""
+    """A missing remark is stated in the text."""
     assert "response code 1: no remark" in str(BrokerError(None, response_code=1))
 
 
 def test_a_send_error_lists_the_fate_of_every_message() -> None:
-    """A caller can send again exactly what did not land."""
+    """A send error lists which messages landed, failed, or are unknown."""
     error = SendError("batch", landed=[0, 1], failed=[2], unknown=[3])
 
     assert (error.landed, error.failed, error.unknown) == ((0, 1), (2,), (3,))
@@ -150,5 +150,5 @@ def test_a_send_error_lists_the_fate_of_every_message() -> None:
     ],
 )
 def test_retry_loops_read_flags(kind: type[RocketMQError], retriable: bool, refresh_routes: bool) -> None:
-    """Whether to try again, and with fresh routes, is a property of the class."""
+    """Each class says by its flags whether to retry, and whether to fetch routes again."""
     assert (kind.retriable, kind.refresh_routes) == (retriable, refresh_routes)

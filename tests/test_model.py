@@ -1,4 +1,4 @@
-"""Nouns: order, ranges, names and addresses."""
+"""Nouns have order, ranges, names and addresses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ addresses = st.builds(Address, hosts, st.integers(1, 65535))
 
 
 def test_queues_sort_by_topic_then_broker_then_number() -> None:
-    """Numbers count as numbers: 10 comes after 2."""
+    """Queue ids sort as numbers: 10 comes after 2."""
     expected = [
         MessageQueue("A", "b", 0),
         MessageQueue("A", "b", 2),
@@ -47,12 +47,12 @@ def test_names_sort_by_utf16_units_as_java_does() -> None:
 
 
 def test_a_lone_surrogate_can_be_ordered() -> None:
-    """Names come from the network; no text makes sorting fail."""
+    """Any text from the network can be sorted."""
     assert java_order("\ud800") == b"\xd8\x00"
 
 
 def test_a_range_spans_start_to_end_exclusive() -> None:
-    """Half-open: an empty range has no offsets."""
+    """A range is half-open, so an empty range has no offsets."""
     queue = MessageQueue("t", "b", 0)
 
     assert QueueRange(queue, 5, 5).offset_count == 0
@@ -60,19 +60,19 @@ def test_a_range_spans_start_to_end_exclusive() -> None:
 
 
 def test_a_queue_prints_as_a_path() -> None:
-    """One short form everywhere: topic, broker, number."""
+    """A queue prints as topic, broker and number."""
     assert str(MessageQueue("orders", "broker-a", 3)) == "orders/broker-a/3"
 
 
 def test_a_group_has_a_retry_and_a_dead_letter_topic() -> None:
-    """The names RocketMQ itself uses."""
+    """A group's topics have the names that RocketMQ gives them."""
     assert retry_topic("g") == "%RETRY%g"
     assert dead_letter_topic("g") == "%DLQ%g"
 
 
 @given(addresses)
 def test_an_address_reads_back_what_it_prints(address: Address) -> None:
-    """Also for IPv6, which prints in brackets."""
+    """An address prints as text that reads back equal, also for IPv6."""
     assert parse_address(str(address)) == address
 
 
@@ -103,7 +103,7 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
 
 @given(st.lists(addresses, min_size=1, max_size=4), st.sampled_from([";", ",", " ; ", ";;"]))
 def test_addresses_may_be_separated_in_both_ways(given_addresses: list[Address], separator: str) -> None:
-    """Semicolons as RocketMQ writes them, commas as everybody else does; blanks do not matter."""
+    """Semicolons and commas separate addresses; blanks do not matter."""
     text = separator.join(map(str, given_addresses))
 
     assert parse_addresses(text) == tuple(given_addresses)
@@ -111,13 +111,13 @@ def test_addresses_may_be_separated_in_both_ways(given_addresses: list[Address],
 
 @pytest.mark.parametrize("text", ["", "  ", ";", " , "])
 def test_a_list_of_no_addresses_is_refused(text: str) -> None:
-    """An empty list would only fail later, and less clearly."""
+    """An empty list of addresses is refused."""
     with pytest.raises(OptionError, match="no address"):
         parse_addresses(text, "nameServer")
 
 
 def test_nouns_cross_process_boundaries() -> None:
-    """Spark pickles partitions, and partitions hold ranges."""
+    """Nouns survive pickling."""
     planned = QueueRange(MessageQueue("t", "b", 1), 2, 3)
 
     assert pickle.loads(pickle.dumps(planned)) == planned

@@ -18,9 +18,8 @@ from pyspark_rocketmq.grpc_v2.methods import Method
 from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.grpc_v2.translation import StoredMessage
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.codes import LanguageCode
+from pyspark_rocketmq.wire.codes import LanguageCode, SysFlag
 from pyspark_rocketmq.wire.record import Record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 OK = message_class("Status")(code=Code.OK, message=Code.OK.name)
 _Status = message_class("Status")

@@ -32,7 +32,7 @@ _DEAD_AT_ONCE = -1
 
 @dataclass(frozen=True, slots=True)
 class PopRequest:
-    """How many messages a consumer wants to pop, which ones, and for how long."""
+    """The number, the filter and the invisible period of the messages that a consumer wants to pop."""
 
     count: int
     message_filter: MessageFilter | None
@@ -149,6 +149,7 @@ class PopQueue:
         return True
 
     def _take_visible(self, max_count: int, max_attempts: int) -> Iterator[Record]:
+        """Yield messages that became visible again; move those without a further attempt to the dead letters."""
         for offset in sorted(self._attempts)[:max_count]:
             record = self._record(offset)
             if record is None:

@@ -8,6 +8,7 @@ from pyspark_rocketmq.grpc_v2.enums import Code, TransactionResolution, Transact
 from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.grpc_v2.times import from_timestamp
 from pyspark_rocketmq.grpc_v2.translation import is_packed, read_properties
+from pyspark_rocketmq.wire.codes import SysFlag, TransactionState
 from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
@@ -17,10 +18,9 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.properties import java_hash, join_properties
-from pyspark_rocketmq.wire.sys_flag import SysFlag, TransactionState
 
 from ..delayed_messages import decode_recall_handle
-from ..half_messages import HALF_MESSAGE
+from ..half_messages import HALF_MESSAGE_PROPERTY
 from ..state import Broker
 from ..topic_table import TEMPLATE_TOPIC, WRITABLE
 from .calls import OK, GrpcCall, StatusError
@@ -77,7 +77,7 @@ def _send(proxy: Proxy, call: GrpcCall, message: Any) -> Any:
     entry = _Entry(
         status=OK, message_id=message_id, offset=stored.queue_offset, recall_handle=stored.recall_handle or ""
     )
-    if HALF_MESSAGE in properties:
+    if HALF_MESSAGE_PROPERTY in properties:
         entry.transaction_id = message_id
         place = decode_offset_message_id(stored.msg_id).physical_offset
         proxy.half_messages[message_id] = HalfMessage(broker, place, stored.queue_offset)
@@ -105,7 +105,8 @@ def _send_header(message: Any, queue_id: int, properties: dict[str, str], now_ms
         default_topic=TEMPLATE_TOPIC,
         default_topic_queue_nums=1,
         queue_id=queue_id,
-        sys_flag=SysFlag.COMPRESSED * is_packed(message) | TransactionState.PREPARED * (HALF_MESSAGE in properties),
+        sys_flag=SysFlag.COMPRESSED * is_packed(message)
+        | TransactionState.PREPARED * (HALF_MESSAGE_PROPERTY in properties),
         born_timestamp=from_timestamp(message.system_properties.born_timestamp) or now_ms,
         flag=0,
         properties=join_properties(properties),

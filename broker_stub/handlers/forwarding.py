@@ -85,12 +85,12 @@ def _forward(
     member.channel.send_request(header.code, header, body, forward_response, CONSUMER_TIMEOUT_MS)
 
 
-def _forwarder(request: ClientRequest, silence: str) -> Callable[[Command | None], None]:
+def _forwarder(request: ClientRequest, timeout_remark: str) -> Callable[[Command | None], None]:
     """Return a function that forwards a consumer's response to the administrator's client."""
 
     def forward_response(reply: Command | None) -> None:
         if reply is None:
-            request.reply(response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=silence))
+            request.reply(response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=timeout_remark))
             return
         forwarded_response = response(fields=reply.fields, body=bytes(reply.body), remark=reply.remark)
         forwarded_response.code = reply.code

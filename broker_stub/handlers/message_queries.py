@@ -43,7 +43,7 @@ def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     header = request.header(QueryMessageRequestHeader)
     count = UNIQUE_KEY_COUNT if header.unique_key_query else header.max_num
     found = list(
-        islice(broker.keys.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp), count)
+        islice(broker.key_index.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp), count)
     )
     fields = QueryMessageResponseHeader(
         index_last_update_timestamp=found[0].store_timestamp if found else 0,

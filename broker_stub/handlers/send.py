@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark_rocketmq.model import RETRY_PREFIX
 from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch
 from pyspark_rocketmq.wire.bodies import TopicConfig
-from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, SysFlag
 from pyspark_rocketmq.wire.commands import (
     ConsumerSendMsgBackRequestHeader,
     ReplyMessageRequestHeader,
@@ -20,7 +20,6 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties, parse_properties
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from ..delayed_messages import DELAY, maybe_recall_handle
 from ..half_messages import is_half

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, TransactionState
 from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     RecallMessageRequestHeader,
@@ -11,7 +11,6 @@ from pyspark_rocketmq.wire.commands import (
 )
 from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
-from pyspark_rocketmq.wire.sys_flag import TransactionState
 
 from ..admin_codes import AdminCode
 from ..delayed_messages import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key

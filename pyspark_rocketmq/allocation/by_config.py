@@ -1,4 +1,4 @@
-"""What if the user fixed the queues?"""
+"""Assign the queues that the user listed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["ByConfig"]
 
 @dataclass(frozen=True, slots=True)
 class ByConfig:
-    """Everybody gets the configured list, whatever queues and members there are; RocketMQ checks nothing here."""
+    """RocketMQ's CONFIG: every member gets the configured list, unchecked, whatever queues and members exist."""
 
     configured: tuple[MessageQueue, ...]
     name: str = "CONFIG"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """The configured list."""
+        """Return the configured list."""
         return list(self.configured)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """The configured list, once per member."""
+        """Return the configured list, once per member."""
         return [list(self.configured) for _ in members]

@@ -1,4 +1,4 @@
-"""Which strategy did the user name, and what does it need?"""
+"""Build the strategy that settings name, with everything it needs."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ _DEFAULT = StrategyName("AVG")
 
 @dataclass(frozen=True, slots=True)
 class AllocationSettings:
-    """The strategy and everything any strategy asks for."""
+    """The strategy, and the settings of all strategies."""
 
     strategy: StrategyName = _DEFAULT
     virtual_node_count: int = 10
     queue_lists: tuple[tuple[MessageQueue, ...], ...] = ()
-    """For CONFIG: the queues of each slot; a group member has one list."""
+    """CONFIG: the queues of each slot; a group member has one list."""
     machine_rooms: tuple[str, ...] = ()
-    """MACHINE_ROOM: which rooms are read. MACHINE_ROOM_NEARBY in Spark: which rooms the slots stand for."""
+    """MACHINE_ROOM: the rooms to read. MACHINE_ROOM_NEARBY in Spark: the rooms that slots stand for."""
     broker_rooms: Mapping[str, str] = field(default_factory=dict)
 
     def room_of_broker(self, broker_name: str) -> str | None:
-        """The configured room of a broker, else the one its name tells."""
+        """Return the configured room of a broker, else the room in its name."""
         return self.broker_rooms.get(broker_name) or room_in_name(broker_name)
 
 
 def room_in_name(broker_name: str) -> str | None:
-    """The room in a broker name of the form `room@name`."""
+    """Return the room in a broker name of the form `room@name`."""
     return broker_name.partition("@")[0] if broker_name.count("@") == 1 else None
 
 
 def build_strategy(settings: AllocationSettings, room_of_member: RoomOf | None = None) -> AllocateStrategy:
-    """The strategy these settings describe; rooms of members matter to MACHINE_ROOM_NEARBY alone."""
+    """Return the strategy of these settings; only MACHINE_ROOM_NEARBY needs the rooms of members."""
     return _BUILDERS[settings.strategy.outer](settings, room_of_member)
 
 

@@ -1,4 +1,4 @@
-"""Who is next on the ring?
+"""Assign each queue to the next member on a ring of hashes.
 
 Each member stands on a ring of 2**32 positions at several virtual nodes; a queue belongs to the first node at or
 after its own position. When a member leaves, only its queues move. A member for each of ten thousand queues makes a
@@ -17,13 +17,13 @@ from hashlib import md5
 
 from ..errors import OptionError
 from ..model import MessageQueue
-from .strategy import Members, Queues, is_listed, require_both
+from .strategy import Members, Queues, check_listed, require_both
 
 __all__ = ["ConsistentHash", "node_keys", "queue_key", "ring_positions"]
 
 
 def ring_positions(keys: Iterable[bytes]) -> Sequence[int]:
-    """First four bytes of each key's MD5, as RocketMQ's own router takes them."""
+    """Return the first four bytes of each key's MD5, as RocketMQ's own router takes them."""
     digests = b"".join([md5(key, usedforsecurity=False).digest() for key in keys])
     first_words = array("I", digests)[::4]
     if sys.byteorder == "little":
@@ -32,12 +32,12 @@ def ring_positions(keys: Iterable[bytes]) -> Sequence[int]:
 
 
 def queue_key(queue: MessageQueue) -> bytes:
-    """The text of a queue that is hashed: Java's `MessageQueue.toString`."""
+    """Return the text of a queue that is hashed: Java's `MessageQueue.toString`."""
     return _encode(f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]")
 
 
 def node_keys(members: Members, per_member: int) -> list[bytes]:
-    """The key of every node, member by member; numbers go on where a member is listed again."""
+    """Return the key of every node, member by member; numbers go on where a member is listed again."""
     most = max(Counter(members).values())
     numbers = [b"%d" % number for number in range(most * per_member)]
     keys: list[bytes] = []
@@ -56,7 +56,7 @@ def _encode(key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """RocketMQ's CONSISTENT_HASH; without virtual nodes nobody gets a queue."""
+    """RocketMQ's CONSISTENT_HASH; without virtual nodes no member gets a queue."""
 
     virtual_node_count: int = 10
     name: str = "CONSISTENT_HASH"
@@ -66,22 +66,22 @@ class ConsistentHash:
             raise OptionError("virtualNodeCnt", str(self.virtual_node_count), "negative", advice="give 1 to 10000")
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """The queues whose next node belongs to `current`."""
-        if not is_listed(current, queues, members) or not self.virtual_node_count:
+        """Return the queues whose next node belongs to `current`."""
+        if not check_listed(current, queues, members) or not self.virtual_node_count:
             return []
         return [queue for queue, owner in zip(queues, self._owners(queues, members), strict=True) if owner == current]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Every queue at the owner of its next node."""
+        """Return the queues of each member, by the owners of their next nodes."""
         require_both(queues, members)
-        shares: dict[str, list[MessageQueue]] = {member: [] for member in members}
+        assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         if self.virtual_node_count:
             for queue, owner in zip(queues, self._owners(queues, members), strict=True):
-                shares[owner].append(queue)
-        return [list(shares[member]) for member in members]
+                assigned[owner].append(queue)
+        return [list(assigned[member]) for member in members]
 
     def _owners(self, queues: Queues, members: Members) -> list[str]:
-        """The owner of each queue's next node."""
+        """Return the owner of each queue's next node."""
         nodes = ring_positions(node_keys(members, self.virtual_node_count))
         # Of two nodes at one position the later one stays, as in Java's map.
         ring = dict(zip(nodes, range(len(nodes)), strict=True))

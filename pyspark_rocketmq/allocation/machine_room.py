@@ -1,4 +1,4 @@
-"""Which queues stay inside a machine room?"""
+"""Assign the queues of a machine room to members that run in it."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import TypeVar
 
 from ..errors import OptionError
 from ..model import MessageQueue, java_order
-from .by_position import share_all, trailing_share
-from .strategy import AllocateStrategy, Members, Queues, is_listed, require_both
+from .by_position import assign_all, assign_trailing
+from .strategy import AllocateStrategy, Members, Queues, check_listed, require_both
 
 __all__ = ["MachineRoom", "MachineRoomNearby", "RoomOf"]
 
 _T = TypeVar("_T")
 
 RoomOf = Callable[[str], str | None]
-"""Room of a broker name or of a client id; none if it is not known."""
+"""A function from a broker name or client id to its room; None if the room is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineRoom:
-    """RocketMQ's MACHINE_ROOM: reads brokers named `room@name` of the given rooms; nobody reads the others."""
+    """RocketMQ's MACHINE_ROOM: only brokers named `room@name` of the given rooms are read."""
 
     rooms: frozenset[str]
     name: str = "MACHINE_ROOM"
 
     def eligible(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """The queues that are read at all."""
+        """Return the queues that are read."""
         return [queue for queue in queues if _room_prefix(queue.broker_name) in self.rooms]
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """The share of one member, wherever it runs."""
-        if not is_listed(current, queues, members):
+        """Return the queues of one member, wherever it runs."""
+        if not check_listed(current, queues, members):
             return []
-        return trailing_share(self.eligible(queues), members.index(current), len(members))
+        return assign_trailing(self.eligible(queues), members.index(current), len(members))
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """The share of each member."""
+        """Return the queues of each member."""
         require_both(queues, members)
-        return share_all(trailing_share, self.eligible(queues), members)
+        return assign_all(assign_trailing, self.eligible(queues), members)
 
 
 def _room_prefix(broker_name: str) -> str | None:
-    """Java splits at "@" and drops empty parts at the end; just two parts make a room and a name."""
+    """Return the room in a broker name of exactly two parts; as in Java, empty parts at the end do not count."""
     parts = broker_name.rstrip("@").split("@")
     return parts[0] if len(parts) == 2 else None
 
@@ -58,28 +58,28 @@ class MachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """Names the inner strategy too."""
+        """Name of the strategy, with the inner strategy's."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """The share of one member: its own room first, then the rooms without members in the order of their names."""
-        if not is_listed(current, queues, members):
+        """Return the queues of one member: of its own room, then of rooms without members, by name."""
+        if not check_listed(current, queues, members):
             return []
         rounds = [(local, takers) for local, takers in self._rounds(queues, members) if current in takers]
         return [queue for local, takers in rounds for queue in self.inner.allocate(current, local, takers)]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """The share of each member."""
+        """Return the queues of each member."""
         require_both(queues, members)
-        shares: dict[str, list[MessageQueue]] = {member: [] for member in members}
+        assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         for local, takers in self._rounds(queues, members):
             # A dict, so that a member listed twice is served once.
-            for member, share in dict(zip(takers, self.inner.allocate_all(local, takers), strict=True)).items():
-                shares[member].extend(share)
-        return [list(shares[member]) for member in members]
+            for member, own in dict(zip(takers, self.inner.allocate_all(local, takers), strict=True)).items():
+                assigned[member].extend(own)
+        return [list(assigned[member]) for member in members]
 
     def _rounds(self, queues: Queues, members: Members) -> list[tuple[list[MessageQueue], Members]]:
-        """Queues of each room with the members that share them."""
+        """Return the queues of each room with the members that they are assigned to."""
         queues_in = _group(queues, self._broker_room)
         members_in = _group(members, self._member_room)
         rooms = sorted(queues_in, key=lambda room: (room not in members_in, java_order(room)))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ..cluster.cluster import Cluster
-from ..cluster.routes import Place
+from ..cluster.routes import BrokerEndpoint
 from ..errors import RocketMQError, TopicNotFound
 from ..model import MessageQueue, java_order, retry_topic
 from ..net.deadline import Deadline, in_turn
@@ -85,7 +85,7 @@ class Presence:
             except RocketMQError as error:
                 _log.info("could not unregister from %s: %s", broker_name, error)
 
-    def _endpoints(self) -> Iterator[tuple[str, Place]]:
+    def _endpoints(self) -> Iterator[tuple[str, BrokerEndpoint]]:
         for broker_name, broker in sorted(self.cluster.routes.known_brokers().items()):
             for endpoint in broker.endpoints:
                 yield broker_name, endpoint

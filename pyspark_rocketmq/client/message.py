@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import NamedTuple, Self, overload
 
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
+from ..wire.codes import SysFlag
 from ..wire.record import Record, decode_record, encode_record, unwrap_inner_batch
 from ..wire.scan import record_starts
-from ..wire.sys_flag import SysFlag
 
 __all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_batch", "read_messages", "view_record"]
 

@@ -44,13 +44,12 @@ from ..errors import (
 )
 from ..model import Address, Message, MessageQueue
 from ..net.deadline import Deadline
-from ..wire.codes import RequestCode, ResponseCode
+from ..wire.codes import RequestCode, ResponseCode, TransactionState
 from ..wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
 from ..wire.header import Command
 from ..wire.message_id import decode_offset_message_id
 from ..wire.properties import java_hash
 from ..wire.record import decode_record
-from ..wire.sys_flag import TransactionState
 from .checks import check_callable, check_instance, check_message, check_queue, to_cluster_settings
 from .clock import Clock, SystemClock
 from .loop import Loop

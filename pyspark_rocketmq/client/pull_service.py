@@ -23,7 +23,7 @@ from functools import partial
 from typing import Protocol
 
 from ..cluster.cluster import Cluster
-from ..cluster.routes import MASTER_ID, Place
+from ..cluster.routes import MASTER_ID, BrokerEndpoint
 from ..cluster.settings import ClusterSettings
 from ..errors import NoBrokerAvailable, RocketMQError, Where
 from ..model import MessageQueue
@@ -98,7 +98,7 @@ class PullRequests:
         self._flags = _WAIT_FLAG | _SUBSCRIPTION_FLAG * settings.post_subscription_when_pull
         self._is_broadcasting = settings.is_broadcasting
 
-    def fields(self, assigned: Assigned, subscription: SubscriptionData, endpoint: Place) -> dict[str, str]:
+    def fields(self, assigned: Assigned, subscription: SubscriptionData, endpoint: BrokerEndpoint) -> dict[str, str]:
         """Return the header fields of a queue's next pull."""
         template = assigned.pull_template
         if template is None or template[0] is not subscription:
@@ -234,7 +234,7 @@ class PullService:
         else:
             self._call_later(assigned, 0.0)
 
-    def _find_endpoint(self, assigned: Assigned) -> Place:
+    def _find_endpoint(self, assigned: Assigned) -> BrokerEndpoint:
         """Return the process to pull from by the routes at hand, which the timer loop renews."""
         queue = assigned.queue
         broker = self._routes.known_brokers().get(queue.broker_name)
@@ -248,7 +248,7 @@ class PullService:
         self,
         assigned: Assigned,
         subscription: SubscriptionData,
-        endpoint: Place,
+        endpoint: BrokerEndpoint,
         offset: int,
         began_s: float,
         done: Future[Command],
@@ -302,7 +302,7 @@ class PullService:
         wanted = [message for message in batch if message.tags in subscription.tags_set]
         return MessageBatch.of(wanted) if wanted else None
 
-    def _retry_refused(self, assigned: Assigned, endpoint: Place, error: RocketMQError) -> None:
+    def _retry_refused(self, assigned: Assigned, endpoint: BrokerEndpoint, error: RocketMQError) -> None:
         """Pull again after pauses that grow if the broker throttles; leave a replica for its master if it refuses."""
         reason = explain_refusal(error, from_master=endpoint.is_master)
         if reason is None:
@@ -320,7 +320,7 @@ class PullService:
             self._routes.expire(assigned.queue.topic)
         self._call_later(assigned, self._failure_pause_s)
 
-    def _where(self, assigned: Assigned, endpoint: Place, offset: int) -> Where:
+    def _where(self, assigned: Assigned, endpoint: BrokerEndpoint, offset: int) -> Where:
         queue = assigned.queue
         return {
             "address": str(endpoint.address),

@@ -1,7 +1,7 @@
-"""What may an administrator ask and change?
+"""Read and change what administrators read and change: topics, groups, statistics, settings.
 
-Topics and groups are kept broker by broker, so what is made or removed is made or removed at every master (or at
-those named), and what is read is read from one broker or merged from all.
+Each broker keeps topics and groups of its own. So changes go to every master, or to the named ones; reads go to one
+broker, or merge the replies of all.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Admin:
     def create_topic(
         self, config: TopicConfig, broker_names: Collection[str] = (), deadline: Deadline | None = None
     ) -> None:
-        """Make or change a topic at the named masters, else at all; attributes are set as they stand."""
+        """Create or change a topic at the named masters, or at all; attributes are set as given."""
         attributes = config.attributes or {}
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
@@ -91,53 +91,53 @@ class Admin:
         self._brokers.routes.expire(config.topic_name)
 
     def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
-        """Remove a topic from all masters and name servers."""
+        """Delete a topic from all masters and name servers."""
         self._ask_masters(DeleteTopicRequestHeader(topic=topic), (), deadline)
         self._name_servers.delete_topic(topic, deadline)
         self._brokers.routes.expire(topic)
 
     def fetch_topic_config(self, topic: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
-        """How the brokers of a topic's route have it configured (5.x), by broker name."""
+        """Return a topic's configuration at the brokers of its route (5.x), by broker name."""
         header = GetTopicConfigRequestHeader(topic=topic)
         replies = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), deadline=deadline)
         configs = {name: reply.body(TopicConfig) for name, reply in replies.items()}
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
-        """Return whether a topic is compacted, as its broker said once; None if that cannot be known."""
+        """Return whether a topic is compacted, as its broker reported once; None if that cannot be known."""
         return self._brokers.compacted.is_compacted(topic, broker_name)
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
-        """How one broker has all its topics configured, by the names the broker knows."""
+        """Return the configurations of one broker's topics, by the cluster's names."""
         reply = self._ask_master(broker_name, GetAllTopicConfigRequestHeader(), deadline)
         return reply.body(TopicConfigSerializeWrapper).topic_config_table
 
     def fetch_topic_stats(self, topic: str, deadline: Deadline | None = None) -> dict[MessageQueue, TopicOffset]:
-        """Bounds and last store time of all queues of a topic."""
+        """Return bounds and last store time of all queues of a topic."""
         replies = self._brokers.ask_each(
             topic, GetTopicStatsInfoRequestHeader(topic=topic), absent=(TopicNotExist,), deadline=deadline
         )
         tables = (reply.body(TopicStatsTable).offset_table for reply in replies.values())
-        return {self._ours(queue): offsets for table in tables for queue, offsets in table.items()}
+        return {self._namespace.unwrap_queue(queue): offsets for table in tables for queue, offsets in table.items()}
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
     def create_group(
         self, config: SubscriptionGroupConfig, broker_names: Collection[str] = (), deadline: Deadline | None = None
     ) -> None:
-        """Make or change a group at the named masters, else at all."""
+        """Create or change a group at the named masters, or at all."""
         body = encode_body(replace(config, group_name=self._namespace.wrap(config.group_name)))
         self._ask_masters(UpdateSubscriptionGroupRequestHeader(), broker_names, deadline, body)
 
     def delete_group(self, group: str, *, clean_offsets: bool, deadline: Deadline | None = None) -> None:
-        """Remove a group from all masters, with what it has committed if so wanted."""
+        """Delete a group from all masters; with `clean_offsets` its positions, too."""
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=clean_offsets)
         self._ask_masters(header, (), deadline)
 
     def fetch_group_config(
         self, group: str, broker_name: str, deadline: Deadline | None = None
     ) -> SubscriptionGroupConfig:
-        """How one broker has a group configured (5.x); a broker that may make groups makes an unknown one."""
+        """Return one broker's configuration of a group (5.x); a broker may create a group that it does not know."""
         reply = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
         config = reply.body(SubscriptionGroupConfig)
         return replace(config, group_name=self._namespace.unwrap(config.group_name))
@@ -145,18 +145,18 @@ class Admin:
     def fetch_group_configs(
         self, broker_name: str, deadline: Deadline | None = None
     ) -> dict[str, SubscriptionGroupConfig]:
-        """How one broker has all its groups configured, by the names the broker knows."""
+        """Return the configurations of one broker's groups, by the cluster's names."""
         reply = self._ask_master(broker_name, GetAllSubscriptionGroupRequestHeader(), deadline)
         return reply.body(SubscriptionGroupWrapper).subscription_group_table
 
     def fetch_groups_of_topic(self, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Groups that consume a topic or have committed in it."""
+        """Return the groups that consume a topic or have committed in it."""
         replies = self._brokers.ask_each(topic, QueryTopicConsumeByWhoRequestHeader(topic=topic), deadline=deadline)
         groups = {group for reply in replies.values() for group in reply.body(GroupList).group_list}
         return tuple(sorted(map(self._namespace.unwrap, groups)))
 
     def fetch_topics_of_group(self, group: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Topics in which a group has committed (5.x)."""
+        """Return the topics in which a group has committed (5.x)."""
         header = QueryTopicsByConsumerRequestHeader(group=group)
         replies = self._brokers.ask_each(retry_topic(group), header, deadline=deadline)
         topics = {topic for reply in replies.values() for topic in reply.body(TopicList).topic_list}
@@ -167,30 +167,30 @@ class Admin:
     def fetch_consume_stats(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[MessageQueue, OffsetWrapper]:
-        """How far a group is in each queue, of one topic or of all."""
+        """Return a group's progress in each queue of one topic, or of all."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
         tables = (reply.body(ConsumeStats).offset_table for reply in replies.values())
-        return {self._ours(queue): offsets for table in tables for queue, offsets in table.items()}
+        return {self._namespace.unwrap_queue(queue): offsets for table in tables for queue, offsets in table.items()}
 
     def fetch_time_spans(self, group: str, topic: str, deadline: Deadline | None = None) -> list[QueueTimeSpan]:
-        """Store times around a group's place in each queue of a topic."""
+        """Return the store times around a group's position in each queue of a topic."""
         header = QueryConsumeTimeSpanRequestHeader(group=group, topic=topic)
         replies = self._brokers.ask_each(topic, header, deadline=deadline)
         spans = (span for a in replies.values() for span in a.body(QueryConsumeTimeSpanBody).consume_time_span_set)
-        return [replace(span, message_queue=self._ours(span.message_queue)) for span in spans]
+        return [replace(span, message_queue=self._namespace.unwrap_queue(span.message_queue)) for span in spans]
 
     def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int = -1, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to a store time in all queues of a topic (-1: to their ends); returns where it stands now."""
+        """Move a group to a store time in all queues of a topic (-1: to their ends); return its positions now."""
         header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=timestamp_ms, is_force=True)
         return self._moved(self._brokers.ask_each(topic, header, deadline=deadline).values())
 
     def reset_offset(
         self, group: str, queue: MessageQueue, offset: int, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to an offset in one queue (5.x); returns where it stands now."""
+        """Move a group to an offset in one queue (5.x); return its position now."""
         header = ResetOffsetRequestHeader(
             topic=queue.topic, group=group, timestamp=-1, is_force=True, queue_id=queue.queue_id, offset=offset
         )
@@ -198,14 +198,14 @@ class Admin:
 
     def _moved(self, replies: Iterable[Reply]) -> dict[MessageQueue, int]:
         tables = (reply.body(ResetOffsetBody).offset_table for reply in replies)
-        return {self._ours(queue): offset for table in tables for queue, offset in table.items()}
+        return {self._namespace.unwrap_queue(queue): offset for table in tables for queue, offset in table.items()}
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def fetch_running_info(
         self, group: str, client_id: str, *, with_stacks: bool = False, deadline: Deadline | None = None
     ) -> ConsumerRunningInfo:
-        """What a member says of itself."""
+        """Return a member's report about itself."""
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=with_stacks
         )
@@ -229,7 +229,7 @@ class Admin:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def fetch_broker_config(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
-        """All settings of a master."""
+        """Return all settings of a master."""
         reply = self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline)
         lines = str(reply.command.body, "utf-8", "replace").splitlines()
         pairs = (line.partition("=") for line in lines if not line.startswith("#"))
@@ -243,10 +243,10 @@ class Admin:
         self._ask_master(broker_name, UpdateBrokerConfigRequestHeader(), deadline, body)
 
     def fetch_runtime_info(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
-        """A master's running figures."""
+        """Return a master's runtime figures."""
         return self._ask_master(broker_name, GetBrokerRuntimeInfoRequestHeader(), deadline).body(KVTable).table
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def _ask_masters(
         self, header: RequestHeader, names: Collection[str], deadline: Deadline | None, body: bytes = b""
@@ -266,12 +266,9 @@ class Admin:
         return self._brokers.ask_at(broker.master(), header, body, broker_name=broker.broker_name, deadline=deadline)
 
     def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerEndpoints]:
-        """The brokers of these names, all of them if none is named."""
+        """Return the brokers of these names, or all; raise if a name is unknown."""
         known = {broker.broker_name: broker for broker in self._name_servers.fetch_brokers(deadline)}
         if unknown := sorted(set(names) - known.keys()) or ([] if known else ["any"]):
             advice = f"known are: {', '.join(known) or 'none'}"
             raise NoBrokerAvailable(f"no such broker is registered: {', '.join(unknown)}", advice=advice)
         return [known[name] for name in names or known]
-
-    def _ours(self, queue: MessageQueue) -> MessageQueue:
-        return queue._replace(topic=self._namespace.unwrap(queue.topic))

@@ -19,7 +19,7 @@ from ..wire.commands import GetTopicConfigRequestHeader, RequestHeader
 from .compaction import CompactedTopics
 from .retrying import Retrying
 from .route_table import RouteTable
-from .routes import MASTER_ID, Place, Route
+from .routes import MASTER_ID, BrokerEndpoint, Route
 from .servers import OK, Reply, ServerRequest, Servers
 
 K = TypeVar("K", bound=Hashable)
@@ -222,7 +222,7 @@ def _place(request: RoutedRequest, route: Route | RocketMQError, any_copy: bool)
     topic, broker_name, header, body = request
     try:
         broker = route.broker(broker_name)
-        place = broker.to_read() if any_copy else Place(MASTER_ID, broker.master())
+        place = broker.to_read() if any_copy else BrokerEndpoint(MASTER_ID, broker.master())
     except RocketMQError as error:
         return error.locate(topic=topic)
     return ServerRequest(place.address, header, body, broker_name, place.broker_id)

@@ -1,8 +1,8 @@
-"""The cluster as one object: ask it by topic, and the right server is asked.
+"""Open a cluster as one object, which sends each request to the right server.
 
-cluster = open_cluster(settings)                     # nothing is opened before the first question
+cluster = open_cluster(settings)                     # no connection is opened before the first request
 cluster.routes.route("orders").readable              # queues
-cluster.offsets.fetch_bounds(queues)                 # places in queues, of groups in queues, at times
+cluster.offsets.fetch_bounds(queues)                 # offsets of queues, at times; positions of groups
 cluster.groups.fetch_members("g", "orders")          # members, locks, heartbeats
 cluster.messages.query_by_key("orders", "k1")        # single messages
 cluster.admin.create_topic(TopicConfig(topic_name="orders"))
@@ -27,7 +27,7 @@ from .settings import ClusterSettings
 
 
 class Cluster:
-    """Name servers and brokers, behind one set of settings."""
+    """Name servers and brokers under one set of settings."""
 
     def __init__(self, settings: ClusterSettings, links: Links) -> None:
         self.settings = settings
@@ -45,12 +45,12 @@ class Cluster:
         return f"<Cluster {self.name_servers!r}, {self.routes!r}>"
 
     def close(self) -> None:
-        """Give up the connections that are this cluster's own."""
+        """Close the connections that only this cluster uses."""
         self._links.close()
 
 
 def open_cluster(settings: ClusterSettings) -> Cluster:
-    """A cluster for one thread at a time, over this process's pool."""
+    """Return a cluster for one thread at a time, over this process's connection pool."""
     return Cluster(settings, InlineLinks(pool_for(settings.net)))
 
 
@@ -61,5 +61,5 @@ def worker_cluster(settings: ClusterSettings) -> Cluster:
 
 
 def open_shared_cluster(settings: ClusterSettings, handler: Handler | None = None) -> Cluster:
-    """A cluster for many threads, over connections of its own; `handler` serves what brokers ask."""
+    """Return a cluster for many threads, over connections of its own; `handler` serves the requests of brokers."""
     return Cluster(settings, SharedLinks(SharedPool(settings.net, handler)))

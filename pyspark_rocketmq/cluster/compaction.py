@@ -1,7 +1,7 @@
-"""Tell whether a topic is compacted.
+"""Find out whether a topic is compacted.
 
 Compaction keeps the last message of each key, so offsets of such a topic are missing lawfully. It is an attribute of
-the topic, fixed when the topic is made, and is asked of a broker once in the life of a process. Releases before 5.0
+the topic, fixed when the topic is created, so a process fetches it once. Releases before 5.0
 know neither compaction nor the request; a user without permission to read the topic's configuration is refused.
 """
 
@@ -20,22 +20,22 @@ _REFUSALS = (CredentialsRefused, NoPermission, RequestCodeNotSupported)
 
 
 FetchConfig = Callable[[str, str], TopicConfig]
-"""Fetches the configuration of a topic from the broker of a name."""
+"""Fetches the configuration of a topic from a broker, by their names."""
 
 
 class CompactedTopics:
-    """Which topics are compacted, as far as somebody asked."""
+    """The compacted topics among those that were looked up."""
 
     def __init__(self, fetch: FetchConfig) -> None:
         self._fetch = fetch
         self._known: dict[tuple[str, str], bool | None] = {}
         self.found: set[tuple[str, str]] = set()
-        """Topics that are known to be compacted, with their brokers' names; looking here asks nobody."""
+        """Topics that are known to be compacted, with their brokers' names; filled by `is_compacted`."""
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
         """Return whether the topic is compacted; None if that cannot be known.
 
-        A refusal is remembered, a broker that did not answer is asked again next time.
+        A refusal is remembered; a broker that did not respond gets another request next time.
         """
         if (topic, broker_name) in self._known:
             return self._known[topic, broker_name]

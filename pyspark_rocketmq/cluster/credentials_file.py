@@ -1,7 +1,7 @@
-"""How do credentials reach us that change while we run, and that may not travel?
+"""Read credentials from a file that exists on each machine and may change at any time.
 
-By a file that exists on each machine. Settings hold its path alone, so that secrets appear in no pickle. Each signature
-looks whether the file has changed, so a rotation counts from the next request on.
+Settings hold the path alone, so that no pickle holds a secret. Each signature checks whether the file has changed, so
+rotated credentials count from the next request on.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _ACCEPTED = "give lines accessKey=…, secretKey=… and, if there is one, secur
 
 @dataclass(frozen=True, slots=True)
 class CredentialsFile:
-    """Where credentials are read."""
+    """A file that holds credentials."""
 
     path: str
     option: str = "credentialsFile"
 
     def current(self) -> Credentials:
-        """What the file says now."""
+        """Return the credentials that the file holds now."""
         with self.reading():
-            found = os.stat(self.path)
-        return _read(self, (found.st_mtime_ns, found.st_ino, found.st_size))
+            version = os.stat(self.path)
+        return _read(self, (version.st_mtime_ns, version.st_ino, version.st_size))
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn what may go wrong with a file into an error that names the option."""
+        """Turn the errors of reading a file into one that names the option."""
         try:
             yield
         except (OSError, ValueError) as cause:  # ValueError: a path that cannot be one, or text that is not UTF-8
@@ -48,14 +48,14 @@ class CredentialsFile:
 
 @lru_cache(maxsize=16)
 def _read(file: CredentialsFile, _version: tuple[int, int, int]) -> Credentials:
-    """The contents, once for each version of the file."""
+    """Return the contents, read once for each version of the file."""
     with file.reading(), open(file.path, encoding="utf-8") as opened:
         text = opened.read()
     return parse_credentials(text, file)
 
 
 def parse_credentials(text: str, file: CredentialsFile) -> Credentials:
-    """Read the lines of a file; errors name the file and the number of the line, never what stands in it."""
+    """Return the credentials in a file's text; errors name the file and the line's number, never its text."""
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

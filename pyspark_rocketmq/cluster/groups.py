@@ -1,7 +1,7 @@
-"""How does a client belong to a group, and hold queues for itself alone?
+"""Make a client a member of a group, and lock queues for it.
 
-Brokers know members by the heartbeats that each of them gets, and locks by the master that owns the queue. Heartbeats
-and farewells go to single addresses, because membership is per process; everything else goes by route.
+Each broker process knows the members that send it heartbeats; the master of a queue keeps the queue's lock. So
+heartbeats and unregistrations go to single addresses, and everything else goes by route.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from .names import Namespace
 from .servers import ServerRequest
 
 MOST_MEMBERS = 10_000
-"""Members of one group: every member divides the queues among all of them."""
+"""Members of one group: every member assigns queues to all of them."""
 _OFFLINE = (ConsumerNotOnline, GroupWithoutMembers)
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """What became of an attempt to lock queues."""
+    """The result of an attempt to lock queues."""
 
     granted: frozenset[MessageQueue]
     refused: frozenset[MessageQueue]
     """Queues that another client holds."""
     unknown: Mapping[str, RocketMQError]
-    """Brokers that gave no answer: what was held there before is still held."""
+    """Errors of brokers that did not respond: locks that were held there before are still held."""
 
 
 class HeartbeatReply(NamedTuple):
-    """What a broker makes of a heartbeat."""
+    """A broker's reply to a heartbeat."""
 
     broker_version: int
     knows_version_2: bool
@@ -76,11 +76,11 @@ class Groups:
     # --- membership --------------------------------------------------------------------------------------------------
 
     def heartbeat(self, address: Address, data: HeartbeatData, deadline: Deadline | None = None) -> HeartbeatReply:
-        """Tell one broker process that a client is alive and what it wants."""
+        """Send one broker process a client's heartbeat, with its groups and subscriptions."""
         body = encode_body(_wrap_heartbeat(data, self._namespace))
         reply = self._brokers.servers.ask(ServerRequest(address, HeartbeatRequestHeader(), body), deadline=deadline)
-        said = reply.header(HeartbeatResponseHeader)
-        return HeartbeatReply(reply.command.version, bool(said.is_support_heart_beat_v2), bool(said.is_sub_change))
+        header = reply.header(HeartbeatResponseHeader)
+        return HeartbeatReply(reply.command.version, bool(header.is_support_heart_beat_v2), bool(header.is_sub_change))
 
     def unregister(
         self,
@@ -91,14 +91,14 @@ class Groups:
         consumer_group: str | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Tell one broker process that a client leaves a group."""
+        """Unregister a client of a group at one broker process."""
         header = UnregisterClientRequestHeader(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
         self._brokers.servers.ask(ServerRequest(address, header), deadline=deadline)
 
     def fetch_members(self, group: str, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Client ids of the group's live members, as a broker of the topic knows them."""
+        """Return the client ids of the group's live members, as a broker of the topic knows them."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
         try:
             reply = self._brokers.ask_any(topic, header, deadline=deadline)
@@ -107,13 +107,13 @@ class Groups:
         members = reply.body(GetConsumerListByGroupResponseBody).consumer_id_list
         if len(members) > MOST_MEMBERS:
             what = f"the broker lists {len(members)} members of the group, the limit is {MOST_MEMBERS}"
-            raise LimitExceeded(what, advice="look who joins the group", **reply.request.where())
+            raise LimitExceeded(what, advice="find out which clients join the group", **reply.request.where())
         return members
 
     def check_subscription(
         self, group: str, client_id: str, subscription: SubscriptionData, deadline: Deadline | None = None
     ) -> None:
-        """Have a broker of the topic check a filter expression; it raises if the expression will not do."""
+        """Have a broker of the topic check a filter expression; raise its error if the expression is not accepted."""
         body = CheckClientRequestBody(
             client_id=client_id,
             group=self._namespace.wrap(group),
@@ -128,7 +128,7 @@ class Groups:
     def fetch_consumer_connections(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[str, ConsumerConnection]:
-        """Broker by broker, the members of a group; brokers that know none are left out."""
+        """Return the members of a group by broker; leave out brokers that know none."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, absent=_OFFLINE, deadline=deadline)
         return {name: reply.body(ConsumerConnection) for name, reply in replies.items()}
@@ -136,7 +136,7 @@ class Groups:
     def fetch_producer_connections(
         self, group: str, topic: str, deadline: Deadline | None = None
     ) -> dict[str, ProducerConnection]:
-        """Broker by broker of a topic, the clients that produce for a group; brokers that know none are left out."""
+        """Return the clients that produce for a group, by broker of a topic; leave out brokers that know none."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         replies = self._brokers.ask_each(topic, header, absent=_OFFLINE, deadline=deadline)
         return {name: reply.body(ProducerConnection) for name, reply in replies.items()}
@@ -146,7 +146,7 @@ class Groups:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> Locked:
-        """Take or renew the locks of queues, once; each broker answers for itself."""
+        """Take or renew the locks of queues, without repetition; one broker's error does not hide another's reply."""
         parts = self._by_broker(queues)
         requests = {
             name: self._lock_request(LockBatchMqRequestHeader(), group, client_id, part) for name, part in parts.items()
@@ -158,14 +158,14 @@ class Groups:
                 unknown[name] = result
             else:
                 held = result.body(LockBatchResponseBody).lock_ok_mq_set
-                granted.update(self._ours(queue) for queue in held)
+                granted.update(self._namespace.unwrap_queue(queue) for queue in held)
         refused = {queue for name, part in parts.items() if name not in unknown for queue in part} - granted
         return Locked(frozenset(granted), frozenset(refused), unknown)
 
     def unlock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> None:
-        """Give up the locks of queues; those of other clients stay as they are."""
+        """Release the locks of queues; locks of other clients stay."""
         requests = {
             name: self._lock_request(UnlockBatchMqRequestHeader(), group, client_id, part)
             for name, part in self._by_broker(queues).items()
@@ -175,7 +175,10 @@ class Groups:
     def unlock_oneway(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> None:
-        """The same without asking whether it was done: each broker is told once, whatever happens at the others."""
+        """Release the locks of queues without waiting for responses.
+
+        Every broker gets the request once; the first error is raised when all have got it.
+        """
         parts, failures = self._by_broker(queues), []
         for part, own_deadline in in_turn(deadline, parts.values()):
             request = self._lock_request(UnlockBatchMqRequestHeader(), group, client_id, part)
@@ -189,7 +192,7 @@ class Groups:
     def _lock_request(
         self, header: RequestHeader, group: str, client_id: str, queues: list[MessageQueue]
     ) -> RoutedRequest:
-        """A lock request may name queues of several topics; the first one's route leads to the broker."""
+        """Return a request about locks; it may name queues of several topics, of which the first one's route counts."""
         body = LockBatchRequestBody(
             consumer_group=self._namespace.wrap(group),
             client_id=client_id,
@@ -203,12 +206,9 @@ class Groups:
             parts[queue.broker_name].append(queue)
         return parts
 
-    def _ours(self, queue: MessageQueue) -> MessageQueue:
-        return queue._replace(topic=self._namespace.unwrap(queue.topic))
-
 
 def _wrap_heartbeat(data: HeartbeatData, namespace: Namespace) -> HeartbeatData:
-    """The names in a body are ours to wrap, too."""
+    """Return a heartbeat under the cluster's names: the wire wraps names in headers only."""
     return replace(
         data,
         producer_data_set=tuple(

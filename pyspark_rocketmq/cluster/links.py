@@ -1,9 +1,9 @@
-"""Over which connections do requests travel?
+"""Carry requests over connections.
 
-A task of one thread borrows connections from a pool (`InlineLinks`); group members and producers share one
-connection per server among their threads (`SharedLinks`). Both ask many servers at once: every request of a burst
-is on its way before the first answer is waited for. Threads that share also connect to many servers at once, so one
-that is silently gone takes no time from the others.
+A task of one thread borrows connections from a pool (`InlineLinks`); group members and producers share one connection
+per server among their threads (`SharedLinks`). Both send to many servers at once: every request of a burst is sent
+before they wait for the first response. Shared links also connect to many servers at once, so that an unreachable
+server takes no time from the others.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ..net.threaded import ThreadedConnection
 from ..wire.header import Command
 
 CONNECTING = 32
-"""Servers that are connected to at once."""
+"""Number of servers to connect to at once."""
 BURST = 512
-"""Requests that one server gets at once; its queues hold thousands, for all its clients."""
+"""Number of requests that one server gets at once; its queues hold thousands, for all its clients."""
 
 Addressed = tuple[Address, Command]
-"""A request and the server that it goes to."""
+"""A server's address, and a request to it."""
 Result = Command | RocketMQError
 """A response whatever its code, or the error why there is none."""
 
 
 class Links(Protocol):
-    """Brings requests to servers. A response counts whatever its code; no response is an error."""
+    """A way to carry requests to servers; a response counts whatever its code, a missing response is an error."""
 
     def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
         """Send a request, wait, and return the response."""
@@ -47,11 +47,11 @@ class Links(Protocol):
         """Send a one-way request."""
 
     def close(self) -> None:
-        """Close the connections that are not in use by anybody else."""
+        """Close the connections that only these links use."""
 
 
 def within(deadline: Deadline | None, seconds: float) -> Deadline:
-    """A step's own deadline, which ends with the whole operation at the latest."""
+    """Return the deadline of one step, which ends with the whole operation at the latest."""
     return Deadline.after(seconds if deadline is None else min(seconds, deadline.remaining()))
 
 
@@ -59,7 +59,7 @@ def within(deadline: Deadline | None, seconds: float) -> Deadline:
 
 
 class InlineLinks:
-    """Borrows a connection for each request or burst."""
+    """Links that borrow a connection for each request or burst."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -77,8 +77,8 @@ class InlineLinks:
             with ExitStack() as borrowed:
                 started = [self._start(borrowed, requests, numbers, deadline, results) for numbers in burst]
                 until = _to_answer(self._pool.settings, deadline)
-                for sent in filter(None, started):
-                    sent.collect_into(results, until)
+                for each in filter(None, started):
+                    _collect(each, results, until)
         return [results[number] for number in range(len(requests))]
 
     def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
@@ -88,7 +88,7 @@ class InlineLinks:
         connection.tell(request.code, request.fields, bytes(request.body), until)
 
     def close(self) -> None:
-        """The pool is the process's, its connections close when they have been idle."""
+        """Do nothing: the process shares the pool, which closes idle connections itself."""
 
     def _start(
         self,
@@ -97,47 +97,42 @@ class InlineLinks:
         numbers: Sequence[int],
         deadline: Deadline | None,
         results: dict[int, Result],
-    ) -> _Sent | None:
+    ) -> _Started | None:
         """Send one server its part of a burst, without waiting for the socket."""
         until = _to_connect(self._pool.settings, deadline)
         try:
             connection = borrowed.enter_context(self._pool.connection(requests[numbers[0]][0], until))
-            sent = _Sent(connection)
+            number_of: dict[int, int] = {}
             for number in numbers:
-                sent.submit(number, requests[number][1])
+                _, request = requests[number]
+                number_of[connection.submit(request.code, request.fields, bytes(request.body))] = number
             connection.exchange()
         except RocketMQError as error:
             results.update(dict.fromkeys(numbers, error))
             return None
-        return sent
+        return connection, number_of
 
 
-class _Sent:
-    """The requests of a burst that one connection carries."""
+_Started = tuple[Connection, dict[int, int]]
+"""A connection and the numbers of the requests that it carries, by opaque."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._number_of: dict[int, int] = {}
 
-    def submit(self, number: int, request: Command) -> None:
-        """Gather one request."""
-        self._number_of[self._connection.submit(request.code, request.fields, bytes(request.body))] = number
-
-    def collect_into(self, results: dict[int, Result], deadline: Deadline) -> None:
-        """Wait for the responses; a request without one gets the error that says why."""
-        try:
-            for opaque, command in self._connection.collect(tuple(self._number_of), deadline):
-                results[self._number_of[opaque]] = command
-        except RocketMQError as error:
-            for number in self._number_of.values():
-                results.setdefault(number, error)
+def _collect(started: _Started, results: dict[int, Result], deadline: Deadline) -> None:
+    """Wait for the responses; a request without one gets the error that says why."""
+    connection, number_of = started
+    try:
+        for opaque, command in connection.collect(tuple(number_of), deadline):
+            results[number_of[opaque]] = command
+    except RocketMQError as error:
+        for number in number_of.values():
+            results.setdefault(number, error)
 
 
 # --- many threads ----------------------------------------------------------------------------------------------------
 
 
 class SharedLinks:
-    """Asks over the one connection that a server's callers share."""
+    """Links over one connection per server, which all callers share."""
 
     def __init__(self, pool: SharedPool) -> None:
         self._pool = pool

@@ -1,7 +1,7 @@
-"""How does one message get to a broker, and how is one found again?
+"""Send single messages to brokers, and look up single messages.
 
-Nothing that stores is repeated here: a send that got no reply may have been carried out. Whether to try again, and
-at which broker, is for producers to decide. An error that speaks of an old route has the route fetched anew.
+Requests that store something are never repeated here: a send without a response may have been carried out. Producers
+decide whether to repeat it, and at which broker. An error that says that the route is stale expires the route.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .broker import Brokers, RoutedRequest
 from .servers import OK, Reply
 
 TEMPLATE_TOPIC = "TBW102"
-"""The topic whose configuration brokers copy when they make an unknown one."""
+"""The topic whose configuration brokers copy when they create an unknown one."""
 
 STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
-"""Codes that say a message is stored; all but the first leave out one safeguard."""
+"""Codes that say that a message is stored; all but the first leave out one safeguard."""
 
 LATEST_MS = 2**63 - 1
 _UNIQUE_KEY_COUNT = 32
@@ -44,13 +44,13 @@ _UNIQUE_KEY_COUNT = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """What is to be stored in a queue: one message in its final form, or a batch body."""
+    """A message in its final form, or a batch body, to be stored in a queue."""
 
     producer_group: str
     queue: MessageQueue
     body: bytes
     properties: str = ""
-    """The properties' text; of a batch, those of the whole."""
+    """The properties' text; for a batch, the properties of the whole."""
     born_timestamp_ms: int
     sys_flag: int = 0
     flag: int = 0
@@ -64,27 +64,27 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where a message was stored."""
+    """The place where a message was stored."""
 
     status: ResponseCode
     message_id: str
-    """The offset message id; of a batch, all of them joined by commas."""
+    """The offset message id; for a batch, all ids joined by commas."""
     queue: MessageQueue
     queue_offset: int
-    """Of a batch, the first message's."""
+    """For a batch, the offset of its first message."""
     transaction_id: str | None = None
     recall_handle: str | None = None
 
 
 class FoundMessage(NamedTuple):
-    """A message that was looked up, and the queue that holds it."""
+    """A message that was looked up, with the queue that holds it."""
 
     queue: MessageQueue
     record: Record
 
 
 class Messages:
-    """Single messages, to brokers and back."""
+    """Sends and lookups of single messages."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -106,7 +106,7 @@ class Messages:
         )
 
     def send_oneway(self, sending: Sending, deadline: Deadline | None = None) -> None:
-        """Send without asking whether it was stored."""
+        """Send a message or a batch without waiting for a response."""
         self._brokers.tell_once(_send_request(sending), deadline=deadline)
 
     def send_back(
@@ -120,7 +120,7 @@ class Messages:
         max_reconsume_times: int | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Deliver a message to the group again after a delay: the level's, the broker's choice (0), or never (-1)."""
+        """Have a message delivered to the group again: after the level's delay, the broker's (0), or never (-1)."""
         request = send_back_request(
             group,
             queue.topic,
@@ -135,13 +135,13 @@ class Messages:
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
     ) -> None:
-        """Say what becomes of a half message; brokers give no reply."""
+        """Commit or roll back a half message; brokers do not respond."""
         self._brokers.tell_once(RoutedRequest(header.topic or "", broker_name, header), deadline=deadline)
 
     def recall(
         self, producer_group: str, topic: str, broker_name: str, handle: str, deadline: Deadline | None = None
     ) -> str:
-        """Take a timed message back; returns its unique id."""
+        """Recall a timed message, and return its unique id."""
         header = RecallMessageRequestHeader(producer_group=producer_group, topic=topic, recall_handle=handle)
         request = RoutedRequest(topic, broker_name, header)
         return self._brokers.ask_once(request, deadline=deadline).header(RecallMessageResponseHeader).msg_id
@@ -158,7 +158,7 @@ class Messages:
         end_ms: int = LATEST_MS,
         deadline: Deadline | None = None,
     ) -> list[FoundMessage]:
-        """Messages that bear a key, at most `max_count` from each broker, by store time."""
+        """Return messages with a key, at most `max_count` from each broker, by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
             index_type="K", unique_key_query=False,
@@ -166,7 +166,7 @@ class Messages:
         return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
 
     def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
-        """Messages that bear a unique id: the message itself, and copies such as retries, by store time."""
+        """Return messages with a unique id, by store time: the message itself, and copies such as retries."""
         header = QueryMessageRequestHeader(
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
             index_type="U", unique_key_query=True,
@@ -174,7 +174,7 @@ class Messages:
         return self._query(topic, header, lambda record: record.properties.get("UNIQ_KEY") == unique_key, deadline)
 
     def view(self, message_id: str, topic: str | None = None, deadline: Deadline | None = None) -> Record:
-        """The message with this offset message id, from the broker whose address the id names."""
+        """Return the message with this offset message id, from the broker whose address the id holds."""
         store_host, physical_offset = decode_offset_message_id(message_id)
         address = self._brokers.settings.address_map.reach(store_host)
         reply = self._brokers.ask_at(
@@ -183,15 +183,15 @@ class Messages:
         records = self._records(reply)
         if len(records) != 1:
             advice = "check that the id is one this cluster gave out"
-            raise DecodeError(f"{len(records)} messages under one id", advice=advice, **reply.request.where())
+            raise DecodeError(f"{len(records)} messages have one id", advice=advice, **reply.request.where())
         return records[0]
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- replies -----------------------------------------------------------------------------------------------------
 
     def _query(
         self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
     ) -> list[FoundMessage]:
-        """Brokers find by hash of the key, so what they find is looked at again."""
+        """Return the messages that `is_meant` accepts: brokers search by the hash of a key."""
         replies = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
         found = [
             FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
@@ -199,10 +199,10 @@ class Messages:
             for record in self._records(reply)
             if record.topic == topic and is_meant(record)
         ]
-        return sorted(found, key=lambda hit: hit.record.store_timestamp)
+        return sorted(found, key=lambda each: each.record.store_timestamp)
 
     def _records(self, reply: Reply) -> list[Record]:
-        """The stored messages of an reply, under our names for their topics."""
+        """Return the stored messages of a reply, under the user's names of their topics."""
         with located(reply.request.where()):
             records = decode_records(reply.command.body)
         return [replace(record, topic=self._namespace.unwrap(record.topic)) for record in records]
@@ -218,7 +218,7 @@ def send_back_request(
     origin_message_id: str | None = None,
     max_reconsume_times: int | None = None,
 ) -> RoutedRequest:
-    """The request to deliver a message again, for who asks many at once."""
+    """Return the request to deliver a message again, for callers that send many at once."""
     header = ConsumerSendMsgBackRequestHeader(
         offset=physical_offset,
         group=group,
@@ -232,7 +232,7 @@ def send_back_request(
 
 
 def _send_request(sending: Sending) -> RoutedRequest:
-    """The short form of a send request."""
+    """Return a send request in its short form."""
     kind = SendBatchMessageRequestHeader if sending.is_batch else SendMessageRequestHeaderV2
     header = kind(
         producer_group=sending.producer_group,

@@ -1,8 +1,8 @@
-"""What do the name servers know, and which of them is asked?
+"""Send requests to the name servers, one after the other until one replies.
 
-They hold the same table but do not talk to each other. The one that answered last is asked first; one that cannot
-be reached or is busy gives way to the next. One that does not know a topic may have been started a moment ago, so
-a topic is unknown only when none of them knows it.
+Name servers hold the same table but do not talk to each other. The one that replied last gets a request first; the
+next one gets it if that one is busy or cannot be reached. A name server that does not know a topic may have started a
+moment ago, so a topic is unknown only when none of them knows it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NameServers:
         self._addresses = settings.name_servers
         self._retrying = Retrying(settings.retries, settings.pause)
         self._current = 0
-        """Number of the one that answered last."""
+        """Number of the name server that replied last."""
 
     def __repr__(self) -> str:
         return f"<NameServers {'; '.join(map(str, self._addresses))}, now {self._addresses[self._current]}>"
@@ -49,22 +49,22 @@ class NameServers:
     # --- topics and brokers ------------------------------------------------------------------------------------------
 
     def fetch_route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
-        """Where the queues of a topic are; with `once` no name server is asked again."""
+        """Return the route of a topic; with `once` every name server gets the request at most once."""
         ask = self._ask_around if once else self._ask
         reply = ask(GetRouteInfoRequestHeader(topic=topic), deadline)
         with located(reply.request.where()):
             return make_route(topic, reply.body(TopicRouteData), self._servers.settings.address_map)
 
     def fetch_topics(self, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Our names of the topics of our namespace, and system topics."""
+        """Return the topics of the namespace under the user's names, and system topics."""
         return self._topics(self._ask(GetAllTopicListRequestHeader(), deadline))
 
     def fetch_topics_of_cluster(self, cluster: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """The same for one cluster's topics."""
+        """Return the topics of one cluster in the same way."""
         return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
 
     def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerEndpoints, ...]:
-        """All brokers of all clusters, by name."""
+        """Return all brokers of all clusters, sorted by name."""
         reply = self._ask(GetBrokerClusterInfoRequestHeader(), deadline)
         address_map = self._servers.settings.address_map
         with located(reply.request.where()):
@@ -72,13 +72,13 @@ class NameServers:
             return all_broker_endpoints((data for _, data in sorted(table.items())), address_map)
 
     def delete_topic(self, topic: str, deadline: Deadline | None = None) -> None:
-        """Make every name server forget a topic."""
+        """Delete a topic from every name server."""
         self._ask_each(DeleteTopicFromNamesrvRequestHeader(topic=topic), deadline)
 
     # --- values ------------------------------------------------------------------------------------------------------
 
     def fetch_value(self, namespace: str, key: str, deadline: Deadline | None = None) -> str | None:
-        """A value kept at the name servers."""
+        """Return a value that name servers keep; None if they keep none."""
         try:
             reply = self._ask(GetKVConfigRequestHeader(namespace=namespace, key=key), deadline)
         except QueryNotFound:
@@ -86,7 +86,7 @@ class NameServers:
         return reply.header(GetKVConfigResponseHeader).value
 
     def fetch_values(self, namespace: str, deadline: Deadline | None = None) -> dict[str, str]:
-        """All values of one namespace."""
+        """Return all values of one namespace of the name servers."""
         try:
             reply = self._ask(GetKVListByNamespaceRequestHeader(namespace=namespace), deadline)
         except QueryNotFound:
@@ -94,21 +94,21 @@ class NameServers:
         return reply.body(KVTable).table
 
     def put_value(self, namespace: str, key: str, value: str, deadline: Deadline | None = None) -> None:
-        """Keep a value at every name server."""
+        """Store a value at every name server."""
         self._ask_each(PutKVConfigRequestHeader(namespace=namespace, key=key, value=value), deadline)
 
     def delete_value(self, namespace: str, key: str, deadline: Deadline | None = None) -> None:
-        """Remove a value from every name server."""
+        """Delete a value from every name server."""
         self._ask_each(DeleteKVConfigRequestHeader(namespace=namespace, key=key), deadline)
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def _topics(self, reply: Reply) -> tuple[str, ...]:
         namespace = self._servers.settings.namespace
         return tuple(map(namespace.unwrap, filter(namespace.holds, reply.body(TopicList).topic_list)))
 
     def _ask_each(self, header: RequestHeader, deadline: Deadline | None) -> None:
-        """Each keeps its own table, so each must be told."""
+        """Send every name server a request, since each keeps its own table."""
         for address in self._addresses:
             ask = partial(self._servers.ask, ServerRequest(address, header), deadline=deadline)
             self._retrying.run(ask, deadline)
@@ -117,7 +117,7 @@ class NameServers:
         return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
 
     def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
-        """The first good answer in one round; an error that no other server would mend ends the round."""
+        """Return the first reply of one round; raise an error at once if no other name server would do better."""
         failures: list[RocketMQError] = []
         for number in self._in_turn():
             try:
@@ -137,18 +137,15 @@ class NameServers:
 
 
 def _combined(failures: list[RocketMQError]) -> RocketMQError:
-    """One error for a whole round: a server that knows no such topic outweighs those that did not reply."""
+    """Return one error for a whole round: a name server that knows no such topic outweighs silent ones."""
     for error in failures:
         if isinstance(error, TopicNotExist):
             advice = "create the topic, or check its name and nameServer"
-            return _because(error, TopicNotFound("no name server knows the topic", advice=advice, **error.where))
+            unknown = TopicNotFound("no name server knows the topic", advice=advice, **error.where)
+            unknown.__cause__ = error
+            return unknown
     last = failures[-1]
     if len(failures) > 1:
-        said = "; ".join(f"{error.where.get('address')}: {error.what}" for error in failures)
-        last.what = f"no name server answered: {said}"
+        each = "; ".join(f"{error.where.get('address')}: {error.what}" for error in failures)
+        last.what = f"no name server replied: {each}"
     return last
-
-
-def _because(cause: RocketMQError, error: TopicNotFound) -> TopicNotFound:
-    error.__cause__ = cause
-    return error

@@ -1,7 +1,7 @@
 """Ask brokers for the offsets of queues, and for the positions of groups; commit positions.
 
 Every request is made for many queues at once and leaves in one burst per broker. Where the master is gone a replica
-replies, which may lag behind; `QueueBounds` and `Standing` say so.
+replies, which may lag behind; `QueueBounds` and `ReportedPosition` say so.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .searches import SEARCHES_EXACTLY, fetch_first_readable, find_first_since, 
 from .servers import Reply
 
 LOWER, UPPER = "LOWER", "UPPER"
-"""Which of the messages around a time: the first at or after it, or the last at or before it (5.1.1 and later)."""
+"""Boundaries of a search by time: the first message at or after it, or the last at or before it (since 5.1.1)."""
 
 _NONE = -1
 _MakeHeader = Callable[[MessageQueue], RequestHeader]
 
 
-class Standing(NamedTuple):
+class ReportedPosition(NamedTuple):
     """A group's position in a queue, and the broker process that reports it."""
 
     offset: int
@@ -164,10 +164,10 @@ class Offsets:
         self._need_masters(queues, replies, deadline)
         return {queue: _offset(reply) for queue, reply in replies.items()}
 
-    def fetch_standings(
+    def fetch_reported_positions(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
-    ) -> dict[MessageQueue, Standing]:
-        """Return the group's positions with their reporters, which tell a moved position from a forgotten one."""
+    ) -> dict[MessageQueue, ReportedPosition]:
+        """Return the group's positions with the processes that report them."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]
@@ -300,8 +300,8 @@ def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
     return QueueBounds(max(0, min_offset), max(0, max_offset), _is_from_replica(reply))
 
 
-def _standing(reply: Reply, *, after_silence: bool) -> Standing:
-    return Standing(_offset(reply), reply.request.address, _is_from_replica(reply), after_silence)
+def _standing(reply: Reply, *, after_silence: bool) -> ReportedPosition:
+    return ReportedPosition(_offset(reply), reply.request.address, _is_from_replica(reply), after_silence)
 
 
 def _is_from_replica(reply: Reply) -> bool:
@@ -318,7 +318,7 @@ def _offset(reply: Reply, smallest: int = 0) -> int:
 def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
     """Refuse a number that cannot be an offset; headers and bodies are checked for 64 bits where they are read."""
     if offset < smallest:
-        raise MalformedFrame(f"{name} is {offset}, which is no offset", **reply.request.where())
+        raise MalformedFrame(f"{name} is {offset}, which is not an offset", **reply.request.where())
 
 
 def _max_header(queue: MessageQueue) -> RequestHeader:

@@ -1,11 +1,11 @@
 """Repeat requests that may be repeated.
 
-The errors say so themselves (`retriable`); this only counts and waits. Requests whose repetition would do harm, such
-as sends, do not come here.
+Errors say by their flag `retriable` whether a repetition may help; this module only counts and waits. Requests whose
+repetition would do harm, such as sends, are not repeated here.
 
-Who can wait has patience: a broker that cannot be reached, does not answer, or asks for fewer requests is then asked
-for a time instead of a number of times. What servers answer otherwise, and what routes say, is counted all the same:
-it seldom changes by waiting.
+A caller that can wait gives a time instead of a number: for so long, requests are repeated to a broker that cannot be
+reached, does not respond, or asks for fewer requests. Other errors of servers, and errors of routes, are counted all
+the same: they seldom change by waiting.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from ..net.deadline import Deadline
 T = TypeVar("T")
 
 _WARN_AT = 2
-"""The failed attempt in a row at which the log says what is waited for."""
+"""Number of the failed attempt in a row that is logged."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """So many more attempts, with pauses between them; with patience more while brokers are out of reach or busy."""
+    """A number of further attempts with pauses between them, or a time for unreachable and busy brokers."""
 
     retries: int
     pause: Backoff
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
     wait_for_brokers_s: float | None = None
+    """Seconds for which attempts at unreachable and busy brokers are repeated; None: they count as others do."""
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def run(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Return what the first successful attempt returns, or raise the last error."""
-        patience = None if self.wait_for_brokers_s is None else Deadline.after(self.wait_for_brokers_s, self.clock)
+        """Return the result of the first successful attempt, or raise the last error."""
+        waiting = None if self.wait_for_brokers_s is None else Deadline.after(self.wait_for_brokers_s, self.clock)
         counted = 0
         for number in count():
             try:
@@ -51,8 +52,8 @@ class Retrying:
                 out_of_time = deadline is not None and deadline.remaining() <= pause_s
                 if out_of_time or not error.retriable:
                     raise
-                if patience and isinstance(error, TransportError | FlowControl | SystemBusy):
-                    _wait_patiently(error, patience, pause_s, number + 1)
+                if waiting and isinstance(error, TransportError | FlowControl | SystemBusy):
+                    _check_wait(error, waiting, pause_s, number + 1)
                 elif counted >= self.retries:
                     raise
                 else:
@@ -61,10 +62,10 @@ class Retrying:
         raise AssertionError("count() has no end")
 
 
-def _wait_patiently(error: RocketMQError, patience: Deadline, pause_s: float, failures: int) -> None:
-    """Raise the error if patience ends within the next pause; say once what is waited for."""
-    if patience.remaining() <= pause_s:
-        error.what += f" (asked for {patience.seconds:g} s, pollTimeoutMs)"
+def _check_wait(error: RocketMQError, waiting: Deadline, pause_s: float, failures: int) -> None:
+    """Raise the error if the wait ends within the next pause; log the second failure."""
+    if waiting.remaining() <= pause_s:
+        error.what += f" (repeated for {waiting.seconds:g} s, pollTimeoutMs)"
         raise error
     if failures == _WARN_AT:
-        _log.warning("waiting for a broker, up to %g s (pollTimeoutMs): %s", patience.seconds, error)
+        _log.warning("waiting for a broker, up to %g s (pollTimeoutMs): %s", waiting.seconds, error)

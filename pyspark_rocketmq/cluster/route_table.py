@@ -1,10 +1,10 @@
-"""Which route is in force now?
+"""Cache the routes of topics, and renew the stale ones.
 
-The table keeps one snapshot per topic. A snapshot is fetched again when it has come of age or when somebody was told
-that it is wrong (`expire`). While no name server can be reached the last one stays in force: brokers serve on
-without name servers. Who fails to renew one topic's route has found out for all topics, so for a while nobody asks
-for any that is known: waiting for name servers that are away takes a fifth of the time at most. The table is bounded
-in topics and in what all its routes hold together.
+The table keeps one snapshot per topic. A snapshot is stale when its lifetime is over, or when a broker's error said so
+(`expire`); then it is fetched before it is used again. While no name server can be reached the last snapshot stays in
+force: brokers serve on without name servers. A failed renewal of one route counts for all topics: for a while no known
+route is renewed, so that waiting for unreachable name servers takes a fifth of the time at most. The table is bounded
+in topics, and in the objects that all its routes hold together.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from ..net.deadline import Deadline, share
 from .routes import BrokerEndpoints, Route
 
 LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
-"""How long old snapshots serve unasked when one could not be renewed, ..."""
+"""For how many seconds stale snapshots serve when one could not be renewed, ..."""
 SILENCE_PER_WAIT = 4.0
-"""... for each second that finding out took."""
+"""... for each second that the failed renewal took."""
 MOST_TOPICS, MOST_OBJECTS = 20_000, 1_000_000
-"""How many routes are kept, and how many queues and broker processes these name together."""
+"""Bounds of the table: routes, and the queues and broker processes that all routes name together."""
 _PARTS_OF_TIME = 2
-"""One of so many parts of its time a caller gives to renewing what it has: the rest is for using it."""
+"""A renewal gets this fraction of the caller's time (1/2): the caller needs the rest for its request."""
 
 
 class FetchRoute(Protocol):
-    """Asks the name servers for a topic's route."""
+    """A function that fetches a topic's route from the name servers."""
 
     def __call__(self, topic: str, deadline: Deadline | None, /, *, once: bool) -> Route:
-        """With `once` no name server is asked again."""
+        """Return a topic's route; with `once` every name server gets the request at most once."""
 
 
 class _CachedRoute(NamedTuple):
     route: Route
     due: float
-    """When to fetch it again, on the table's clock."""
+    """Time at which the route becomes stale, on the table's clock."""
 
 
 class RouteTable:
-    """The routes of all topics in use. For any thread."""
+    """The routes of all topics in use, for any thread."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class RouteTable:
         self._lock = threading.Lock()
         self._entries: dict[str, _CachedRoute] = {}
         self._weight = 0
-        """The queues and broker processes of all routes."""
+        """Number of queues and broker processes of all routes."""
         self._silent_until = float("-inf")
 
     def __repr__(self) -> str:
         return f"<RouteTable {len(self._entries)} topics, {len(self.known_brokers())} brokers>"
 
     def route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
-        """The route in force, fetched if need be; with `once` without insistence, though there is none yet."""
+        """Return the route in force, and fetch it if it is stale or unknown; `once` forbids repeated requests."""
         entry = self._entries.get(topic)
         if entry is None:
             return self._fetch_new(topic, deadline, once=once)
@@ -72,19 +72,19 @@ class RouteTable:
         return self._renew(topic, entry.route, deadline)
 
     def expire(self, topic: str) -> None:
-        """Have the topic's route fetched before it is used again, unless name servers are away."""
+        """Mark the topic's route as stale."""
         with self._lock:
             if entry := self._entries.get(topic):
                 self._entries[topic] = entry._replace(due=self._clock())
 
     def known_brokers(self) -> dict[str, BrokerEndpoints]:
-        """Every broker that the routes in the table name."""
+        """Return every broker that the routes in the table name."""
         with self._lock:
             entries = tuple(self._entries.values())
         return {name: places for entry in entries for name, places in entry.route.brokers.items()}
 
     def _renew(self, topic: str, old: Route, deadline: Deadline | None) -> Route:
-        """The new route; the old one when no name server answers, which is tried once only."""
+        """Return the new route, or the old one when no name server replies to one request."""
         asked_at = self._clock()
         try:
             return self._fetch_new(topic, share(deadline, _PARTS_OF_TIME), once=True)
@@ -96,7 +96,7 @@ class RouteTable:
         return old
 
     def _fetch_new(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
-        """Fetched outside the lock; of two threads that fetch at once, the later one wins."""
+        """Fetch a route outside the lock and keep it; of two threads that fetch at once, the later one wins."""
         route = self._fetch(topic, deadline, once=once)
         with self._lock:
             self._put(topic, _CachedRoute(route, self._clock() + self._max_age_s))

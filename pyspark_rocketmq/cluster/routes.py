@@ -1,7 +1,7 @@
-"""Where are the queues of a topic, as of one moment?
+"""Hold the queues of a topic and the endpoints of their brokers, at one moment.
 
-A `Route` is an immutable snapshot of what a name server said: queues that may be read, queues that may be
-written, and where the brokers that hold them listen. Nothing here asks anybody; a newer moment is a new `Route`.
+A `Route` is an immutable snapshot of a name server's reply: queues that may be read, queues that may be written, and
+the addresses of the brokers that hold them. Nothing here sends a request; a newer moment is a new `Route`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..model import Address, MessageQueue, parse_address, sort_queues
 from ..wire.bodies import BrokerData, QueueData, TopicRouteData
 
 MOST_QUEUES = 100_000
-"""Queues of one topic. A name server says a number, we make so many objects of it."""
+"""Queues of one topic: each number that a name server reports becomes as many objects."""
 MOST_ENDPOINTS = 10_000
-"""Broker processes that one answer names."""
+"""Broker processes that one reply names."""
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
 _MOST_DIGITS = 18
@@ -37,40 +37,40 @@ _MOST_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class AddressMap:
-    """How to reach brokers that advertise addresses which are of no use here."""
+    """Reachable addresses of brokers that advertise addresses which cannot be reached from here."""
 
     entries: tuple[tuple[Address, Address], ...] = ()
     other: Address | None = None
-    """Where all brokers without an entry are reached, if not where they say."""
+    """Address of all brokers without an entry; None: the address that they advertise."""
 
     def reach(self, advertised: Address) -> Address:
-        """Where to find the broker that advertises this address."""
+        """Return the reachable address of the broker that advertises an address."""
         return dict(self.entries).get(advertised, self.other or advertised)
 
 
-class Place(NamedTuple):
-    """One broker process of a broker name: its number and where it listens."""
+class BrokerEndpoint(NamedTuple):
+    """One process of a broker: its number and its address."""
 
     broker_id: int
     address: Address
 
     @property
     def is_master(self) -> bool:
-        """Whether it takes writes."""
+        """Return whether this process takes writes."""
         return self.broker_id == MASTER_ID
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoints:
-    """Where the processes of one broker name listen: the master, number 0, and its replicas."""
+    """The processes of one broker: the master, number 0, and its replicas."""
 
     broker_name: str
     cluster: str
-    endpoints: tuple[Place, ...]
-    """In the order of their numbers."""
+    endpoints: tuple[BrokerEndpoint, ...]
+    """Sorted by number."""
 
     def master(self) -> Address:
-        """Where the master listens."""
+        """Return the master's address."""
         for place in self.endpoints:
             if place.is_master:
                 return place.address
@@ -80,8 +80,8 @@ class BrokerEndpoints:
             broker=self.broker_name,
         )
 
-    def to_read(self, suggested_id: int = MASTER_ID) -> Place:
-        """Where to read when this process is suggested: there, else (for a replica) at the next, else anywhere."""
+    def to_read(self, suggested_id: int = MASTER_ID) -> BrokerEndpoint:
+        """Return the process to read from: the suggested one, else (for a replica) the next one, else any."""
         by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
         for broker_id in wanted:
@@ -93,24 +93,26 @@ class BrokerEndpoints:
 
 
 def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
-    """The places a name server names for one broker."""
+    """Return the processes that a name server names for one broker."""
     try:
-        found = [Place(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()]
+        found = [
+            BrokerEndpoint(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()
+        ]
     except OptionError as cause:
         raise MalformedFrame(
-            f"the broker is registered with addresses that are none: {shorten(data.broker_addrs)}",
+            f"the broker is registered with broken addresses: {shorten(data.broker_addrs)}",
             broker=data.broker_name,
         ) from cause
     return BrokerEndpoints(data.broker_name, data.cluster or "", tuple(sorted(found)))
 
 
 def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerEndpoints, ...]:
-    """The places of all the brokers that one answer names."""
+    """Return the processes of all brokers that one reply names."""
     named = tuple(named)
     if (count := sum(len(data.broker_addrs) for data in named)) > MOST_ENDPOINTS:
         raise LimitExceeded(
-            f"the answer names {count} broker processes, the limit is {MOST_ENDPOINTS}",
-            advice="look what is registered at the name server",
+            f"the reply names {count} broker processes, the limit is {MOST_ENDPOINTS}",
+            advice="check which brokers are registered at the name server",
         )
     return tuple(broker_endpoints(data, address_map) for data in named)
 
@@ -120,7 +122,7 @@ def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The queues of a topic and the brokers that hold them, as of one moment."""
+    """The queues of a topic and the brokers that hold them, at one moment."""
 
     topic: str
     readable: tuple[MessageQueue, ...]
@@ -131,24 +133,24 @@ class Route:
 
     @property
     def weight(self) -> int:
-        """How many objects it consists of."""
+        """Number of objects that the route consists of."""
         return len(self.readable) + len(self.writable) + sum(len(broker.endpoints) for broker in self.brokers.values())
 
     def broker(self, broker_name: str) -> BrokerEndpoints:
-        """The places of a broker that holds queues of this topic."""
+        """Return the processes of a broker that holds queues of this topic."""
         try:
             return self.brokers[broker_name]
         except KeyError:
             raise QueueMoved(
-                "the route does not name the broker any more",
-                advice="it may be down; it comes back into the route when it registers again",
+                "the route no longer names the broker",
+                advice="check that it runs; it comes back into the route when it registers again",
                 topic=self.topic,
                 broker=broker_name,
             ) from None
 
 
 def make_route(topic: str, data: TopicRouteData, address_map: AddressMap) -> Route:
-    """The snapshot that a name server's answer describes; `topic` is our name for it."""
+    """Return the route that a name server's reply describes; `topic` is the user's name of the topic."""
     if data.topic_queue_mapping_by_broker:
         raise StaticTopicUnsupported(
             "the topic is static: its queue numbers and offsets are logical ones",
@@ -165,7 +167,7 @@ def make_route(topic: str, data: TopicRouteData, address_map: AddressMap) -> Rou
 
 
 _Held = Iterator[tuple[str, int]]
-"""Broker names, and how many queues each has."""
+"""Broker names with their numbers of queues."""
 
 
 def _readable(held: Iterable[QueueData]) -> _Held:
@@ -184,7 +186,7 @@ def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerEndp
 
 
 def _ordered(topic: str, configuration: str) -> _Held:
-    """The queues of an order-topic configuration, `broker-a:4;broker-b:4`."""
+    """Yield the queues of an order-topic configuration, `broker-a:4;broker-b:4`."""
     for entry in filter(None, configuration.split(";")):
         broker_name, colon, count = entry.partition(":")
         if not (colon and count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS):
@@ -193,7 +195,7 @@ def _ordered(topic: str, configuration: str) -> _Held:
 
 
 def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
-    """The queues of all brokers, sorted; `source` names the field that says how many."""
+    """Return the queues of all brokers, sorted; `source` names the field that holds their numbers."""
     counts, total = list[tuple[str, int]](), 0
     for broker_name, count in held:
         counts.append((broker_name, count))
@@ -201,7 +203,7 @@ def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
         if total > MOST_QUEUES:
             raise LimitExceeded(
                 f"{source} make a route of at least {total} queues, the limit is {MOST_QUEUES}",
-                advice="look at the topic's configuration at this broker",
+                advice="check the topic's configuration at this broker",
                 topic=topic,
                 broker=broker_name,
             )

@@ -1,4 +1,4 @@
-"""Find offsets that no request of a broker tells, by pulling single messages.
+"""Find offsets that brokers do not report, by pulling single messages.
 
 Two searches share one driver: each is a generator that yields the offset to pull at and is sent what was found there.
 In each round one burst asks for one message of every queue that is still searched.

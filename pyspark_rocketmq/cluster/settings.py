@@ -1,4 +1,4 @@
-"""What must be known before a cluster is asked anything?"""
+"""Hold what a cluster must know before its first request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .signing import CredentialsSource
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Whom to ask, as whom, and how patiently."""
+    """Addresses, credentials, and how often requests are repeated."""
 
     name_servers: tuple[Address, ...]
     net: NetSettings = field(default_factory=NetSettings)
@@ -23,13 +23,13 @@ class ClusterSettings:
     namespace: Namespace = field(default_factory=Namespace)
     address_map: AddressMap = field(default_factory=AddressMap)
     route_max_age_s: float = 30.0
-    """Age at which a route is fetched again."""
+    """Seconds after which a route is fetched again."""
     retries: int = 3
-    """How often a request that may be repeated is repeated."""
+    """Number of repetitions of a request that may be repeated."""
     pause: Backoff = field(default_factory=Backoff)
-    """How long to wait before each repetition."""
+    """Pause before each repetition."""
     wait_for_brokers_s: float | None = None
-    """For how long brokers are asked that cannot be reached or are busy; None: as often as others."""
+    """Seconds for which requests to unreachable or busy brokers are repeated; None: `retries` counts for them, too."""
 
     def __post_init__(self) -> None:
         if not self.name_servers:

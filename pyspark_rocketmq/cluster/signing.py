@@ -1,7 +1,6 @@
-"""How does a request prove who sends it?
+"""Sign requests with an HMAC over the values of their header fields, in the order of their names, and their body.
 
-By an HMAC over the values of its header fields, in the order of their names, and its body. The same rule serves
-ACL 1.0 and ACL 2.0. A field added after signing breaks the signature, so signing comes last.
+The same rule serves ACL 1.0 and ACL 2.0. A field added after signing breaks the signature, so signing comes last.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class CredentialsSource(Protocol):
-    """Something that knows the credentials of now; settings that hold one compare and travel by its value."""
+    """A source of the credentials that are valid now; settings that hold one compare and pickle by its value."""
 
     def current(self) -> Credentials:
-        """The credentials to sign with."""
+        """Return the credentials to sign with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key, its secret, and the token of temporary ones."""
+    """An access key, its secret, and the token of temporary credentials."""
 
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
 
     def current(self) -> Credentials:
-        """Themselves: these do not change."""
+        """Return these credentials, which never change."""
         return self
 
 
 def sign(source: CredentialsSource, code: int, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
-    """The fields of a request with key, token and signature added."""
+    """Return the fields of a request with access key, token and signature added."""
     credentials = source.current()
     signed = {**fields, "AccessKey": credentials.access_key}
     if credentials.security_token:
@@ -51,7 +50,7 @@ def sign(source: CredentialsSource, code: int, fields: Mapping[str, str], body: 
 
 
 def signature(secret_key: str, fields: Mapping[str, str], body: bytes | memoryview) -> str:
-    """Base64 of the HMAC-SHA1 of all values, then the body."""
+    """Return the HMAC-SHA1 of all values and then the body, in Base64."""
     values = "".join(fields[name] for name in sorted(fields, key=java_order) if name != "Signature")
     digest = hmac.new(secret_key.encode(), values.encode(), "sha1")
     digest.update(body)

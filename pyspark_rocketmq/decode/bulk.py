@@ -5,7 +5,7 @@ not packed, no inner batch, separators of properties in turn. Then every fixed f
 record's start, and body, topic and properties follow from three length fields. All steps are whole-array steps.
 
 This is the seam for a compiled core. The rest of the room calls `find_records` once for the responses of a batch and
-`decode_plain` once for its columns; what it asks of `Records` in between are whole arrays, or single records by index.
+`decode_plain` once for its columns; in between it reads whole arrays of `Records`, or single records by index.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ Rows = npt.NDArray[np.bool_]
 
 
 class Responses(NamedTuple):
-    """The responses of one batch, column by column: what is wanted of each, and what each covers."""
+    """The wanted and covered offsets of a batch's responses, one sequence for each field."""
 
     ranges: Sequence[QueueRange]
     message_counts: Sequence[int]
@@ -155,7 +155,7 @@ def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
 def _fill(data: Bytes, spans: Spans, found: Starts) -> bool:
     """Return whether these records fill their responses exactly.
 
-    The walk went from each record as far as its size says; only the last record of a response is still to be checked.
+    The walk followed the size of each record; only the last record of a response is still to be checked.
     """
     places, last = found.places, np.cumsum(found.counts) - 1
     ends = np.empty_like(places)
@@ -212,7 +212,7 @@ class Records:
         self.responses = responses
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
         self.positions = self.stored_offsets if positions is None else positions
-        """Offset at which each record stands in its queue; as written in it, until `coverage` knows better."""
+        """Offset at which each record stands in its queue; the written offset until `coverage` sets another."""
         self.are_all_wanted = False
         """Whether every record is known to stand at a wanted offset."""
 
@@ -238,7 +238,7 @@ class Records:
 
     @cached_property
     def sys_flags(self) -> npt.NDArray[np.int32]:
-        """Bits that say what kind of record each is."""
+        """Bits of sysFlag of each record."""
         return self.field("sys_flag")
 
     def record(self, row: int) -> Record:
@@ -254,7 +254,7 @@ class Records:
         return np.flatnonzero(self.sys_flags & _INNER_FLAGS == _INNER_FLAGS)
 
     def only(self, rows: Rows) -> Records:
-        """Return some of the records; all of them are this object, with what it has computed."""
+        """Return some of the records; this object, with its computed arrays, if they are all."""
         if np.count_nonzero(rows) == len(rows):
             return self
         counts = np.bincount(self.response_of[rows], minlength=len(self.counts))
@@ -361,7 +361,7 @@ def decode_plain(records: Records, columns: Sequence[Column], content: Content, 
 
 
 class PlainRows:
-    """Plain records as columns; the public attributes and methods are what `columns.Column.read` asks for."""
+    """Plain records as columns, with the attributes and methods that `columns.Column.read` uses."""
 
     def __init__(self, records: Records, content: Content, shapes: ShapeFinder) -> None:
         self._records = records
@@ -369,7 +369,7 @@ class PlainRows:
         self._shapes = shapes
 
     def only(self, rows: Rows) -> PlainRows:
-        """Return some of the rows; all of them are this object, with what it has computed."""
+        """Return some of the rows; this object, with its computed arrays, if they are all."""
         records = self._records.only(rows)
         return self if records is self._records else PlainRows(records, self._content, self._shapes)
 

@@ -1,7 +1,7 @@
 """List every column that a reader can ask for: one table, with a row per column.
 
 A row holds the column's name, its type, and how its value is read. `rows.Row` reads it from one message and
-`bulk.PlainRows` from thousands at once; both answer to the same names, which a row's `read` asks for. Arrow's and
+`bulk.PlainRows` from thousands at once; both have the attributes and methods that the `read` of a row uses. Arrow's and
 Spark's schemas are made from the table. Options need it too, so nothing here imports Arrow.
 """
 
@@ -140,7 +140,7 @@ def default_columns(layout: Layout, include_headers: bool = False) -> tuple[str,
     return tuple(c.name for c in _KAFKA if include_headers or c.name != "headers")
 
 
-# --- what is shown of a message --------------------------------------------------------------------------------------
+# --- choice of messages ----------------------------------------------------------------------------------------------
 
 
 class Mode(Enum):

@@ -6,9 +6,9 @@ not store, the offsets written in a queue's records run ahead of their positions
 Records of inner batches and of filtered responses stand at the offsets written in them, except in light topics, whose
 records hold offsets of another queue.
 
-One array step shows whether all responses are as they must be. A response that does not hold what it covers is a
-*suspect* and is read again. A filtered response may hold any number of messages, so it shows only by offsets that
-cannot be: in a shifted queue a message may lie before the end of what is wanted, and its written offset behind it. So
+One array step shows whether all responses are complete. A response that does not hold what it covers is a *suspect*
+and is read again. A filtered response may hold any number of messages, so it becomes a suspect only by impossible
+offsets. In a shifted queue a message may lie before the end of the wanted offsets, and its written offset behind it. So
 where a response was cut, and written offsets lie behind the cut, the message before the cut is pulled without the
 filter; and once a queue is known to be shifted, all its filtered responses are placed by pulling without the filter.
 """
@@ -33,8 +33,8 @@ from .spans import Integers
 __all__ = ["Placed", "Recheck", "Suspects", "check_queues", "place_records"]
 
 _SHIFTED = (
-    "%s: other offsets are written in its messages than they stand at, as after a message with an illegal sysFlag; "
-    "queueOffset tells the position, storedQueueOffset what is written"
+    "%s: the offsets written in its messages differ from their positions, as after a message with an illegal sysFlag; "
+    "queueOffset holds the position, storedQueueOffset the written offset"
 )
 _log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class _Placing:
         return short
 
     def _maybe_count(self, response: int) -> int | None:
-        """Count a response's messages within what it covers; None if an inner batch cannot be unwrapped."""
+        """Count a response's messages at covered offsets; return None if an inner batch cannot be unwrapped."""
         first, begin = int(self._firsts[response]), int(self._begins[response])
         end, count = first + int(self._covered[response]), 0
         for row in range(begin, begin + int(self._counts[response])):
@@ -207,7 +207,7 @@ class _Placing:
         disorder = np.flatnonzero((ahead < 0) | (self._goes_back & (ahead != 0)) | moved_back)
         if len(disorder):
             response, offset = int(self._of[disorder[0]]), self._stored[disorder[0]]
-            what = f"holds messages out of order or twice (one says offset {offset})"
+            what = f"holds messages out of order or twice (one has offset {offset})"
             raise mismatch(self._queues[response], int(self._firsts[response]), what)
         return frozenset(map(self._queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
@@ -247,10 +247,10 @@ class _Placing:
 
 
 class Recheck(Protocol):
-    """Pulls again what does not hold what it covers."""
+    """The pulls that replace or check responses which do not hold what they cover."""
 
     def read_again(self, block: Block) -> Iterable[Block]:
-        """Yield what is wanted of a short response, from the master; judge what is missing there as a loss."""
+        """Yield the wanted records of a short response, pulled from the master; judge missing ones as a loss."""
 
     def place(self, block: Block) -> Iterable[Block]:
         """Yield the wanted records of a filtered response one by one; each one's `first` is its position."""
@@ -286,7 +286,7 @@ class Suspects:
         return sorted({*placed.suspects, *(at for at in filtered if responses.queues[at] in self._shifted)})
 
     def read_again(self, blocks: Sequence[Block], suspects: Collection[int]) -> Iterator[Block]:
-        """Yield the blocks, with suspects replaced by what is read again; raise `AnswerMismatch` without a recheck."""
+        """Yield the blocks, suspects replaced by blocks read again; raise `AnswerMismatch` without a recheck."""
         for at, block in enumerate(blocks):
             if at not in suspects:
                 yield block

@@ -2,7 +2,7 @@
 
 Responses gather in memory of the decoder's own until they fill a record batch. They are copied as soon as they come:
 then they are still in the processor's cache, and the buffer that they were received into is free for the next. Copied
-later they cost three times as much, and what is received meanwhile needs further buffers, which are not in the cache
+later they cost three times as much, and bytes received meanwhile need further buffers, which are not in the cache
 either.
 
 A full batch is decoded by `bulk` in whole-array steps, and its irregular records one by one by `irregular`; the rows
@@ -58,7 +58,7 @@ class Decoded:
 
 
 class ColumnDecoder:
-    """Decoder of blocks into a fixed choice of columns, some of them `nullable` because Spark was told so."""
+    """Decoder of blocks into a fixed choice of columns; those of `nullable` are declared nullable in Spark's schema."""
 
     def __init__(
         self,
@@ -246,8 +246,8 @@ def _memory_of(byte_count: int) -> memoryview:
 def _keep_freed_memory() -> None:
     """Let this process keep freed memory; once is enough.
 
-    What a batch needs besides its columns is freed when the batch is done. The C library would return it to the
-    operating system, and the next batch would get it back page by page: up to 2 µs a message, more than decoding.
+    A batch frees all memory but that of its columns. The C library would return it to the operating system, and the
+    next batch would get it back page by page: up to 2 µs a message, more than decoding.
     glibc learns from what a process frees: once a large block was freed, twice its size may lie idle. The block is
     never written to and so costs nothing; other C libraries ignore it.
     """

@@ -26,7 +26,7 @@ LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 class Row:
-    """One message; its public attributes and methods are what `columns.Column.read` asks for."""
+    """One message, with the attributes and methods that `columns.Column.read` uses."""
 
     timestamp_type = 1
     """Kafka's number for the time at which a message was appended to the log."""
@@ -99,8 +99,8 @@ class Row:
     @property
     def origin_topic(self) -> str:
         """Topic to which a retried or dead message was first sent."""
-        told = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
-        return self._content.own_topic(told) if told else self.topic
+        named = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+        return self._content.own_topic(named) if named else self.topic
 
     @property
     def message_id(self) -> str | None:

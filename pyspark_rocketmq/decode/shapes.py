@@ -1,4 +1,4 @@
-"""Group property texts by their shape, and find values by where those of the same shape lie.
+"""Group property texts by their shape, and find values by their places in the shape.
 
 Producers write the same names in the same order. Most values of a name are equally long, and a few, such as keys, are
 not. Texts have one *shape* if they have the same names with separators in turn, and *rigid* values of one length each;
@@ -418,7 +418,7 @@ class ShapedEntries:
         )
 
     def _select_any(self, chosen: list[list[str]]) -> Selected:
-        """Return of each group the properties chosen for it."""
+        """Return the properties that are chosen for each group."""
         numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(chosen)))}
         limits = self._limits([len(names) for names in chosen])
         named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int32)

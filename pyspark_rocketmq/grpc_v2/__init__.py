@@ -1,6 +1,6 @@
-"""How is each message of the gRPC API of RocketMQ 5 laid out, and what does it correspond to in our model?
+"""Define the messages of RocketMQ 5's gRPC API, and translate them to and from stored messages.
 
-`layouts` are tables of fields, `enums` the numbers, and `schema` makes classes of them; `methods` is the service.
-`translation` stands between a message there and a message as brokers store it, `metadata` is what goes with each call.
-No module here opens a connection.
+`message_fields` are tables of fields, `enums` the numbers, and `schema` makes message classes of them; `methods` is the
+service. `translation` converts between a message of the API and a message as brokers store it. `metadata` travels with
+each call. No module here opens a connection.
 """

@@ -1,6 +1,6 @@
-"""Which numbers does the gRPC API use, and what are they called?
+"""Name the numbers of the gRPC API.
 
-The names are RocketMQ's own, but for the zeros that stand for "nothing said", which are all called UNSPECIFIED here.
+The names are RocketMQ's own, except for the zeros that mean "not set", which are all called UNSPECIFIED here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AddressScheme(IntEnum):
-    """What the hosts of endpoints are."""
+    """Kinds of hosts of endpoints."""
 
     UNSPECIFIED = 0
     IPv4 = 1
@@ -35,7 +35,7 @@ class AddressScheme(IntEnum):
 
 
 class Permission(IntEnum):
-    """What a queue may be used for."""
+    """Permissions of a queue."""
 
     UNSPECIFIED = 0
     NONE = 1
@@ -45,7 +45,7 @@ class Permission(IntEnum):
 
 
 class FilterType(IntEnum):
-    """The language of a filter expression."""
+    """Languages of filter expressions."""
 
     UNSPECIFIED = 0
     TAG = 1
@@ -53,7 +53,7 @@ class FilterType(IntEnum):
 
 
 class MessageType(IntEnum):
-    """What kind of message it is; a topic says which kinds it takes."""
+    """Kinds of messages; a topic names the kinds that it takes."""
 
     UNSPECIFIED = 0
     NORMAL = 1
@@ -65,7 +65,7 @@ class MessageType(IntEnum):
 
 
 class Encoding(IntEnum):
-    """Whether a body is packed; GZIP says no more than that, the first bytes tell how."""
+    """Whether a body is packed; the first bytes of a GZIP body tell the format."""
 
     UNSPECIFIED = 0
     IDENTITY = 1
@@ -73,7 +73,7 @@ class Encoding(IntEnum):
 
 
 class DigestType(IntEnum):
-    """How the checksum of a body is made."""
+    """Algorithms of body checksums."""
 
     UNSPECIFIED = 0
     CRC32 = 1
@@ -82,7 +82,7 @@ class DigestType(IntEnum):
 
 
 class ClientType(IntEnum):
-    """What a client does."""
+    """Kinds of clients."""
 
     UNSPECIFIED = 0
     PRODUCER = 1
@@ -94,7 +94,7 @@ class ClientType(IntEnum):
 
 
 class Language(IntEnum):
-    """What a client is written in."""
+    """Programming languages of clients."""
 
     UNSPECIFIED = 0
     JAVA = 1
@@ -112,7 +112,7 @@ class Language(IntEnum):
 
 
 class TransactionResolution(IntEnum):
-    """How a transaction ends."""
+    """Ends of a transaction."""
 
     UNSPECIFIED = 0
     COMMIT = 1
@@ -120,7 +120,7 @@ class TransactionResolution(IntEnum):
 
 
 class TransactionSource(IntEnum):
-    """Why a producer ends a transaction: by itself, or because it was asked."""
+    """Reasons for which a producer ends a transaction: by itself, or after a check by the server."""
 
     UNSPECIFIED = 0
     SOURCE_CLIENT = 1
@@ -128,7 +128,7 @@ class TransactionSource(IntEnum):
 
 
 class QueryOffsetPolicy(IntEnum):
-    """Which offset of a queue is asked for; zero is a wish like the others."""
+    """Offsets that can be queried; zero is a value like the others."""
 
     BEGINNING = 0
     END = 1
@@ -136,7 +136,7 @@ class QueryOffsetPolicy(IntEnum):
 
 
 class OffsetPolicy(IntEnum):
-    """Where a subscription to a lite topic begins."""
+    """Offsets at which a subscription to a lite topic begins."""
 
     LAST = 0
     MIN = 1
@@ -144,7 +144,7 @@ class OffsetPolicy(IntEnum):
 
 
 class LiteSubscriptionAction(IntEnum):
-    """How a set of lite topics changes a subscription."""
+    """Changes of a subscription by a set of lite topics."""
 
     PARTIAL_ADD = 0
     PARTIAL_REMOVE = 1
@@ -153,7 +153,7 @@ class LiteSubscriptionAction(IntEnum):
 
 
 class Code(IntEnum):
-    """What a request came to; the thousands are classes like those of HTTP."""
+    """Results of requests; the thousands are classes like those of HTTP."""
 
     UNSPECIFIED = 0
     OK = 20000

@@ -1,4 +1,4 @@
-"""What does a client say about itself with every call, and how does it sign?
+"""Name the metadata of a call, and sign it.
 
 Only the value of `x-mq-date-time` is signed, by HMAC-SHA1:
 
@@ -35,25 +35,25 @@ _ALGORITHM = "MQv2-HMAC-SHA1"
 
 
 class Credential(NamedTuple):
-    """Who signed, and how."""
+    """The access key and signature of a call."""
 
     access_key: str
     signature: bytes
 
 
 def sign(secret: str, date_time: str) -> bytes:
-    """The signature of a call made at this time."""
+    """Return the signature of a call made at this time."""
     return hmac.new(secret.encode(), date_time.encode(), hashlib.sha1).digest()
 
 
 def make_authorization(access_key: str, secret: str, date_time: str) -> str:
-    """The value of `authorization`."""
+    """Return the value of `authorization`."""
     signature = sign(secret, date_time).hex()
     return f"{_ALGORITHM} Credential={access_key}, SignedHeaders={DATE_TIME}, Signature={signature}"
 
 
 def parse_authorization(text: str) -> Credential | None:
-    """Read `authorization`; None if it names nobody. Vendors add a region behind the key, which is dropped."""
+    """Read `authorization`; None without an access key. Drop the region that vendors add behind the key."""
     _, _, listed = text.partition(" ")
     items = {name: value for name, _, value in (item.strip().partition("=") for item in listed.split(","))}
     access_key = items.get("Credential", "").partition("/")[0]
@@ -64,7 +64,7 @@ def parse_authorization(text: str) -> Credential | None:
 
 
 def is_signed_by(secrets: Mapping[str, str], metadata: Mapping[str, str]) -> bool:
-    """Whether one of these users, by access key, has signed a call."""
+    """Return whether a call is signed with one of these secrets, which are listed by access key."""
     credential = parse_authorization(metadata.get(AUTHORIZATION, ""))
     if credential is None or credential.access_key not in secrets:
         return False

@@ -1,4 +1,4 @@
-"""Which methods does the service have, and what goes in and out?"""
+"""List the methods of the service with their messages."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Method(NamedTuple):
 
     name: str
     request: Any
-    """Class of what is sent."""
+    """Message class of the request."""
     response: Any
-    """Class of what comes back."""
+    """Message class of the response."""
     is_request_stream: bool = False
     is_response_stream: bool = False
 
     @property
     def path(self) -> str:
-        """By what the method is called on the wire."""
+        """Path of the method on the wire."""
         return f"/{SERVICE}/{self.name}"
 
 
@@ -34,7 +34,7 @@ def _method(name: str, *, is_response_stream: bool = False) -> Method:
 
 
 PULL_METHODS = ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset")
-"""What reads by queue and offset; Apache's proxy knows none of these."""
+"""Methods that read by queue and offset; Apache's proxy serves none of them."""
 
 _PLAIN = (
     "QueryRoute",

@@ -1,8 +1,7 @@
-"""How do tables of fields become message classes, without generated code?
+"""Make message classes from the tables of fields, without generated code.
 
-The layouts are put into descriptors and those into a pool of our own, so that the official client, which fills the
-common pool with the same names, may live in the same process. The classes come from that pool; nothing of them is
-known to a type checker.
+The tables become descriptors in a pool of our own, so that the official client, which fills the common pool with the
+same names, can run in the same process. The classes come from that pool; type checkers know nothing of them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ..errors import LocalProtocolError
 from . import enums
-from .layouts import LAYOUTS
+from .message_fields import MESSAGE_FIELDS
 
 __all__ = ["PACKAGE", "make_pool", "message_class"]
 
@@ -45,12 +44,12 @@ _ENUMS: dict[str, type[IntEnum]] = {name: getattr(enums, name) for name in enums
 
 
 def message_class(name: str, package: str = PACKAGE) -> Any:
-    """The class of a message, by its name in the API."""
+    """Return the class of a message, by its name in the API."""
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{package}.{name}"))
 
 
 def make_pool() -> DescriptorPool:
-    """All messages of the API, apart from the common pool."""
+    """Return a pool of all messages of the API, apart from the common pool."""
     pool = DescriptorPool()
     for module in _WELL_KNOWN.values():
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -65,12 +64,12 @@ def _describe_file() -> descriptor_pb2.FileDescriptorProto:
         syntax="proto3",
         dependency=[module.DESCRIPTOR.name for module in _WELL_KNOWN.values()],
         enum_type=[_describe_enum(enum) for enum in _ENUMS.values()],
-        message_type=[_describe_message(name, layout) for name, layout in LAYOUTS.items()],
+        message_type=[_describe_message(name, fields) for name, fields in MESSAGE_FIELDS.items()],
     )
 
 
 def _describe_enum(enum: type[IntEnum]) -> EnumDescriptorProto:
-    """Names of values are shared by all enums of a package, so those of zeros get the enum's name in front."""
+    """Describe an enum; zeros get its name in front, since all enums of a package share the names of values."""
     described = EnumDescriptorProto(name=enum.__name__)
     for value in enum:
         name = f"{enum.__name__}_{value.name}" if value.name == "UNSPECIFIED" else value.name
@@ -78,9 +77,9 @@ def _describe_enum(enum: type[IntEnum]) -> EnumDescriptorProto:
     return described
 
 
-def _describe_message(name: str, layout: str) -> DescriptorProto:
+def _describe_message(name: str, fields: str) -> DescriptorProto:
     described = DescriptorProto(name=name)
-    for line in filter(None, map(str.strip, layout.splitlines())):
+    for line in filter(None, map(str.strip, fields.splitlines())):
         _add_field(described, line)
     _add_presence(described)
     return described
@@ -117,7 +116,7 @@ def _message_type_name(message: DescriptorProto, field: FieldDescriptorProto, ki
 
 
 def _add_entry(message: DescriptorProto, field_name: str) -> str:
-    """On the wire a map is a list of entries; this describes one."""
+    """Describe the entry of a map, which is a list of entries on the wire; return its name."""
     name = "".join(word.capitalize() for word in field_name.split("_")) + "Entry"
     entry = _describe_message(name, _ENTRY)
     entry.options.map_entry = True
@@ -134,7 +133,7 @@ def _choice_index(message: DescriptorProto, choice: str) -> int:
 
 
 def _add_presence(message: DescriptorProto) -> None:
-    """An optional field is a choice of one; these come behind the real choices."""
+    """Make each optional field a choice of one; these come behind the real choices."""
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = _choice_index(message, f"_{field.name}")

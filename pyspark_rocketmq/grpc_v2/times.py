@@ -1,4 +1,4 @@
-"""How are milliseconds written?"""
+"""Convert milliseconds to and from the API's messages for times."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _Timestamp, _Duration = (message_class(name, "google.protobuf") for name in ("Ti
 
 
 def to_timestamp(ms: int) -> Any:
-    """A point in time."""
+    """Return a point in time."""
     time = _Timestamp()
     time.FromMilliseconds(ms)
     return time
 
 
 def from_timestamp(time: Any) -> int:
-    """Milliseconds of a point in time."""
+    """Return the milliseconds of a point in time."""
     return int(time.ToMilliseconds())
 
 
 def to_duration(ms: int) -> Any:
-    """A length of time."""
+    """Return a span of time."""
     duration = _Duration()
     duration.FromMilliseconds(ms)
     return duration
 
 
 def from_duration(duration: Any) -> int:
-    """Milliseconds of a length of time."""
+    """Return the milliseconds of a span of time."""
     return int(duration.ToMilliseconds())

@@ -1,8 +1,8 @@
-"""How does a message of the gRPC API correspond to a message as brokers store it?
+"""Translate messages of the gRPC API to and from messages as brokers store them.
 
-Brokers know a topic, a body and properties, which are text. The gRPC API has typed fields for the properties that
-belong to RocketMQ and a map for the user's. Some of the former slip through the set that servers hide from users; they
-are shown in the map, as Apache's proxy does.
+Brokers store a topic, a body and properties, which are text. The gRPC API has typed fields for the properties that
+belong to RocketMQ and a map for the user's. Servers hide most of RocketMQ's properties from users; those that
+they do not hide are shown in the map, as Apache's proxy does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HIDDEN_NAMES = frozenset(
     DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32# DUP_INFO
     """.split()
 )
-"""Properties that users neither set nor see."""
+"""Properties that servers hide: users neither set nor see them."""
 
 _DELAYS = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 
@@ -53,7 +53,7 @@ _DELAYS = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 
 
 def endpoints_of(addresses: Iterable[Address]) -> Any:
-    """Addresses as endpoints; IPv6 if the first one is."""
+    """Return addresses as endpoints; IPv6 if the first one is."""
     addresses = tuple(addresses)
     is_v6 = any(":" in address.host for address in addresses[:1])
     return _Endpoints(
@@ -63,7 +63,7 @@ def endpoints_of(addresses: Iterable[Address]) -> Any:
 
 
 def addresses_of(endpoints: Any) -> tuple[Address, ...]:
-    """Endpoints as addresses."""
+    """Return endpoints as addresses."""
     return tuple(Address(address.host, address.port) for address in endpoints.addresses)
 
 
@@ -99,7 +99,7 @@ _TYPED = (
 
 
 def read_properties(message: Any) -> dict[str, str]:
-    """The properties that a sent message is stored with."""
+    """Return the properties with which a sent message is stored."""
     system = message.system_properties
     properties = dict(message.user_properties)
     present = {field.name for field, _ in system.ListFields()}
@@ -113,7 +113,7 @@ def read_properties(message: Any) -> dict[str, str]:
 
 
 def is_packed(message: Any) -> bool:
-    """Whether the body is compressed; its first bytes tell how."""
+    """Return whether the body is packed; its first bytes tell the format."""
     return bool(message.system_properties.body_encoding == Encoding.GZIP)
 
 
@@ -122,7 +122,7 @@ def is_packed(message: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """A message as a broker stores it, as far as the gRPC API tells of it."""
+    """A message as a broker stores it, without the fields that the gRPC API lacks."""
 
     topic: str
     queue_id: int
@@ -136,11 +136,11 @@ class StoredMessage:
     store_host: str
     reconsume_times: int = 0
     message_id: str = ""
-    """The broker's own id; shown if the producer gave none."""
+    """Id given by the broker; shown if the producer gave none."""
 
 
 def type_of(properties: Mapping[str, str]) -> MessageType:
-    """What kind of message it is."""
+    """Return the kind of a message."""
     if "TRAN_MSG" in properties:
         return MessageType.TRANSACTION
     if any(name in properties for name in _DELAYS):
@@ -149,7 +149,7 @@ def type_of(properties: Mapping[str, str]) -> MessageType:
 
 
 def write_message(stored: StoredMessage) -> Any:
-    """A stored message as it is delivered; whoever lends it adds the receipt handle."""
+    """Return a stored message as it is delivered; the caller adds the receipt handle."""
     message = _Message(
         topic=_Resource(name=stored.topic),
         user_properties={name: value for name, value in stored.properties.items() if name not in HIDDEN_NAMES},
@@ -166,7 +166,7 @@ def write_message(stored: StoredMessage) -> Any:
 
 
 def _write_place(system: Any, stored: StoredMessage) -> None:
-    """When and where the message was born and stored."""
+    """Write the times and hosts at which the message was born and stored."""
     system.born_timestamp.CopyFrom(to_timestamp(stored.born_timestamp))
     system.born_host = stored.properties.get("__BORNHOST") or stored.born_host
     system.store_timestamp.CopyFrom(to_timestamp(stored.store_timestamp))
@@ -190,7 +190,7 @@ def _write_properties(system: Any, properties: Mapping[str, str]) -> None:
 
 
 def read_message(message: Any) -> StoredMessage:
-    """A delivered message as it was stored, but for what servers hide."""
+    """Return a delivered message as it was stored, without the properties that servers hide."""
     system = message.system_properties
     properties = read_properties(message)
     for unstored in ("PGROUP", "RECONSUME_TIME", "BORN_TIMESTAMP", "__BORNHOST"):

@@ -86,7 +86,7 @@ class Channel:
         self._heard = False
         self._silent_since: float | None = None
 
-    # --- speaking: into the outbox -----------------------------------------------------------------------------------
+    # --- filling the outbox ------------------------------------------------------------------------------------------
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
         """Add a request; return the opaque that its response will carry."""
@@ -174,7 +174,7 @@ class Channel:
 
     @property
     def needs(self) -> int:
-        """What to wait for before another attempt is worth it."""
+        """The events that make another attempt worth it."""
         return self.transport.needs(write=bool(self.outbox))
 
     # --- silence -----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Channel:
         what = (
             f"the server has taken none of the {len(self.outbox)} bytes that wait to be sent for {self._untaken_s:g} s"
         )
-        self._send_failure = self._lost(what, "look whether the server hangs; tried again on a new connection")
+        self._send_failure = self._lost(what, "check whether the server hangs; the next attempt uses a new connection")
         self.untaken = None
         return True
 
@@ -218,7 +218,7 @@ class Channel:
             )
 
     def _flooded(self, what: str) -> Flooded:
-        advice = "look at the server's log; is it a RocketMQ server, and does nothing between repeat what it sends?"
+        advice = "check the server's log, that it is a RocketMQ server, and that no proxy repeats what it sends"
         return Flooded(what, advice=advice, address=str(self.transport.address))
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class Connection:
         return len(self._channel.session.pending)
 
     @property
-    def asked(self) -> tuple[int, ...]:
+    def pending_codes(self) -> tuple[int, ...]:
         """The codes of the requests in flight."""
         return tuple(self._channel.session.pending.values())
 
@@ -332,21 +332,17 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
-    def flush(self, deadline: Deadline | None = None) -> None:
-        """Send what is gathered, reading meanwhile."""
-        self._drive(lambda: not self._channel.outbox, self.asked, deadline)
-
     def next_reply(self, deadline: Deadline | None = None) -> Reply:
         """Return the next response, to whichever request; when the deadline passes, no request is given up."""
         if not self.has_news and not self.in_flight:
             raise LocalProtocolError("no request is in flight, no answer can come", address=str(self.address))
-        self._drive(lambda: bool(self._ready), self.asked, deadline)
+        self._drive(lambda: bool(self._ready), self.pending_codes, deadline)
         return self._ready.popitem(last=False)[1]
 
     def ready_replies(self) -> list[Reply]:
         """Return the responses at hand, without waiting; if there are none, raise what ended the connection."""
         if not self._ready:
-            self._raise_if_ended(self.asked)
+            self._raise_if_ended(self.pending_codes)
         replies = list(self._ready.values())
         self._ready.clear()
         return replies
@@ -412,7 +408,7 @@ class Connection:
 
     @property
     def wants(self) -> tuple[Transport, int]:
-        """What to wait for before another `exchange` is worth it."""
+        """The stream, and the events on it that make another `exchange` worth it."""
         return self._channel.transport, self._channel.needs
 
     def close(self) -> None:

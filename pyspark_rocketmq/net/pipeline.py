@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class RequestKind(NamedTuple, Generic[T]):
-    """What all requests of one pipeline have in common."""
+    """The properties that all requests of one pipeline share."""
 
     code: int
     name: str
-    """What an error calls such a request, with its article."""
+    """The name of such a request in error texts, with its article."""
     timeout_s: float
     advice: str
-    """What an error advises when a request times out."""
+    """The advice of an error when a request times out."""
     read: Callable[[Command], T]
     """Turns a response into a result; raises for responses that are errors."""
 
@@ -72,7 +72,7 @@ class Pipeline(Generic[G, R, T]):
         self._clock = clock
         self._states: dict[Address, _ConnectionState[G, R]] = {}
         self._unreachable: dict[Address, RocketMQError] = {}
-        """Why addresses could not be connected to since the last `send`."""
+        """The errors of addresses that could not be connected to since the last `send`."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.in_flight} in flight, {len(self._states)} connections>"
@@ -88,7 +88,7 @@ class Pipeline(Generic[G, R, T]):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def connect(self, address: Address) -> bool:
-        """Return whether requests can be submitted to an address now; raise if it cannot be reached.
+        """Connect if need be; return whether requests can be submitted to an address now, raise if it is out of reach.
 
         They cannot while a connection that ended has requests in flight; `drain` returns these first.
         """
@@ -114,7 +114,7 @@ class Pipeline(Generic[G, R, T]):
         self._unreachable.clear()
 
     def close(self) -> None:
-        """Return the connections; requests in flight are given up."""
+        """Give the connections back; requests in flight are given up."""
         for state in self._states.values():
             self._pool.give_back(state.connection)
         self._states.clear()

@@ -1,11 +1,11 @@
-"""Which connection does the next caller get?
+"""Keep connections for the next caller, process by process.
 
-`ConnectionPool` lends connections to one user at a time; `SharedPool` hands one connection per address to all threads.
-Neither hands out a connection that is known to be broken, or that is mute. Whether a request that failed on a
-connection may be repeated is for its caller to decide.
+`ConnectionPool` lends each connection to one user at a time; `SharedPool` gives one connection per address to all
+threads. Neither hands out a connection that is known to be broken, or that is mute. The caller decides whether a
+request that failed on a connection may be repeated.
 
-A forked child starts with empty pools: its copies of the parent's descriptors are closed at once, which the
-servers do not notice, and the parent goes on undisturbed.
+A forked child starts with empty pools: its copies of the parent's descriptors are closed at once. The servers do not
+notice that, and the parent's connections are not affected.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class _Idle(NamedTuple):
 
 
 class ConnectionPool:
-    """Lends connections driven by their user, and keeps what comes back clean."""
+    """Connections that their users drive, one user at a time; those that come back clean are kept."""
 
     def __init__(self, settings: NetSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._clock = clock
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []
-        """In order of return: the oldest first."""
+        """In order of return, the oldest first."""
         self._lent: set[Connection] = set()
         _pools.add(self)
 
@@ -57,7 +57,7 @@ class ConnectionPool:
             self.give_back(connection)
 
     def take(self, address: Address, deadline: Deadline | None = None) -> Connection:
-        """A connection for one user: one at hand that the server has not closed meanwhile, else a new one."""
+        """Return a connection for one user: an idle one that the server has not closed, else a new one."""
         while connection := self._take_idle(address):
             connection.exchange()
             if connection.is_settled:
@@ -69,7 +69,7 @@ class ConnectionPool:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Return what was taken. One that is not settled is closed: the next user would get its answers, or none."""
+        """Give a connection back. It is closed unless settled: the next user would get its responses, or none."""
         with self._lock:
             keep = connection in self._lent and connection.is_settled
             self._lent.discard(connection)
@@ -81,7 +81,7 @@ class ConnectionPool:
         _close(ended)
 
     def close_all(self) -> None:
-        """Close what is idle now, and what is lent when it comes back."""
+        """Close idle connections now, and lent ones when they come back."""
         with self._lock:
             ended = [idle.connection for idle in self._idle]
             self._idle = []
@@ -89,7 +89,7 @@ class ConnectionPool:
         _close(ended)
 
     def abandon(self) -> None:
-        """Leave everything to the parent process."""
+        """Leave all connections to the parent process."""
         self._lock = threading.Lock()
         for connection in (*(idle.connection for idle in self._idle), *self._lent):
             connection.abandon()
@@ -107,7 +107,7 @@ class ConnectionPool:
         return found and found.connection
 
     def _take_stale(self) -> list[Connection]:
-        """Take out what the servers will close soon, or have closed."""
+        """Remove and return the connections that have been idle too long: servers close such connections."""
         oldest = self._clock() - self.settings.max_idle_s
         stale = [idle.connection for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
@@ -115,7 +115,7 @@ class ConnectionPool:
 
 
 class SharedPool:
-    """Keeps one threaded connection per address, for all threads."""
+    """One threaded connection per address, for all threads."""
 
     def __init__(
         self, settings: NetSettings, handler: Handler | None = None, quick: Collection[int] = frozenset()
@@ -134,9 +134,9 @@ class SharedPool:
         return f"<SharedPool {open_count} open, {len(self._opening)} opening>"
 
     def connection(self, address: Address, deadline: Deadline | None = None) -> ThreadedConnection:
-        """The connection to an address; the first who asks opens it, the others wait for that.
+        """Return the connection to an address; the first caller opens it, the others wait for that.
 
-        A mute one is closed as soon as another stands in its place: until then it may be heard again.
+        A mute connection is closed once another has replaced it: until then bytes may arrive on it again.
         """
         deadline = deadline or self.settings.connect_deadline()
         with self._lock:
@@ -153,12 +153,12 @@ class SharedPool:
         return self._opened(opening, address, deadline)
 
     def find(self, address: Address) -> ThreadedConnection | None:
-        """The connection to an address, if there is one that can be used at once."""
+        """Return the connection to an address, if there is one that can be used at once."""
         with self._lock:
             return self._usable(address)
 
     def close_all(self) -> None:
-        """Close every connection, those under way included, for good: whoever is late opens none anew."""
+        """Close every connection for good, those being opened included; none is opened any more."""
         with self._lock:
             self._is_closed = True
             ended = list(self._connections.values())
@@ -167,7 +167,7 @@ class SharedPool:
         _close(ended)
 
     def abandon(self) -> None:
-        """Leave everything to the parent process."""
+        """Leave all connections to the parent process."""
         self._lock = threading.Lock()
         for connection in self._connections.values():
             connection.abandon()
@@ -185,17 +185,17 @@ class SharedPool:
             with self._lock:
                 self._finish(opening, address)
             ours = isinstance(error, RocketMQError)
-            opening.set_exception(error if ours else ConnectError("connecting was broken off", address=str(address)))
+            opening.set_exception(error if ours else ConnectError("connecting was interrupted", address=str(address)))
             if not ours:
                 raise
             return
         replaced = self._keep(opening, connection)
         opening.set_result(connection)
         if replaced:
-            replaced.close("the server had not been heard for a whole time-out; a new connection was made", "try again")
+            replaced.close("no bytes came from the server for a whole timeout; a new connection was made", "try again")
 
     def _keep(self, opening: Future[ThreadedConnection], connection: ThreadedConnection) -> ThreadedConnection | None:
-        """Keep what was opened, if it is still wanted; what it takes the place of."""
+        """Keep a new connection if it is still wanted, else close it; return the connection that it replaces."""
         with self._lock:
             wanted = self._finish(opening, connection.address)
             replaced = self._connections.get(connection.address) if wanted else None
@@ -206,7 +206,7 @@ class SharedPool:
         return replaced
 
     def _finish(self, opening: Future[ThreadedConnection], address: Address) -> bool:
-        """Whether anybody still wants what was opened; `close_all` may have come between."""
+        """End an opening; return whether its connection is still wanted, or `close_all` was called meanwhile."""
         wanted = self._opening.get(address) is opening
         if wanted:
             del self._opening[address]
@@ -225,12 +225,12 @@ _by_settings: dict[NetSettings, ConnectionPool] = {}
 
 
 def pool_for(settings: NetSettings) -> ConnectionPool:
-    """This process's pool for these settings."""
+    """Return this process's pool for these settings."""
     return _by_settings.get(settings) or _by_settings.setdefault(settings, ConnectionPool(settings))
 
 
 def _close(ended: list[Connection] | list[ThreadedConnection]) -> None:
-    """Outside of any lock, because closing may wait."""
+    """Close connections; outside of any lock, because closing may wait."""
     for connection in ended:
         connection.close()
 

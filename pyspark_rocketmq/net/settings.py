@@ -25,14 +25,14 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class NetSettings:
-    """How to connect and how long to wait; connections with equal settings share a pool."""
+    """The settings of connections; connections with equal settings share a pool."""
 
     connect_timeout_s: float = 3.0
     request_timeout_s: float = 3.0
     max_idle_s: float = 100.0
     """An unused connection older than this is replaced: servers close theirs after 120 s."""
     untaken_s: float = 30.0
-    """How long a server may take none of the bytes to be sent, in seconds; then the connection ends."""
+    """The time in which a server must take some of the bytes to be sent, in seconds; else the connection ends."""
     max_frame_bytes: int = MAX_FRAME_BYTES
     header_type: HeaderType = HeaderType.JSON
     tls: TlsSettings | None = None

@@ -1,11 +1,12 @@
-"""How does one TCP or TLS stream begin, carry bytes, and end?
+"""Open, use and close one TCP or TLS stream.
 
-The only module that opens sockets, and the only place where errors of the operating system become ours.
+This is the only module that opens sockets, and the only place where errors of the operating system become errors of
+this library.
 
-After connecting nothing here waits: `send` and `receive_into` do what can be done now, and `wait_ready` waits for
-many streams at once. So no stream can hold up another, and a writer can go on reading. Each single operation is
-done under a lock, because OpenSSL allows one at a time on a stream, and because a descriptor closed in the middle of
-one might already belong to somebody else.
+After connecting, no operation waits: `send` and `receive_into` do what can be done now, and `wait_ready` waits for many
+streams at once. So no stream can hold up another, and a writer can go on reading. Each operation takes a lock, because
+OpenSSL allows one at a time on a stream, and because a descriptor that is closed during an operation may already belong
+to another stream.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from .tls_stream import TlsStream
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-"""Room in the kernel for the answers to a window of pulls."""
+"""Room in the kernel for the responses to all pulls in flight."""
 
 _Candidate = tuple[socket.AddressFamily, Any]
 
 
 class Waitable(Protocol):
-    """Something with a descriptor to wait for."""
+    """An object with a descriptor to wait for."""
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
 
 
 if sys.platform == "win32":
@@ -67,7 +68,7 @@ else:
 
 
 class Transport:
-    """A connected stream. Its users may sit in different threads."""
+    """A connected stream, for any thread."""
 
     def __init__(self, sock: socket.socket | TlsStream, address: Address) -> None:
         if isinstance(sock, socket.socket):
@@ -79,15 +80,15 @@ class Transport:
         self._reading_needs, self._writing_needs = READ, WRITE
 
     def fileno(self) -> int:
-        """The descriptor, -1 once closed."""
+        """Return the descriptor, -1 once closed."""
         return self._sock.fileno()
 
     def needs(self, *, write: bool) -> int:
-        """What to wait for before receiving, or sending too, is worth another attempt."""
+        """Return the events that make another attempt to receive, and if `write` to send, worth it."""
         return self._reading_needs | (self._writing_needs if write else 0)
 
     def send(self, data: memoryview) -> int:
-        """Send what the stream takes now; how many bytes that was."""
+        """Send what the stream takes now; return the number of bytes."""
         try:
             with self._lock:
                 return self._sock.send(data)
@@ -100,7 +101,7 @@ class Transport:
         return 0
 
     def receive_into(self, space: memoryview) -> int | None:
-        """Receive what is there now; None when nothing is, 0 when the peer has ended the stream."""
+        """Receive what is there now; return the number of bytes, None if there are none, 0 at the end of the stream."""
         try:
             with self._lock:
                 return self._sock.recv_into(space)
@@ -120,21 +121,21 @@ class Transport:
             return self.fileno() >= 0 and (holds_bytes or wait_ready([(self, READ)], 0.0))
 
     def close(self) -> None:
-        """End the stream."""
+        """Close the stream."""
         with self._lock:
             self._sock.close()
 
     def abandon(self) -> None:
         """Drop a forked child's copy of the stream; the parent's is not touched.
 
-        With a new lock: at the fork another thread may have held the old one, and would hold it in the child for ever.
+        The lock is replaced: if another thread held it at the fork, it stays locked in the child.
         """
         self._lock = threading.Lock()
         self.close()
 
 
 class Waker:
-    """Ends another thread's `wait_ready`."""
+    """A descriptor by which one thread ends another thread's `wait_ready`."""
 
     def __init__(self) -> None:
         self._receiver, self._sender = socket.socketpair()
@@ -142,31 +143,31 @@ class Waker:
         self._is_set = False
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable."""
+        """Return the descriptor that becomes readable."""
         return self._receiver.fileno()
 
     def wake(self) -> None:
-        """Make it readable; harmless when it is already, and after `close`."""
+        """Make the descriptor readable; do nothing if it is, or after `close`."""
         with self._lock:
             if not self._is_set and self._sender.fileno() >= 0:
                 self._sender.send(b"\0")
                 self._is_set = True
 
     def clear(self) -> None:
-        """Make it unreadable again."""
+        """Make the descriptor unreadable again."""
         with self._lock:
             if self._is_set:
                 self._receiver.recv(1)
                 self._is_set = False
 
     def close(self) -> None:
-        """Free the descriptors."""
+        """Close the descriptors."""
         with self._lock:
             self._receiver.close()
             self._sender.close()
 
     def abandon(self) -> None:
-        """Drop a forked child's copy, with a new lock as in `Transport.abandon`."""
+        """Drop a forked child's copy; the lock is replaced as in `Transport.abandon`."""
         self._lock = threading.Lock()
         self.close()
 
@@ -175,7 +176,7 @@ class Waker:
 
 
 def connect(address: Address, deadline: Deadline, tls: TlsSettings | None = None) -> Transport:
-    """Connect, TLS handshake included, before the deadline."""
+    """Return a connected stream, TLS handshake included; raise if the deadline passes before."""
     context = None if tls is None else _tls_context(tls)
     sock = _connect_tcp(address, deadline)
     try:
@@ -186,7 +187,7 @@ def connect(address: Address, deadline: Deadline, tls: TlsSettings | None = None
 
 
 def _connect_tcp(address: Address, deadline: Deadline) -> socket.socket:
-    """Try all addresses of the host; each may use its share of the time that is left."""
+    """Connect to one of the host's addresses; each attempt may use its share of the time left."""
     candidates = _resolve(address, deadline)
     failure: OSError | None = None
     for left, candidate in zip(range(len(candidates), 0, -1), candidates, strict=True):
@@ -218,14 +219,14 @@ def _tune(sock: socket.socket) -> None:
 
 @functools.cache
 def _large_buffers_granted() -> bool:
-    """Whether the kernel grants the size we want: asking in vain would only end its own, larger-growing tuning."""
+    """Return whether the kernel grants this size: a refused request would only end the kernel's own tuning."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         return probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= RECEIVE_BUFFER_BYTES
 
 
 def _resolve(address: Address, deadline: Deadline) -> list[_Candidate]:
-    """The host's addresses. Looking a name up knows no time-out, so a thread does it, and is left to itself if late."""
+    """Return the host's addresses. A name lookup has no timeout, so a thread does it, and is abandoned if late."""
     try:
         return _look_up(address, socket.AI_NUMERICHOST)
     except (OSError, ValueError):
@@ -281,7 +282,7 @@ def _reason(cause: Exception | None) -> str:
 
 def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # With renegotiation sending might have to wait for something to read.
+    # With renegotiation, sending might have to wait for incoming bytes.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = settings.verify_server
     context.verify_mode = ssl.CERT_REQUIRED if settings.verify_server else ssl.CERT_NONE
@@ -327,7 +328,7 @@ def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address,
 
 
 def _shake_once(stream: TlsStream) -> int | None:
-    """Go on with the handshake; return what to wait for, 0 for nothing, and None when it is done."""
+    """Go on with the handshake; return the events to wait for, 0 for no wait, and None when it is done."""
     try:
         return None if stream.shake_hands() else 0
     except ssl.SSLWantWriteError:

@@ -1,5 +1,5 @@
-"""Where does a reader stand in each queue, and how is that written down?
+"""Resolve the offsets that a user requests, write them down, and judge what brokers lost.
 
-From a *wish* (what the user asked for) `resolve` makes *positions* (an offset per queue), asking the cluster through a
-typed protocol; `position` writes them as versioned JSON; `loss` compares them with what brokers still hold.
+`requested` holds what the user asked for; `resolve` makes *positions* of it (an offset per queue) through a typed
+protocol, `OffsetSource`; `position` writes positions as versioned JSON; `loss` compares them with what brokers hold.
 """

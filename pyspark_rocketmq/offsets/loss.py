@@ -1,10 +1,10 @@
 """Decide what is loss, and whether the query may go on.
 
-What a reader planned can differ from what brokers still hold. Every such finding stands in one table with the error
-it is and how reading goes on if the user allows it; one function, `judge`, decides between failing and warning.
-Bounds that a replica told are never a finding: it may be behind its master.
+What a reader planned can differ from what brokers still hold. One table lists each such finding, its error, and how
+reading goes on if the user allows it; one function, `judge`, decides between an error and a warning. Bounds that a
+replica reports are never a finding: it may lag behind its master.
 
-Gaps can come by the thousand. A `GapLog` merges those of a queue into few warnings, within which each of them lies.
+Gaps can come by the thousand. A `GapLog` merges the gaps of a queue into few warnings that cover all of them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = [
 
 
 class LossRule(NamedTuple):
-    """Meaning and consequence of a finding; without an error it never fails a query."""
+    """The meaning and the consequence of a finding; a finding without an error never fails a query."""
 
     what: str
     going_on: str
     error: type[DataLossError] | None = None
     causes: str = ""
-    """What it may come from, as part of the advice."""
+    """Likely causes, as part of the advice."""
 
 
 LOSS_RULES: Mapping[Finding, LossRule] = {
@@ -81,25 +81,25 @@ LOSS_RULES: Mapping[Finding, LossRule] = {
         "go on without them",
         MessagesMissing,
         "; likely causes: retention that overtakes the reader and has not yet raised the queue's minimum offset, a "
-        "batch consume queue with holes, or a broker process that went away before it could vouch for its answers",
+        "batch consume queue with holes, or a broker process that went away before its answers were confirmed",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LossWarning:
-    """A finding the query lives with."""
+    """A finding that does not fail the query."""
 
     finding: Finding
     queue: MessageQueue
     planned: int
     found: int
     missing_count: int | None = None
-    """How many messages are missing between the two, if that is known."""
+    """Number of messages missing between the two, if known."""
 
     @property
     def offset_count(self) -> int:
-        """How many offsets lie between what was planned and what was found."""
+        """Number of offsets between the planned one and the found one."""
         return abs(self.found - self.planned)
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ def judge(
     fail_on_data_loss: bool,
     missing_count: int | None = None,
 ) -> LossWarning:
-    """Return a warning that says what goes on; raise if the table calls it a loss and the user wants that."""
+    """Return a warning that says how reading goes on; raise if the finding is a loss and `fail_on_data_loss` is set."""
     rule = LOSS_RULES[finding]
     if rule.error is None or not fail_on_data_loss:
         return LossWarning(finding, queue, planned, found, missing_count)
@@ -145,11 +145,11 @@ def judge(
 
 
 class GapTotal(NamedTuple):
-    """All gaps of a queue."""
+    """The sum of all gaps of a queue."""
 
     gap_count: int
     whole: LossWarning
-    """A warning that spans them."""
+    """A warning that spans all gaps."""
 
     def __str__(self) -> str:
         whole, gaps = self.whole, self.gap_count
@@ -158,15 +158,15 @@ class GapTotal(NamedTuple):
 
 
 class GapLog:
-    """Merges the gaps of each queue: what is told are the first, then the next two, the next four, and so on."""
+    """Warnings that merge the gaps of each queue: the first gap, then the next two, the next four, and so on."""
 
     def __init__(self) -> None:
         self._totals: dict[MessageQueue, GapTotal] = {}
         self._held: dict[MessageQueue, GapTotal] = {}
-        """Gaps that have not been told."""
+        """Gaps that no warning has covered yet."""
 
     def add(self, gap: LossWarning) -> LossWarning | None:
-        """Return what is to be told now, if anything."""
+        """Add a gap; return a warning if one is due."""
         queue = gap.queue
         total = self._totals[queue] = _added(self._totals.get(queue), gap)
         held = self._held[queue] = _added(self._held.get(queue), gap)
@@ -176,7 +176,7 @@ class GapLog:
         return held.whole
 
     def rest(self) -> Iterator[LossWarning]:
-        """Yield what is still to be told."""
+        """Yield the warnings that are still due."""
         while self._held:
             yield self._held.popitem()[1].whole
 
@@ -190,7 +190,7 @@ def _added(total: GapTotal | None, gap: LossWarning) -> GapTotal:
 
 
 class Settled(NamedTuple):
-    """Positions that brokers can serve, and what was found on the way."""
+    """Positions that brokers can serve, and the warnings about those that moved."""
 
     positions: dict[MessageQueue, int]
     warnings: list[LossWarning]
@@ -203,9 +203,9 @@ def settle_starts(
     fail_on_data_loss: bool,
     opened: Collection[MessageQueue] = (),
 ) -> Settled:
-    """Move positions into what brokers hold; a queue without bounds is missing from the route and keeps its own.
+    """Move positions into the bounds that brokers hold; a queue without bounds left the route and keeps its position.
 
-    What retention takes from the front of `opened` queues, of which nothing is read yet, is no finding.
+    Messages that retention takes from the front of `opened` queues, of which nothing is read yet, are no finding.
     """
     settled = dict(positions)
     warnings = []
@@ -219,7 +219,7 @@ def settle_starts(
 
 
 def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, int] | None:
-    """The finding at a start, and where to go on."""
+    """Return the finding at a start with the offset to go on at; None if the start lies within the bounds."""
     if bounds is None:
         return Finding.NOT_IN_ROUTE, planned
     if bounds.from_replica or bounds.min_offset <= planned <= bounds.max_offset:
@@ -232,7 +232,7 @@ def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, i
 def settle_ranges(
     ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, QueueBounds], *, fail_on_data_loss: bool
 ) -> tuple[list[QueueRange], list[LossWarning]]:
-    """Cut planned ranges to what brokers hold; a queue without bounds vanished, and its range is skipped."""
+    """Cut planned ranges to the bounds that brokers hold; skip the range of a queue without bounds, which vanished."""
     settled = []
     warnings = []
     for planned in ranges:
@@ -246,7 +246,7 @@ def settle_ranges(
 def _compare_range(
     planned: QueueRange, bounds: QueueBounds | None
 ) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
-    """What remains of a range, and each finding with what was planned and what is there."""
+    """Return the rest of a range, and each finding with its planned and its found offset."""
     _, start, end, is_open = planned
     if bounds is None:
         return planned._replace(end=start), [(Finding.VANISHED, start, end)]

@@ -1,17 +1,17 @@
-"""Where does a query stand, and how is that written down?
+"""Hold a query's position, and write it as JSON that never changes its text without reason.
 
 Spark keeps an offset per batch in its log and compares offsets as text, so the written form is canonical: keys sorted
 by code point at every level. An object of
 
     next     topic → broker → queue id → the next offset to read
-    begin    the same, for queues whose range does not start at the previous offset's `next`: queues that are new,
-             moved by a loss, or gained from another group member; left out when empty
-    group    where positions are published, if they are
+    begin    starts in the same shape, of queues whose range does not start at the previous offset's `next`: queues that
+             are new, moved by a loss, or gained from another group member; left out when empty
+    group    the group whose position is committed, if one is
     open     as `next`, for queues of which nothing was read before this batch and that begin at their first readable
-             message: what is missing where a range begins at this offset is no loss; left out when empty
+             message: messages missing at the front of a range that begins here are no loss; left out when empty
     version  2 with `open`, which came with that version; else 1, so that earlier releases can read it
 
-The object that holds a version alone is the sentinel: nothing is resolved yet. In Python it is `None`.
+An object with nothing but a version is the sentinel: no offset is resolved yet. In Python it is `None`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _VERSION_WITHOUT_OPEN = 1
 SENTINEL: Mapping[str, Any] = {"version": _VERSION_WITHOUT_OPEN}
 _KEYS = {"begin", "group", "next", "open", "version"}
 _OPTION = "checkpointLocation"
-_NOT_LOGGED = "it is not written to the checkpoint; look at the brokers, and start the query again"
+_NOT_LOGGED = "it is not written to the checkpoint; check the brokers, and start the query again"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One offset of a query."""
+    """The position of a query between two batches."""
 
     next: Positions
     begin: Positions = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Position:
 
     @property
     def still_open(self) -> Positions:
-        """Of the queues with an open front, those of which nothing is read yet."""
+        """Queues with an open front of which nothing is read yet."""
         return {queue: offset for queue, offset in self.open.items() if self.next.get(queue) == offset}
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def advance(
     group: str | None = None,
     opened: Positions = MappingProxyType({}),
 ) -> Position:
-    """The offset that ends a batch over these ranges; with nothing new it is the previous one, whose text stays.
+    """Return the position at the end of a batch over these ranges; return the previous one if no range has an offset.
 
     Queues that were `opened` at their start begin at their first readable message.
     """
@@ -73,12 +73,12 @@ def advance(
         return previous
     for queue, offset in (*begin.items(), *ends.items()):
         if not 0 <= offset <= LAST_OFFSET:
-            raise MalformedFrame(f"{queue} is at {offset}, which is no offset", advice=_NOT_LOGGED)
+            raise MalformedFrame(f"{queue} is at {offset}, which is not an offset", advice=_NOT_LOGGED)
     return Position(ends, begin, group, {queue: at for queue, at in opened.items() if starts.get(queue) == at})
 
 
 def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
-    """What the batch between two offsets reads, in the order of `end`; queues without new offsets are left out."""
+    """Return the ranges between two positions, in the order of `end`; leave out empty ranges."""
     known = {**(start.next if start else {}), **end.begin}
     ranges = [_range_to(queue, stop, known, end.open) for queue, stop in end.next.items()]
     for queue, first, stop, _ in ranges:
@@ -97,7 +97,7 @@ def _range_to(queue: MessageQueue, stop: int, known: Positions, opened: Position
 
 
 def position_json(position: Position | None) -> dict[str, Any]:
-    """The canonical object; Spark writes it with `json.dumps`, which keeps the order of keys."""
+    """Return the canonical object; Spark writes it with `json.dumps`, which keeps the order of keys."""
     if position is None:
         return dict(SENTINEL)
     value: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def position_json(position: Position | None) -> dict[str, Any]:
 
 
 def parse_position(stored: str | Mapping[str, Any]) -> Position | None:
-    """Read an offset from Spark's log, given as text or as the object Spark has read from it."""
+    """Return a position from Spark's log, given as text or as the object that Spark has read."""
     value = parse_json(stored, _OPTION) if isinstance(stored, str) else stored
     text = stored if isinstance(stored, str) else json.dumps(stored)
     try:
@@ -130,7 +130,7 @@ def _nest(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def _read_position(value: Any) -> Position | None:
-    """Wrong shapes end in ValueError."""
+    """Return a position; raise ValueError for a wrong shape."""
     value = _require_object(value, "the offset")
     _require_version(value.get("version"))
     if unknown := sorted(value.keys() - _KEYS):
@@ -140,7 +140,7 @@ def _read_position(value: Any) -> Position | None:
     if "next" not in value:
         raise ValueError("'next' is missing")
     if not isinstance(value.get("group", ""), str):
-        raise ValueError("'group' is no text")
+        raise ValueError("'group' is not text")
     begin, opened = _flatten(value.get("begin", {})), _flatten(value.get("open", {}))
     return Position(_flatten(value["next"]), begin, value.get("group"), opened)
 
@@ -165,7 +165,7 @@ def _flatten(tree: Any) -> dict[MessageQueue, int]:
 
 def _require_object(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 

@@ -1,8 +1,8 @@
-"""Where does the user wish to start or stop, queue by queue?
+"""Hold the offsets at which the user wants to start or stop, queue by queue.
 
-A wish is a list of layers, highest rank first. Each layer is one option and names a target for every queue or for
-some. A queue takes the first target that has an answer: a queue the JSON leaves out, or one whose group never
-committed, falls through to the next layer. So precedence is the order of a tuple and nothing else.
+The request is a list of layers, highest rank first. Each layer is one option and names a target for every queue or for
+some. A queue takes the first target that resolves to an offset: a queue that the JSON leaves out, or one that the group
+never committed, falls through to the next layer. So precedence is the order of a tuple and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANY = "*"
 
 
 class Keyword(Enum):
-    """A bound that only the cluster knows; the value is the number that stands for it in JSON."""
+    """An offset that only the cluster knows; the value is the number that stands for it in JSON."""
 
     EARLIEST = -2
     LATEST = -1
@@ -36,21 +36,21 @@ class AtTime(NamedTuple):
 
 
 Target = int | Keyword | AtTime
-"""An offset, or how to find one."""
+"""An offset, or a way to find one."""
 
 
 class Layer(Protocol):
-    """One option's say."""
+    """Offsets requested by one option."""
 
     @property
     def option(self) -> str:
-        """The option's name."""
+        """Name of the option."""
 
     def target(self, queue: MessageQueue) -> Target | None:
-        """What the option wishes for a queue, if anything."""
+        """Return the target of a queue, if the option names one."""
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Refuse names that no queue bears."""
+        """Raise if the option names a topic, broker or id that no queue has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,18 @@ class Everywhere:
     """One target for all queues."""
 
     option: str
-    wished: Target
+    everywhere: Target
 
     def target(self, queue: MessageQueue) -> Target:
-        """The target."""
-        return self.wished
+        """Return the one target."""
+        return self.everywhere
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Names nothing."""
+        """Do nothing: no queue is named."""
 
 
 class QueuePlace(NamedTuple):
-    """A queue, or with `*` all other ids or brokers."""
+    """A queue; `*` stands for all other ids or brokers."""
 
     topic: str
     broker_name: str
@@ -81,27 +81,27 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """Targets by topic, broker and queue id; what is named exactly outranks `*` ids, these outrank `*` brokers."""
+    """Targets by topic, broker and queue id; an exact name outranks `*` ids, which outrank `*` brokers."""
 
     option: str
     targets: Mapping[QueuePlace, Target]
 
     def target(self, queue: MessageQueue) -> Target | None:
-        """The most exact entry for a queue."""
+        """Return the target under the most exact name of a queue."""
         for place in _places(queue):
             if place in self.targets:
                 return self.targets[place]
         return None
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Refuse a topic, broker or id that no queue bears."""
+        """Raise if a topic, broker or id is named that no queue has."""
         known = {place for queue in queues for place in _places(queue)}
         for place in self.targets:
             if place not in known:
                 raise OptionError(self.option, str(place), _describe_unknown(place, known), advice="leave it out")
 
     def uses(self, keyword: Keyword) -> bool:
-        """Whether some queue is given this sentinel."""
+        """Return whether some queue has this keyword as its target."""
         return keyword in self.targets.values()
 
 
@@ -126,23 +126,25 @@ def _describe_unknown(place: QueuePlace, known: set[QueuePlace]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestedOffsets:
-    """Layers by rank; then what queues get that no layer answers, or whose messages are all too old (nothing: fail)."""
+    """The layers by rank, and what holds for queues that no layer resolves."""
 
     option: str
     layers: tuple[Layer, ...]
     fallback: Keyword | None = None
+    """For queues that no layer resolves; None: an error."""
     if_too_young: Keyword | None = None
+    """For queues without a message at or after the requested time; None: an error."""
     retry_topic: str | None = None
-    """The group's retry topic, of which nothing may be left out unless an entry of its own says so."""
+    """The group's retry topic; no message of it is skipped unless an entry of its own says so."""
 
     def target(self, layer: Layer, queue: MessageQueue) -> Target | None:
-        """What a layer wishes for a queue; of retries, "latest" and times for all topics would lose some."""
+        """Return a layer's target of a queue; none where "latest" or a time for all topics would skip retries."""
         target = layer.target(queue)
         is_general = queue.topic == self.retry_topic and isinstance(layer, Everywhere)
         return None if is_general and target not in (Keyword.EARLIEST, Keyword.GROUP) else target
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Refuse names that no queue bears, in every layer."""
+        """Raise if a layer names a topic, broker or id that no queue has."""
         for layer in self.layers:
             layer.require_known(queues)
 
@@ -160,7 +162,7 @@ class StartSettings:
 
     @property
     def requested(self) -> RequestedOffsets:
-        """Committed positions, if the group is asked, outrank times; times outrank offsets; the default comes last."""
+        """The request, by rank: committed positions if `group` is given, times, offsets, the default."""
         offsets = _offset_layer("startingOffsets", self.offsets)
         times = _time_layers("startingTimestamp", self.time_ms, self.times)
         layers = [offsets, *times] if self.offsets is Keyword.GROUP else [*times, offsets]
@@ -169,7 +171,7 @@ class StartSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndSettings:
-    """The options that say where a batch read stops; queues they leave out are read to their latest offset."""
+    """The options that say where a batch read stops; queues that they leave out are read to their latest offset."""
 
     offsets: Keyword | QueueTree = Keyword.LATEST
     time_ms: int | None = None
@@ -177,7 +179,7 @@ class EndSettings:
 
     @property
     def requested(self) -> RequestedOffsets:
-        """Times outrank offsets."""
+        """The request, by rank: times, offsets."""
         times = _time_layers("endingTimestamp", self.time_ms, self.times)
         offsets = _offset_layer("endingOffsets", self.offsets)
         return RequestedOffsets(

@@ -1,7 +1,7 @@
-"""Which offsets does a wish mean, on this cluster, now?
+"""Resolve requested offsets to an offset for each queue.
 
-The cluster is asked in bulk: every question names all queues it concerns, so that an implementation can send one
-burst per broker. A layer of the wish is resolved for the queues that no higher layer answered.
+Each request to the `OffsetSource` names all queues that it concerns, so that an implementation can send one burst per
+broker. A layer is resolved only for the queues that no higher layer resolved.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class OffsetSource(Protocol):
 
 
 class Resolved(NamedTuple):
-    """An offset for each queue, and the options that higher-ranked ones left without a say in any queue."""
+    """An offset for each queue, and the options without effect, because others outranked them for every queue."""
 
     positions: dict[MessageQueue, int]
     outranked: tuple[str, ...]
     opened: Positions = MappingProxyType({})
-    """Those of the positions that are the first readable messages of queues that hold some."""
+    """The positions that are the first readable messages of queues that are not empty."""
 
 
 def resolve_offsets(
@@ -61,17 +61,17 @@ def resolve_offsets(
     bounds: QueueBoundsMap,
     source: OffsetSource,
 ) -> Resolved:
-    """Walk down the layers until every queue has an offset; explicit and committed ones may lie outside the bounds.
+    """Return an offset for each queue, from the first layer that has one; it may lie outside the bounds.
 
-    "Earliest" is the first message that can be read: the minimum that a broker tells may lag behind what it deleted.
+    "Earliest" is the first message that can be read: a broker's minimum may lag behind what it deleted.
     """
     requested.require_known(queues)
-    positions: dict[MessageQueue, _Place] = {}
+    positions: dict[MessageQueue, _Offset] = {}
     outranked = []
     for layer in requested.layers:
         targets = {queue: requested.target(layer, queue) for queue in queues if queue not in positions}
         wanted = {queue: target for queue, target in targets.items() if target is not None}
-        positions |= _LayerRequest(requested, layer.option, wanted, bounds, source).answers()
+        positions |= _LayerRequest(requested, layer.option, wanted, bounds, source).resolve()
         if not wanted:
             outranked.append(layer.option)
     positions |= _fall_back(requested, [queue for queue in queues if queue not in positions], bounds, source)
@@ -81,27 +81,27 @@ def resolve_offsets(
 
 
 def opened_if_late(bounds: QueueBoundsMap) -> dict[MessageQueue, int]:
-    """The minima of new queues that lost messages before they were found, so that more may be gone there.
+    """Return the minima of new queues that lost messages before they were found, so that more may be gone there.
 
-    A new queue that still has its first message is judged strictly: nobody asked for less than all of it.
+    A new queue that still has its first message is judged strictly: all of it is to be read.
     """
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
 
-_Place = int | Keyword
-"""An offset, or EARLIEST: the first message that can be read."""
+_Offset = int | Keyword
+"""An offset, or EARLIEST for the first message that can be read."""
 
 
 def _open(
-    positions: Mapping[MessageQueue, _Place], bounds: QueueBoundsMap, source: OffsetSource
+    positions: Mapping[MessageQueue, _Offset], bounds: QueueBoundsMap, source: OffsetSource
 ) -> dict[MessageQueue, int]:
-    """The first readable messages of queues that begin there, as far as they hold any; only masters tell them."""
+    """Return the first readable offsets of queues that begin there; raise if only a replica reports a queue's front."""
     at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
     for queue, each in at_first.items():
         if each.has_unknown_front:
             raise NoBrokerAvailable(
-                f"the queue's first message is not known: a replica has it at {each.min_offset}, its master, which may "
-                "hold earlier ones, is away",
+                f"the queue's first message is not known: a replica begins at {each.min_offset}, and its master, which "
+                "may hold earlier messages, is away",
                 advice="bring the master back, or start at an offset",
                 topic=queue.topic,
                 broker=queue.broker_name,
@@ -116,24 +116,24 @@ def _fall_back(
     queues: Sequence[MessageQueue],
     bounds: QueueBoundsMap,
     source: OffsetSource,
-) -> dict[MessageQueue, _Place]:
-    """For queues that are left out, or that the group never committed."""
+) -> dict[MessageQueue, _Offset]:
+    """Return offsets for queues that no layer resolved."""
     retries = [queue for queue in queues if queue.topic == requested.retry_topic]
-    stood: Mapping[MessageQueue, int] = source.fetch_committed(retries) if retries else {}
-    answered = {queue: stood.get(queue, Keyword.EARLIEST) for queue in retries}
-    left = [queue for queue in queues if queue not in answered]
+    committed: Mapping[MessageQueue, int] = source.fetch_committed(retries) if retries else {}
+    positions = {queue: committed.get(queue, Keyword.EARLIEST) for queue in retries}
+    left = [queue for queue in queues if queue not in positions]
     if requested.fallback is None and left:
         what = f"no offset and no committed position for {left[0]} ({len(left)} such queues)"
         advice = f"name the queues, or set {requested.option}Default to earliest or latest"
         raise OptionError(requested.option, None, what, advice=advice)
     if requested.fallback is Keyword.EARLIEST:
-        return {**answered, **dict.fromkeys(left, Keyword.EARLIEST)}
-    return {**answered, **{queue: bounds[queue].max_offset for queue in left}}
+        return {**positions, **dict.fromkeys(left, Keyword.EARLIEST)}
+    return {**positions, **{queue: bounds[queue].max_offset for queue in left}}
 
 
 @dataclass(frozen=True, slots=True)
 class _LayerRequest:
-    """What one layer wants to know, kind of target by kind."""
+    """The targets of one layer, resolved kind by kind."""
 
     requested: RequestedOffsets
     option: str
@@ -141,7 +141,7 @@ class _LayerRequest:
     bounds: QueueBoundsMap
     source: OffsetSource
 
-    def answers(self) -> dict[MessageQueue, _Place]:
+    def resolve(self) -> dict[MessageQueue, _Offset]:
         exact = {queue: target for queue, target in self.wanted.items() if isinstance(target, int)}
         earliest = dict.fromkeys(self._asking(Keyword.EARLIEST), Keyword.EARLIEST)
         latest = {queue: self.bounds[queue].max_offset for queue in self._asking(Keyword.LATEST)}
@@ -154,13 +154,13 @@ class _LayerRequest:
         queues = self._asking(Keyword.GROUP)
         return dict(self.source.fetch_committed(queues)) if queues else {}
 
-    def _at_time(self) -> dict[MessageQueue, _Place]:
+    def _at_time(self) -> dict[MessageQueue, _Offset]:
         times = {queue: target.time_ms for queue, target in self.wanted.items() if isinstance(target, AtTime)}
         found = self.source.fetch_offsets_at(times) if times else {}
         return {queue: self._place_in_time(queue, found[queue], time_ms) for queue, time_ms in times.items()}
 
-    def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Place:
-        """Brokers answer "nothing that young" with the next offset, which an empty queue shares with its first."""
+    def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Offset:
+        """Return the place of a time; brokers report the next offset where no message is that young."""
         smallest, following, _ = self.bounds[queue]
         if found <= smallest < following:
             return Keyword.EARLIEST
@@ -175,7 +175,7 @@ class _LayerRequest:
 
 @dataclass(frozen=True, slots=True)
 class _WithCommitted:
-    """A cluster of which the group's positions are known."""
+    """A source of offsets whose committed positions are known already."""
 
     source: OffsetSource
     committed: Mapping[MessageQueue, int]
@@ -194,13 +194,13 @@ class _WithCommitted:
 
 
 class BatchPlan(NamedTuple):
-    """What a batch read covers."""
+    """The ranges of a batch read, and the findings on the way."""
 
     ranges: list[QueueRange]
     warnings: list[LossWarning]
     outranked: tuple[str, ...]
     replica_ends: list[MessageQueue]
-    """Queues that are read to the end that a replica has, while their masters may hold more."""
+    """Queues that are read to a replica's end, while their masters may hold more."""
 
 
 def resolve_batch(
@@ -211,33 +211,33 @@ def resolve_batch(
     *,
     fail_on_data_loss: bool,
 ) -> BatchPlan:
-    """The ranges between two wishes, both seen against the same bounds.
+    """Return the ranges between two requests, both resolved against the same bounds.
 
-    These are asked for last: a live group may have read what came since, and stand beyond older ones.
+    Bounds are fetched after the group's positions: a live group may have gone beyond older bounds.
     """
     asking = [queue for queue in queues if _asks_group(start, queue) or _asks_group(end, queue)]
     committed = source.fetch_committed(asking) if asking else {}
     bounds = source.fetch_bounds(queues)
     snapshot = _WithCommitted(source, committed)
-    wished = resolve_offsets(start, queues, bounds, snapshot)
+    requested_starts = resolve_offsets(start, queues, bounds, snapshot)
     ends = resolve_offsets(end, queues, bounds, snapshot)
-    starts, moved = settle_starts(wished.positions, bounds, fail_on_data_loss=fail_on_data_loss)
-    ranges = [_range_between(queue, starts[queue], ends.positions[queue], wished) for queue in queues]
+    starts, moved = settle_starts(requested_starts.positions, bounds, fail_on_data_loss=fail_on_data_loss)
+    ranges = [_range_between(queue, starts[queue], ends.positions[queue], requested_starts) for queue in queues]
     kept, cut = settle_ranges(ranges, bounds, fail_on_data_loss=fail_on_data_loss)
     replica_ends = [
         queue for queue, (_, end, from_replica) in bounds.items() if from_replica and ends.positions[queue] == end
     ]
-    return BatchPlan(kept, moved + cut, wished.outranked + ends.outranked, replica_ends)
+    return BatchPlan(kept, moved + cut, requested_starts.outranked + ends.outranked, replica_ends)
 
 
 def _asks_group(requested: RequestedOffsets, queue: MessageQueue) -> bool:
     return any(layer.target(queue) is Keyword.GROUP for layer in requested.layers)
 
 
-def _range_between(queue: MessageQueue, start: int, end: int, wished: Resolved) -> QueueRange:
-    """A start that a loss moved beyond the end leaves nothing to read; one that the user put there is refused."""
-    if end < start and start == wished.positions[queue]:
+def _range_between(queue: MessageQueue, start: int, end: int, requested_starts: Resolved) -> QueueRange:
+    """Return the range from start to end; refuse a start beyond the end unless a loss moved it there."""
+    if end < start and start == requested_starts.positions[queue]:
         raise OptionError(
             "endingOffsets", None, f"the end {end} of {queue} lies below its start {start}", advice="raise it"
         )
-    return QueueRange(queue, start, max(start, end), queue in wished.opened)
+    return QueueRange(queue, start, max(start, end), queue in requested_starts.opened)

@@ -1,6 +1,6 @@
-"""How do we read JSON that somebody typed or stored?
+"""Read JSON that a user typed or a checkpoint stored, strictly.
 
-Standard JSON only: no duplicate keys, no NaN. What is wrong is an `OptionError` that names the option.
+Only standard JSON is accepted: no duplicate keys, no NaN. Anything else is an `OptionError` that names the option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LAST_OFFSET = 2**63 - 1
 
 
 def parse_json(text: str, option: str) -> Any:
-    """Read one JSON value."""
+    """Return one JSON value."""
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -28,17 +28,17 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def shorten(text: str) -> str:
-    """Text for an error message; a topic of ten thousand queues must not fill the driver's log."""
+    """Return text for an error message: a topic of ten thousand queues must not fill the driver's log."""
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}… ({len(text)} characters)"
 
 
 def is_integer(value: Any, first: int, last: int) -> bool:
-    """Whether a JSON value is a whole number in a range; Python takes true and false for numbers, we do not."""
+    """Return whether a JSON value is a whole number in a range; unlike in Python, true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
 
 
 def is_queue_id(key: str) -> bool:
-    """Whether a JSON key is a queue id as we write it: decimal, no sign, no leading zero."""
+    """Return whether a JSON key is a queue id: decimal, no sign, no leading zero."""
     return key.isascii() and key.isdigit() and len(key) <= 10 and key == str(int(key)) and int(key) <= LAST_QUEUE_ID
 
 
@@ -51,4 +51,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

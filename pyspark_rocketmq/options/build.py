@@ -1,7 +1,6 @@
-"""To which settings of the rooms below do the given options come?
+"""Build the settings of the rooms below from the given options, by one function for each settings class.
 
-One function for each settings class. All of them take the options as checked: what contradicts itself does not get
-here.
+The options are checked already: options that contradict each other do not get here.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ __all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "comm
 _LONGEST_PAUSE_S = 30.0
 _RETRIES = 3
 _UNPACKED_FRAMES = 4
-"""A body may unpack to so many times the largest frame."""
+"""Largest ratio of an unpacked body to the largest frame."""
 
 
 def build_reader(given: GivenOptions) -> ReaderOptions:
-    """All settings of a reader."""
+    """Return all settings of a reader."""
     return ReaderOptions(
         cluster=_build_cluster(given),
         selection=_build_selection(given),
@@ -68,7 +67,7 @@ def build_reader(given: GivenOptions) -> ReaderOptions:
 
 
 def build_helper(given: GivenOptions) -> HelperOptions:
-    """All settings of a helper function."""
+    """Return all settings of a helper function."""
     return HelperOptions(
         cluster=_build_cluster(given),
         group=given.maybe(grouping.CONSUMER_GROUP),
@@ -117,7 +116,7 @@ def _build_tls(given: GivenOptions) -> TlsSettings:
 def _build_credentials(given: GivenOptions) -> Credentials | CredentialsFile | None:
     if path := given.maybe(security.CREDENTIALS_FILE):
         file = CredentialsFile(path)
-        file.current()  # What is wrong with it shows on the driver, before anything runs.
+        file.current()  # A broken file fails on the driver, before anything runs.
         return file
     access_key, secret_key = given.maybe(security.ACCESS_KEY), given.maybe(security.SECRET_KEY)
     if access_key is None or secret_key is None:
@@ -139,7 +138,7 @@ def _build_selection(given: GivenOptions) -> Selection:
 
 
 def _reads_retries(given: GivenOptions) -> bool:
-    """What the group sent back reaches its members, so that a member cannot leave it unread."""
+    """Return whether the retry topic is read; a member of a group always reads it."""
     return shares(given) or given.maybe(selection.READ_RETRY_TOPIC) is True
 
 
@@ -195,7 +194,7 @@ def _build_allocation(given: GivenOptions) -> AllocationSettings:
 
 
 def _build_plan(given: GivenOptions) -> PlanSettings:
-    """The strategy deals queues to slots, or to the group's members; then slots get theirs in blocks."""
+    """Return how work is cut; for a group member the strategy assigns queues to members, and slots get blocks."""
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),
         min_partitions=given.maybe(batching.MIN_PARTITIONS) or 1,
@@ -237,7 +236,7 @@ def _build_flow_limits(given: GivenOptions) -> FlowLimits:
 
 
 def chosen_columns(given: GivenOptions) -> tuple[str, ...]:
-    """The columns that the user listed, else those of the layout."""
+    """Return the columns that the user listed, else those of the layout."""
     listed = given.maybe(row_format.CHOSEN_COLUMNS)
     return listed or default_columns(given.get(row_format.ROW_LAYOUT), given.get(row_format.INCLUDE_HEADERS))
 
@@ -254,7 +253,7 @@ def _build_content(given: GivenOptions) -> Content:
 
 
 def commits(given: GivenOptions) -> bool:
-    """Whether positions are published: as the user says, else whenever there is a group of the user's own."""
+    """Return whether positions are committed: as the user says, else if there is a group other than the tools group."""
     wanted = given.maybe(grouping.COMMIT_OFFSETS)
     if wanted is not None:
         return wanted
@@ -263,7 +262,7 @@ def commits(given: GivenOptions) -> bool:
 
 
 def broadcasts(given: GivenOptions) -> bool:
-    """Whether every member of the group reads everything, so that positions are nobody else's business."""
+    """Return whether every member of the group reads everything, so that each keeps positions of its own."""
     return given.get(grouping.MESSAGE_MODEL) is MessageModel.BROADCASTING
 
 
@@ -282,7 +281,7 @@ def _build_local(given: GivenOptions) -> LocalSettings | None:
 
 
 def locks(given: GivenOptions) -> bool:
-    """Whether queues are read under their brokers' locks: as the user says, else where a member reads in order."""
+    """Return whether queues are read under their brokers' locks: as the user says, else if a member reads in order."""
     wanted = given.maybe(grouping.LOCK_QUEUES)
     return shares(given) and given.get(batching.ORDERING) if wanted is None else wanted
 
@@ -294,7 +293,7 @@ def _build_locks(given: GivenOptions) -> LockSettings | None:
 
 
 def shares(given: GivenOptions) -> bool:
-    """Whether the query is one member of its group."""
+    """Return whether the query is one member of its group."""
     return given.get(grouping.GROUP_MEMBERSHIP)
 
 

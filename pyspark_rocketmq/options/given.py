@@ -66,7 +66,7 @@ class GivenOptions:
         value = option.kind.read(given)
         earlier = self._values.setdefault(option, _Value(given, value))
         if earlier.value != value:
-            what = f"{earlier.given.option} says something else, and both are one option"
+            what = f"differs from {earlier.given.option}, which is another name of the same option"
             shown = _shown(option, given)
             raise OptionError(given.option, shown, what, advice="drop one of the two", code="OPTION_CONFLICT")
 

@@ -1,4 +1,4 @@
-"""Find the option that a user's key means, and say what is wrong with a key that means none.
+"""Find the option that a user's key names, and explain keys that name none.
 
 Names are compared without case. A key that is no option may be misspelt: then it fails with the name that was probably
 meant. Or a platform added it: then it is logged. `strictOptions` moves that line.
@@ -18,7 +18,7 @@ from .table import OPTIONS
 __all__ = ["KeyMatch", "complain", "describe_foreign", "edit_distance", "find_option"]
 
 _OURS = ("rocketmq.", "kafka.", "kafkaconsumer.", "tls.client.")
-"""Prefixes of keys that nobody else reads."""
+"""Prefixes of keys that only this source reads."""
 _SHORT = 6
 _FILLERS = re.compile(r"[._-]")
 
@@ -91,7 +91,7 @@ def _bare(name: str) -> str:
 def edit_distance(first: str, second: str) -> int:
     """Return how many letters to insert, delete, replace or swap with their neighbour.
 
-    `difflib` counts no swaps, and its ratio takes Spark's `maxFilesPerTrigger` for our `maxBytesPerTrigger`.
+    `difflib` counts no swaps, and its ratio takes Spark's `maxFilesPerTrigger` for `maxBytesPerTrigger`.
     """
     before: list[int] = []
     row = list(range(len(second) + 1))

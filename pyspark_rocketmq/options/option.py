@@ -13,7 +13,7 @@ __all__ = ["USES", "Option", "Section", "planned", "section"]
 T_co = TypeVar("T_co", covariant=True)
 
 USES = {"S": "streaming reads", "B": "batch reads", "W": "writes", "H": "helper functions"}
-"""What an option can be used for."""
+"""Uses of options, by letter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,10 +18,10 @@ __all__ = ["render_page"]
 _HEAD = """# Options of `format("rocketmq")`
 
 Names are read in any case. Names marked ° are properties of RocketMQ's own client and are also accepted as
-`rocketmq.<name>`. A name and its alias may both be given if they mean the same. Nothing is ignored in silence: a value
-that is not accepted, a name that looks like a typing error, an option of another use and options that contradict each
-other are errors; names that nobody here knows are warned about (see `strictOptions`). The value of an option outranks
-the environment (`NAMESRV_ADDR`), and this outranks the default.
+`rocketmq.<name>`. A name and its alias may both be given if they mean the same. No option is ignored silently: a value
+that is not accepted, a name that looks like a typing error, an option of another use, and options that contradict each
+other are errors; other unknown names are logged as a warning (see `strictOptions`). The value of an option outranks the
+environment (`NAMESRV_ADDR`), which outranks the default.
 
 ## Values
 
@@ -31,7 +31,7 @@ the environment (`NAMESRV_ADDR`), and this outranks the default.
 | duration | an integer (milliseconds), or one with `ms`, `s`, `m`, `h` or `d`: `30s` |
 | size | an integer (bytes), or one with `k`, `m` or `g`, powers of 1024: `16m` |
 | list | parts with commas between them; none blank, none twice |
-| time | milliseconds since 1970; ISO-8601 with a zone: `2026-01-31T00:00:00Z`; so long ago: `-2h` |
+| time | milliseconds since 1970; ISO-8601 with a zone: `2026-01-31T00:00:00Z`; a time ago: `-2h` |
 | JSON | standard JSON without duplicate keys |
 
 Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `OPTION_SCOPE`, `OPTION_UNKNOWN` or
@@ -47,7 +47,7 @@ def render_page() -> str:
 
 def _render_uses() -> str:
     uses = ", ".join(f"{letter} {words}" for letter, words in USES.items())
-    return f"The column *Use* of the tables below says what an option is for: {uses}.\n"
+    return f"The column *Use* of the tables below names the uses of an option: {uses}.\n"
 
 
 def _render_section(section: Section) -> str:
@@ -67,7 +67,9 @@ def _name(option: Option[Any]) -> str:
 
 def _render_rules() -> str:
     rows = ((_name(rule.option), rule.what, rule.advice, f"`{rule.code}`") for rule in RULES)
-    return f"## What does not go together, or not alone\n\n{_table(('Option', 'Error', 'What to do', 'Code'), rows)}"
+    return (
+        f"## Options that do not go together, or not alone\n\n{_table(('Option', 'Error', 'What to do', 'Code'), rows)}"
+    )
 
 
 def _render_planned() -> str:
@@ -79,8 +81,8 @@ def _render_planned() -> str:
 def _render_refused() -> str:
     head = """## Names of other products
 
-RocketMQ's own consumers, Spark's Kafka source and other connectors know these. They are refused, also with `rocketmq.`
-before them, and the error says what to do instead.
+RocketMQ's own consumers, Spark's Kafka source and other connectors have these options. They are refused, also with
+`rocketmq.` before them, and the error says what to use instead.
 
 """
     return head + _table(("Name", "Instead"), _refusals())

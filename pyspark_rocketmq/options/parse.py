@@ -62,7 +62,7 @@ def parse_helper_options(
 
 
 def require_topics(options: ReaderOptions) -> None:
-    """Raise if the options say of no topic or queue that it is read."""
+    """Raise if the options select neither topics nor queues."""
     selection = options.selection
     if not selection.topics and selection.pattern is None and selection.assignment is None:
         advice = "give exactly one of subscribe, subscribePattern and assign"

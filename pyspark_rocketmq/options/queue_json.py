@@ -15,7 +15,7 @@ from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.requested import ANY, AtTime, Keyword, QueuePlace, QueueTree, Target
 from ..offsets.strict_json import LAST_OFFSET, LAST_QUEUE_ID, is_integer, is_queue_id, parse_json, shorten
-from ..planning.assignment import Assignment
+from ..planning.listed_queues import ListedQueues
 from .values import OptionText, read_time_ms
 
 __all__ = ["read_assignment", "read_offsets", "read_queue_lists", "read_times"]
@@ -79,13 +79,13 @@ class _TreeReader:
         for topic, brokers in self._object(tree, "the value").items():
             for broker_name, ids in self._object(brokers, topic).items():
                 if not isinstance(ids, dict):
-                    raise self._refuse(f"{topic}/{broker_name} is no object", _name_brokers(tree))
+                    raise self._refuse(f"{topic}/{broker_name} is not an object", _name_brokers(tree))
                 for queue_id, leaf in ids.items():
                     yield self._place(topic, broker_name, queue_id), leaf
 
     def _object(self, value: Any, what: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self._refuse(f"{what} is no object", f"give {_TREE_SHAPE}")
+            raise self._refuse(f"{what} is not an object", f"give {_TREE_SHAPE}")
         return value
 
     def _place(self, topic: str, broker_name: str, queue_id: str) -> QueuePlace:
@@ -117,20 +117,20 @@ def _name_brokers(tree: Mapping[str, Any]) -> str:
 # --- lists of queues --------------------------------------------------------------------------------------------------
 
 
-def read_assignment(given: OptionText) -> Assignment:
+def read_assignment(given: OptionText) -> ListedQueues:
     """Return the queues that one object lists."""
     return _read_assignment(parse_json(given.text, given.option), given.option)
 
 
-def read_queue_lists(given: OptionText) -> tuple[Assignment, ...]:
+def read_queue_lists(given: OptionText) -> tuple[ListedQueues, ...]:
     """Return the queues that each object of an array lists."""
     value = parse_json(given.text, given.option)
     if not isinstance(value, list) or not value:
-        raise OptionError(given.option, shorten(given.text), "no array", advice=f"give [{_LIST_SHAPE}, ...]")
+        raise OptionError(given.option, shorten(given.text), "not an array", advice=f"give [{_LIST_SHAPE}, ...]")
     return tuple(_read_assignment(each, given.option) for each in value)
 
 
-def _read_assignment(value: Any, option: str) -> Assignment:
+def _read_assignment(value: Any, option: str) -> ListedQueues:
     queues: set[MessageQueue] = set()
     whole: set[tuple[str, str | None]] = set()
     for topic, brokers in _read_object(value, option):
@@ -142,17 +142,17 @@ def _read_assignment(value: Any, option: str) -> Assignment:
                 whole.add((topic, broker_name))
             else:
                 queues.update(MessageQueue(topic, broker_name, each) for each in _read_ids(ids, option))
-    return Assignment(option, frozenset(queues), frozenset(whole))
+    return ListedQueues(option, frozenset(queues), frozenset(whole))
 
 
 def _read_object(value: Any, option: str) -> ItemsView[str, Any]:
     if not isinstance(value, dict) or not value:
-        raise OptionError(option, shorten(str(value)), "no object", advice=f"give {_LIST_SHAPE}")
+        raise OptionError(option, shorten(str(value)), "not an object", advice=f"give {_LIST_SHAPE}")
     return value.items()
 
 
 def _read_ids(value: Any, option: str) -> list[int]:
     well_formed = isinstance(value, list) and value and all(is_integer(each, 0, LAST_QUEUE_ID) for each in value)
     if not well_formed or len(set(value)) < len(value):
-        raise OptionError(option, shorten(str(value)), "no list of distinct queue ids", advice=f"give {_LIST_SHAPE}")
+        raise OptionError(option, shorten(str(value)), "not a list of distinct queue ids", advice=f"give {_LIST_SHAPE}")
     return list(value)

@@ -1,7 +1,7 @@
-"""What does a reader, or a helper function, need to know once all options are understood?
+"""Hold all settings of a reader, or of a helper function.
 
-One frozen, picklable value each, made of the settings of the rooms below. A reader's crosses from the driver to the
-executors.
+Each is one frozen, picklable value, made of the settings of the rooms below. A reader's settings cross from the driver
+to the executors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import OptionError
 from ..model import MessageQueue
 from ..offsets.requested import EndSettings, StartSettings
 from ..planning.admission import Limits
-from ..planning.assignment import Assignment
+from ..planning.listed_queues import ListedQueues
 from ..planning.ranges import PlanSettings
 from ..pull.settings import PullSettings
 
@@ -36,18 +36,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to read: topics by name, topics by pattern, or listed queues; to read, one of the three has to be given.
-
-    The topic of what the group sent back comes along if that is wanted.
-    """
+    """Topics by name, topics by pattern, or listed queues, and perhaps the group's retry topic."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    assignment: Assignment | None = None
+    assignment: ListedQueues | None = None
     retry_topic: str | None = None
 
     def takes_topic(self, topic: str) -> bool:
-        """Whether some queues of a topic may be read."""
+        """Return whether some queues of a topic may be read."""
         if topic == self.retry_topic:
             return True
         if self.assignment:
@@ -55,7 +52,7 @@ class Selection:
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Whether a queue is to be read."""
+        """Return whether a queue is to be read."""
         if self.assignment and queue.topic != self.retry_topic:
             return bool(self.assignment.select([queue]))
         return self.takes_topic(queue.topic)
@@ -63,7 +60,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ClientName:
-    """What tells this reader's client id from others of its host."""
+    """The parts of a client id that tell this reader from others on its host."""
 
     instance_name: str | None = None
     unit_name: str = ""
@@ -71,7 +68,7 @@ class ClientName:
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """Whether and how often positions are published; without a group they are not published at brokers."""
+    """The group whose positions are committed at brokers, if any, and how often."""
 
     group: str | None = None
     min_interval_s: float = 0.0
@@ -79,40 +76,40 @@ class CommitSettings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """Where the positions of a group are kept whose members read everything each."""
+    """The local positions of a group each of whose members reads everything."""
 
     directory: Path
     group: str
     publishes: bool = True
-    """Whether what is finished is written down, or positions are only read."""
+    """Whether positions of finished batches are written, or positions are only read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockSettings:
-    """How the brokers' locks of the queues that are read are kept."""
+    """Settings of the locks that brokers grant for queues."""
 
     interval_s: float = 20.0
     max_live_s: float = 30.0
-    """A lock that was not renewed for so long is not trusted."""
+    """Age from which on a lock that was not renewed counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """How the query is one member of its group."""
+    """Settings of a query that is one member of its group."""
 
     allocation: AllocationSettings = field(default_factory=AllocationSettings)
-    """How members divide queues."""
-    own_list: Assignment | None = None
-    """What CONFIG gives this member."""
+    """The strategy by which members assign queues."""
+    own_list: ListedQueues | None = None
+    """The queues that CONFIG assigns to this member."""
     rooms: Mapping[str, str] = field(default_factory=dict)
-    """MACHINE_ROOM_NEARBY: room by pattern of client ids; the first that fits counts."""
+    """MACHINE_ROOM_NEARBY: rooms by pattern of client ids; the first pattern that fits counts."""
     heartbeat_s: float = 30.0
     rebalance_s: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """Everything about one reader."""
+    """All settings of one reader."""
 
     cluster: ClusterSettings
     selection: Selection
@@ -121,7 +118,7 @@ class ReaderOptions:
     fail_on_data_loss: bool = True
     limits: Limits = field(default_factory=Limits)
     plan: PlanSettings = field(default_factory=PlanSettings)
-    queue_lists: tuple[Assignment, ...] = ()
+    queue_lists: tuple[ListedQueues, ...] = ()
     """The slots of CONFIG as the user wrote them."""
     pull: PullSettings = field(default_factory=PullSettings)
     rows_per_batch: int = 10_000
@@ -133,33 +130,33 @@ class ReaderOptions:
     share: ShareSettings | None = None
     client: ClientName = field(default_factory=ClientName)
     wait_for_brokers_s: float | None = 120.0
-    """For how long planning asks brokers that do not answer; None: as often as the user said."""
+    """Seconds for which planning repeats requests to silent brokers; None: as often as the user said."""
 
     @property
     def planning_cluster(self) -> ClusterSettings:
-        """The cluster for planning, which waits for brokers as long as tasks do."""
+        """Settings of the cluster for planning, which waits for brokers as long as tasks do."""
         return replace(self.cluster, wait_for_brokers_s=self.wait_for_brokers_s)
 
     @property
     def allocation(self) -> AllocationSettings:
-        """How queues are dealt to slots."""
+        """The strategy by which queues are assigned to slots."""
         return self.plan.allocation
 
 
 @dataclass(frozen=True, slots=True)
 class HelperOptions:
-    """Everything about a helper function."""
+    """All settings of a helper function."""
 
     cluster: ClusterSettings
     group: str | None = None
-    """As whom it acts, if the options say so."""
+    """The group for which the helper acts, if the options name one."""
     max_reconsume_times: int | None = None
-    """How often a row is delivered again before it becomes a dead letter, if the options say so."""
+    """Number of redeliveries before a row becomes a dead letter, if the options say so."""
     delay_level: int = 0
-    """Of rows sent back that have none of their own."""
+    """Delay level of rows sent back without a level of their own."""
 
     def require_group(self) -> str:
-        """As whom it acts; refused if the options do not say so."""
+        """Return the group for which the helper acts; raise if the options name none."""
         if self.group is None:
             advice = "name the reader's group"
             raise OptionError("consumerGroup", None, "not given", advice=advice, code="OPTION_MISSING")

@@ -22,7 +22,7 @@ Test = Callable[[GivenOptions], bool]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that options must not say."""
+    """A combination of options that is refused."""
 
     option: Option[Any]
     is_broken: Test

@@ -93,7 +93,7 @@ def integer(first: int, last: int | None = None, hint: str = "") -> Kind[int]:
 
     def read(given: OptionText) -> int:
         if not _INTEGER.fullmatch(given.text):
-            raise _refuse(given, "no integer", accepts)
+            raise _refuse(given, "not an integer", accepts)
         return _within(given, int(given.text), first, last, accepts + hint)
 
     return Kind(accepts, read)
@@ -119,7 +119,7 @@ def size(first: str, last: str = "") -> Kind[int]:
     def read(given: OptionText) -> int:
         found = _read_bytes(given.text)
         if found is None:
-            raise _refuse(given, "no size", f"{accepts}: bytes, or a number with k, m or g")
+            raise _refuse(given, "not a size", f"{accepts}: bytes, or a number with k, m or g")
         return _within(given, found, smallest or 0, largest, accepts)
 
     return Kind(accepts, read)
@@ -132,7 +132,7 @@ def mebibytes(first: int, last: int) -> Kind[int]:
     def read(given: OptionText) -> int:
         found = _read_bytes(given.text)
         if found is None:
-            raise _refuse(given, "no size", accepts)
+            raise _refuse(given, "not a size", accepts)
         return _within(given, found if given.text[-1].isdigit() else found // _MEBIBYTE, first, last, accepts)
 
     return Kind(accepts, read)
@@ -206,7 +206,7 @@ def topic_names() -> Kind[tuple[str, ...]]:
         for topic in topics:
             longest = _GROUP_TOPIC_LENGTH if topic.startswith(("%RETRY%", "%DLQ%")) else _TOPIC_LENGTH
             if not _NAME.fullmatch(topic) or len(topic) > longest:
-                raise _refuse(given, f"'{shorten(topic)}' is no topic", accepts)
+                raise _refuse(given, f"'{shorten(topic)}' is not a name of a topic", accepts)
         return topics
 
     return Kind(accepts, read)
@@ -218,7 +218,7 @@ def group_name(refused: Mapping[str, str]) -> Kind[str]:
 
     def read(given: OptionText) -> str:
         if not _NAME.fullmatch(given.text) or len(given.text) > _GROUP_LENGTH:
-            raise _refuse(given, "no group", accepts)
+            raise _refuse(given, "not a name of a group", accepts)
         if given.text in refused:
             raise _refuse(given, refused[given.text], "a group of its own")
         return given.text
@@ -236,14 +236,14 @@ def _read_pattern(given: OptionText) -> str:
             warnings.simplefilter("ignore")
             re.compile(given.text)
     except (re.error, OverflowError, RecursionError) as cause:
-        raise _refuse(given, f"no regular expression ({cause})", PATTERN.accepts) from cause
+        raise _refuse(given, f"not a regular expression ({cause})", PATTERN.accepts) from cause
     return given.text
 
 
 def _read_directory(given: OptionText) -> Path:
     try:
         return Path(given.text).expanduser()
-    except RuntimeError as cause:  # A home that nobody knows.
+    except RuntimeError as cause:  # The home of an unknown user.
         raise _refuse(given, str(cause), DIRECTORY.accepts) from cause
 
 
@@ -256,7 +256,7 @@ def read_duration_ms(given: OptionText) -> int:
     match = _DURATION.fullmatch(given.text.strip().removeprefix("+"))
     if match is None:
         advice = "give milliseconds, or a number with ms, s, m, h or d"
-        raise OptionError(given.option, given.text, "no duration", advice=advice)
+        raise OptionError(given.option, given.text, "not a duration", advice=advice)
     return int(match[1]) * _UNITS_MS[match[2].lower()]
 
 
@@ -271,7 +271,7 @@ def read_time_ms(given: OptionText) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         advice = "give milliseconds since 1970, ISO-8601 with a zone (2026-01-31T00:00:00Z), or a time ago (-2h)"
-        raise OptionError(given.option, text, "no time", advice=advice) from error
+        raise OptionError(given.option, text, "not a time", advice=advice) from error
     if moment.tzinfo is None:
         plain = moment.isoformat()
         raise OptionError(given.option, text, "a time without a zone", advice=f"write {plain}Z or {plain}+08:00")
@@ -287,7 +287,7 @@ def text_map(given: OptionText) -> dict[str, str]:
     value = parse_json(given.text, given.option)
     pairs = value.items() if isinstance(value, dict) else ()
     if not pairs or not all(isinstance(text, str) and text.strip() and name.strip() for name, text in pairs):
-        raise _refuse(given, "no JSON object of names", '{"name": "value"}')
+        raise _refuse(given, "not a JSON object from text to text", '{"name": "value"}')
     return dict(pairs)
 
 

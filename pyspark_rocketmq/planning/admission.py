@@ -1,9 +1,8 @@
-"""How far is each queue read in this batch?
+"""Decide how far each queue is read in this batch.
 
-Caps count offsets, holes included. `max_per_queue` comes first; what is left of each backlog then shares
-`max_per_trigger` in proportion, but a queue with data always gets one offset, so that none starves: the only way in
-which the cap can be exceeded. A floor, `min_per_trigger`, holds a batch back until enough has come or
-`max_delay_s` has passed.
+Caps count offsets, gaps included. `max_per_queue` is applied first. The remaining backlogs then share `max_per_trigger`
+in proportion, but a queue with data always gets one offset, so that none starves; only this can exceed the cap. A
+floor, `min_per_trigger`, holds a batch back until the backlog is large enough or `max_delay_s` has passed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["Admission", "Limits", "admit", "clip_to_target", "share_cap"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one trigger may read; nothing set means everything."""
+    """The limits of one trigger, which reads everything if none is set."""
 
     max_per_trigger: int | None = None
     max_per_queue: int | None = None
@@ -28,7 +27,7 @@ class Limits:
     max_delay_s: float = 900.0
 
     def without_floor(self) -> Limits:
-        """For availableNow, which never waits for more."""
+        """Return the limits for availableNow, which never waits for more data."""
         return replace(self, min_per_trigger=None)
 
 
@@ -40,12 +39,12 @@ class Admission(NamedTuple):
 
 
 def clip_to_target(latest: Positions, target: Positions) -> dict[MessageQueue, int]:
-    """The ends availableNow may see: never beyond those frozen at its start, and no queue that came later."""
+    """Return the ends for availableNow: never beyond the target of its start, and without later queues."""
     return {queue: min(end, target[queue]) for queue, end in latest.items() if queue in target}
 
 
 def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: float = 0.0) -> Admission:
-    """Ends for all queues of `starts`; one without a latest offset, or with one below its start, stays where it is.
+    """Return ends for all queues of `starts`. Without a latest offset above its start, a queue's end is its start.
 
     `waited_s` is the time since data was last admitted, or since the query began.
     """
@@ -61,12 +60,12 @@ def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: flo
 
 
 def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
-    """The floor compares what is there, not what caps would let through: those could stay below it for ever."""
+    """Return whether the floor holds the batch back. It compares the backlog before caps, which may lie below it."""
     return limits.min_per_trigger is not None and backlog < limits.min_per_trigger and waited_s < limits.max_delay_s
 
 
 def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQueue, int]:
-    """Divide `cap` in proportion to backlogs; in all exactly `cap`, or one for each queue with data if that is more."""
+    """Divide `cap` in proportion to backlogs. The sum is `cap`, or one for each queue with data if that is more."""
     if sum(backlogs.values()) <= cap:
         return dict(backlogs)
     queues = sorted(backlogs)
@@ -74,11 +73,11 @@ def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQue
 
 
 def _share(backlogs: Sequence[int], cap: int) -> list[int]:
-    """The share of each place.
+    """Return the share of each place.
 
-    Places are taken by growing backlog. As long as a place's proportion of what is left is below one it gets one, and
-    cap and total shrink by what it took and had. From the first whose proportion reaches one, all larger ones reach it
-    too, and share the rest by largest remainder.
+    Places are visited by growing backlog. While a place's proportion of the rest is below one, it gets one, and cap and
+    total shrink by its share and its backlog. From the first place whose proportion reaches one, all larger ones reach
+    it, too, and share the rest by largest remainder.
     """
     left, total = cap, sum(backlogs)
     shares = [0] * len(backlogs)
@@ -97,7 +96,7 @@ def _share(backlogs: Sequence[int], cap: int) -> list[int]:
 
 
 def _apportion(weights: Sequence[int], places: Sequence[int], seats: int) -> Iterator[tuple[int, int]]:
-    """Largest remainder; of equal remainders the larger weight's, then the first place's, is served."""
+    """Yield shares by largest remainder; of equal remainders the larger weight, then the first place, is served."""
     total = sum(weights[place] for place in places)
     quotas = [divmod(seats * weights[place], total) for place in places]
     spare = seats - sum(share for share, _ in quotas)

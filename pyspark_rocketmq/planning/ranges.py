@@ -29,18 +29,22 @@ __all__ = [
 ]
 
 MOST_TASKS = 100_000
-"""Tasks of one batch: more than Spark schedules in reasonable time, and a bound on what a wrong offset can cost."""
+"""Tasks of one batch; Spark does not schedule more in reasonable time. Bounds what a wrong offset can cost."""
 
 Slot = list[QueueRange]
 """Ranges of queues that were dealt together, in the order in which they are read."""
 
 Task = tuple[QueueRange, ...]
-"""What one Spark task reads, in this order."""
+"""The ranges that one Spark task reads, in this order."""
+
+
+_EVEN_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
+"""Strategies that give each of n slots one of n queues, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """How a batch becomes tasks."""
+    """The settings by which a batch becomes tasks."""
 
     allocation: AllocationSettings = field(default_factory=AllocationSettings)
     min_partitions: int = 1
@@ -79,7 +83,7 @@ def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRang
 
 
 def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
-    """One part for each slot; every further one goes where a part is longest now (the lowest slot wins ties)."""
+    """Return one part for each slot, and each further part where parts are longest (the lowest slot wins ties)."""
     parts = [1] * len(lengths)
     # Python divides integers exactly before it rounds, so equal ratios stay equal.
     longest = [(-float(length), slot) for slot, length in enumerate(lengths)]
@@ -92,7 +96,7 @@ def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
 
 
 def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
-    """The ranges, laid end to end, in parts of nearly equal size."""
+    """Return the ranges, laid end to end, in parts of nearly equal size."""
     if parts == 1:
         return [tuple(ranges)]
     length = _count_offsets(ranges)
@@ -102,7 +106,7 @@ def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
 
 
 def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
-    """Take so many offsets from the end of a list of ranges that is to be read backwards."""
+    """Take `offset_count` offsets from the end of a list of ranges in reverse order."""
     while offset_count:
         whole = rest.pop()
         middle = min(whole.end, whole.start + offset_count)
@@ -122,7 +126,7 @@ def _count_offsets(ranges: Iterable[QueueRange]) -> int:
 def deal_slots(
     ranges: Iterable[QueueRange], allocation: AllocationSettings, max_partitions: int | None = None
 ) -> list[Slot]:
-    """One slot per queue with data, at most `max_partitions`; CONFIG brings its own slots."""
+    """Return one slot per queue with data, at most `max_partitions`; CONFIG brings its own slots."""
     by_queue = {each.queue: each for each in ranges if each.offset_count > 0}
     if not by_queue:
         return []
@@ -136,12 +140,14 @@ def _deal(
     if allocation.strategy.outer == "CONFIG":
         return _deal_listed(queues, allocation.queue_lists)
     slots = name_slots(min(len(queues), max_partitions or len(queues)))
+    if len(slots) == len(queues) and allocation.strategy.outer in _EVEN_STRATEGIES:
+        return [[queue] for queue in queues]
     rooms = _rooms_of_slots(queues, slots, allocation) if allocation.strategy.outer == "MACHINE_ROOM_NEARBY" else {}
     return build_strategy(allocation, rooms.get).allocate_all(queues, slots)
 
 
 def name_slots(count: int) -> list[str]:
-    """Names whose text order is number order; they are what CONSISTENT_HASH puts on its ring."""
+    """Return names whose text order is their number order; CONSISTENT_HASH puts them on its ring."""
     digits = max(5, len(str(count - 1)))
     return [f"slot-{number:0{digits}}" for number in range(count)]
 
@@ -149,14 +155,14 @@ def name_slots(count: int) -> list[str]:
 def _rooms_of_slots(
     queues: Sequence[MessageQueue], slots: Sequence[str], allocation: AllocationSettings
 ) -> dict[str, str]:
-    """Slots stand for rooms in turn: those the user lists, else all the brokers are in."""
+    """Return the machine room of each slot, in turn: the rooms that the user lists, else all rooms of the brokers."""
     of_brokers = {allocation.room_of_broker(queue.broker_name) for queue in queues}
     rooms = allocation.machine_rooms or sorted((room for room in of_brokers if room), key=java_order)
     return {slot: rooms[number % len(rooms)] for number, slot in enumerate(slots)} if rooms else {}
 
 
 def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSettings) -> list[MessageQueue]:
-    """The queues that are read at all; MACHINE_ROOM leaves out those of other rooms, which get no position either."""
+    """Return the queues that are read; MACHINE_ROOM leaves out those of other rooms, which get no position either."""
     if allocation.strategy.outer != "MACHINE_ROOM":
         return list(queues)
     return MachineRoom(frozenset(allocation.machine_rooms)).eligible(queues)
@@ -165,7 +171,7 @@ def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSetting
 def unlisted_queues(
     queues: Iterable[MessageQueue], queue_lists: Iterable[Iterable[MessageQueue]]
 ) -> list[MessageQueue]:
-    """Queues that no entry of CONFIG names: they came after the query was written."""
+    """Return the queues that no entry of CONFIG names: they were created after the query was written."""
     listed = {queue for each in queue_lists for queue in each}
     return [queue for queue in queues if queue not in listed]
 
@@ -173,7 +179,7 @@ def unlisted_queues(
 def _deal_listed(
     queues: Sequence[MessageQueue], queue_lists: Sequence[Sequence[MessageQueue]]
 ) -> list[list[MessageQueue]]:
-    """Entry i is slot i; each unlisted queue joins the slot with the fewest queues, listed or joined."""
+    """Return slot i with the queues of entry i; each unlisted queue joins the slot with the fewest queues."""
     if not queue_lists:
         raise OptionError(
             "messageQueueList", None, "required by CONFIG", advice="list each slot", code="OPTION_MISSING"

@@ -20,7 +20,7 @@ __all__ = ["BackoffBudget", "explain_refusal"]
 _PAUSE = Backoff(first_s=0.02, longest_s=3.0)
 _WARN_AFTER_S = 1.0
 _REFUSED_READ = "[REJECTREQUEST]"
-"""How the remark begins by which a replica leaves reads to its master."""
+"""The beginning of the remark by which a replica leaves reads to its master."""
 _log = logging.getLogger(__name__)
 
 

@@ -65,7 +65,7 @@ class Cursor:
         return self.done >= self._end
 
     @property
-    def has_more_to_ask(self) -> bool:
+    def has_more_to_pull(self) -> bool:
         """Whether some offsets are neither in flight nor answered."""
         return bool(self._uncovered) or self._frontier < self._end
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ..cluster.broker import Brokers
-from ..cluster.routes import Place
+from ..cluster.routes import BrokerEndpoint
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import Block, QueueRange
 from ..net.pool import ConnectionPool
@@ -81,7 +81,7 @@ def read_ranges(
 def _endless_recount(wanted: QueueRange) -> NoBrokerAvailable:
     return NoBrokerAvailable(
         "one broker process after the other goes away before it can confirm what it answered",
-        advice="look at the brokers, and let the task be tried again",
+        advice="check the brokers, and let Spark retry the task",
         topic=wanted.queue.topic,
         broker=wanted.queue.broker_name,
         queue_id=wanted.queue.queue_id,
@@ -146,7 +146,7 @@ class Window:
         """The number of pulls that await an outcome."""
         return self._port.in_flight
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
         """Submit pulls, a few for each reader in turn, until the window is full or no reader may pull; send them.
@@ -164,17 +164,17 @@ class Window:
         idle, now = 0, self._clock()
         while room > 0 and idle < len(self._turns):
             reader = self._turns.popleft()
-            if not reader.has_more_to_ask:
+            if not reader.has_more_to_pull:
                 self._resting.add(reader)
                 continue
             self._turns.append(reader)
-            asked = self._ask(reader, min(room, _TOGETHER), now)
+            asked = self._submit_pulls(reader, min(room, _TOGETHER), now)
             room -= asked
             idle = 0 if asked else idle + 1
         if room > 0:
             self._next_turn_at = min((each.resume_at for each in self._turns if each.resume_at > now), default=math.inf)
 
-    def _ask(self, reader: QueueReader, most: int, now: float) -> int:
+    def _submit_pulls(self, reader: QueueReader, most: int, now: float) -> int:
         """Submit the pulls that a reader may send, at most `most`, and a probe if one is due; return their number."""
         probed = self._probe(reader, now) if reader.may_probe(now) else 0
         if not (admitted := reader.admit(most, now)):
@@ -193,7 +193,7 @@ class Window:
         self._port.submit(PullGroup(reader, reader.queue, endpoint, [probe], is_filtered=False))
         return 1
 
-    def _reach(self, reader: QueueReader, choose: Callable[[], Place | None]) -> Place | None:
+    def _reach(self, reader: QueueReader, choose: Callable[[], BrokerEndpoint | None]) -> BrokerEndpoint | None:
         """Return the process that `choose` names once pulls can be submitted to it; tell the reader if they cannot."""
         try:
             endpoint = choose()
@@ -226,7 +226,7 @@ class Window:
         if body_count and self._is_adaptive:
             self._adapt(body_bytes, body_count)
         for reader in heard:
-            if reader in self._resting and reader.has_more_to_ask:
+            if reader in self._resting and reader.has_more_to_pull:
                 self._resting.discard(reader)
                 self._turns.append(reader)
         return heard

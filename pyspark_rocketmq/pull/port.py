@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar, final
 
-from ..cluster.routes import Place
+from ..cluster.routes import BrokerEndpoint
 from ..errors import RocketMQError
 from ..model import Address, MessageQueue
 
@@ -33,14 +33,14 @@ class PullGroup(NamedTuple, Generic[R]):
     reader: R
     """The reader that takes the outcomes."""
     queue: MessageQueue
-    endpoint: Place
+    endpoint: BrokerEndpoint
     requests: Sequence[PullRequest]
     is_filtered: bool = True
     """Whether the broker applies the reader's subscription."""
 
 
 class PullStatus(IntEnum):
-    """How a pull ended; the values are RocketMQ's response codes."""
+    """The ordinary ends of a pull; the values are RocketMQ's response codes."""
 
     FOUND = 0
     NO_NEW = 19
@@ -50,7 +50,7 @@ class PullStatus(IntEnum):
 
 @final
 class PullOutcome(NamedTuple):
-    """What a broker answered to one pull."""
+    """A broker's answer to one pull."""
 
     status: PullStatus
     next_offset: int
@@ -79,7 +79,7 @@ class PullPort(Protocol[R]):
         """The number of pulls that await an outcome."""
 
     def connect(self, address: Address) -> bool:
-        """Return whether pulls can be submitted to an address now; raise if it cannot be reached."""
+        """Connect if need be; return whether pulls can be submitted to an address now, raise if it is out of reach."""
 
     def submit(self, group: PullGroup[R]) -> None:
         """Add pulls to an address to which `connect` returned True; `send` or `drain` sends them."""
@@ -88,7 +88,7 @@ class PullPort(Protocol[R]):
         """Send what was submitted, as far as that needs no waiting."""
 
     def drain(self, until: float) -> Sequence[Delivery[R]]:
-        """Wait for outcomes until a moment of the port's clock; return those at hand, and the pulls that failed."""
+        """Wait for outcomes until a moment of the port's clock; return those at hand, and errors of failed pulls."""
 
     def close(self) -> None:
-        """Return all connections; pulls in flight are given up."""
+        """Give all connections back; pulls in flight are given up."""

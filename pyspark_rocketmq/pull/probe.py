@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 
-from ..cluster.routes import Place
+from ..cluster.routes import BrokerEndpoint
 from ..errors import DecodeError
+from ..wire.codes import SysFlag
 from ..wire.record import decode_record, message_count_of
 from ..wire.scan import record_starts
-from ..wire.sys_flag import SysFlag
 from .port import PullOutcome, PullRequest, PullStatus
 
 __all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
@@ -20,13 +20,13 @@ __all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
 _FILE_STEP = 2**16
 """The files of a commit log begin at multiples of their size, which is a multiple of this."""
 _PLACES = struct.Struct(">20xqqi")
-"""Where a record holds its queue offset, its offset in the commit log and its system flag."""
+"""A record's queue offset, its offset in the commit log and its system flag."""
 
 
 class Probe(PullRequest):
     """A pull of one offset without the filter, to see whether its message is there."""
 
-    endpoint: Place
+    endpoint: BrokerEndpoint
     """The broker process whose answers it confirms."""
 
 

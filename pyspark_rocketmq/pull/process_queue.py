@@ -35,7 +35,6 @@ __all__ = [
     "ProcessQueue",
     "expect",
     "find_exceeded",
-    "message_entry",
 ]
 
 MEBIBYTE = 2**20
@@ -49,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class Cached(Protocol):
-    """What a process queue needs to know of an entry."""
+    """An entry, as far as a process queue needs to know it."""
 
     @property
     def offset(self) -> int:
@@ -81,11 +80,6 @@ class Entry(NamedTuple, Generic[_T]):
     item: _T
 
 
-def message_entry(offset: int, body_bytes: int, item: _T) -> Entry[_T]:
-    """Return the entry of one message."""
-    return Entry(offset, offset, 1, body_bytes, item)
-
-
 # --- flow control -----------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +92,7 @@ class Hold(Enum):
 
 
 class FlowLimits(NamedTuple):
-    """What a queue may hold while it is still pulled; a queue that holds more is not."""
+    """Limits of what a queue may hold while it is pulled; a queue that holds more is not pulled."""
 
     message_count: int = 1000
     body_mib: int = 100
@@ -113,7 +107,7 @@ class FlowLimits(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What pulls in flight may still bring."""
+    """The most that pulls in flight may still bring."""
 
     message_count: int
     body_bytes: int
@@ -178,7 +172,7 @@ class ProcessQueue(Generic[_E]):
         state = ", ".join([*flags, f"{len(self._taken)} taken"])
         return f"<ProcessQueue {self.message_count} messages, {self.body_bytes} bytes, span {self.max_span}, {state}>"
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def cached_offsets(self) -> list[int]:

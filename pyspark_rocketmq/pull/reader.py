@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from ..cluster.broker import Brokers
-from ..cluster.routes import MASTER_ID, Place, Route
+from ..cluster.routes import MASTER_ID, BrokerEndpoint, Route
 from ..errors import (
     DataLossError,
     DecodeError,
@@ -34,7 +34,7 @@ from .witness import Probe, Witness
 __all__ = ["QueueReader"]
 
 _PROBE_STEP_S = 0.1
-"""How often the reader checks whether a probe is due; probes leave once a second."""
+"""The interval at which the reader checks whether a probe is due; probes leave once a second."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +48,7 @@ class QueueReader:
         self._settings = settings
         self._policy = policy
         self._suggested_id = MASTER_ID
-        self._chosen: tuple[Route, int, Place] | None = None
+        self._chosen: tuple[Route, int, BrokerEndpoint] | None = None
         """The last process chosen, with the route and the suggestion that it comes from."""
         self._failures = 0
         self._budget = BackoffBudget(settings.stall_timeout_s)
@@ -85,13 +85,13 @@ class QueueReader:
         return self.cursor.is_finished and self._is_confirmed
 
     @property
-    def has_more_to_ask(self) -> bool:
+    def has_more_to_pull(self) -> bool:
         """Whether some offsets are neither in flight nor answered, or a last probe is still to be sent."""
-        return self.cursor.has_more_to_ask or (self._is_all_answered and not self._is_confirmed)
+        return self.cursor.has_more_to_pull or (self._is_all_answered and not self._is_confirmed)
 
     @property
     def _is_all_answered(self) -> bool:
-        return not self.cursor.has_more_to_ask and not self.cursor.in_flight_count
+        return not self.cursor.has_more_to_pull and not self.cursor.in_flight_count
 
     @property
     def _is_confirmed(self) -> bool:
@@ -99,12 +99,12 @@ class QueueReader:
 
     @property
     def unconfirmed(self) -> list[Unconfirmed]:
-        """What was handed out and no process is left to confirm."""
+        """The ranges that were handed out and that no process is left to confirm."""
         return self._witness.unconfirmed() if self._witness else []
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def choose_endpoint(self) -> Place:
+    def choose_endpoint(self) -> BrokerEndpoint:
         """Return the broker process to pull from now; raise if the route names none."""
         route, suggested_id = self._brokers.routes.route(self.queue.topic), self._suggested_id
         if self._chosen is None or self._chosen[0] is not route or self._chosen[1] != suggested_id:
@@ -112,16 +112,16 @@ class QueueReader:
             self._unrouted = None
         return self._chosen[2]
 
-    def _endpoint_by(self, route: Route, suggested_id: int) -> Place:
+    def _endpoint_by(self, route: Route, suggested_id: int) -> BrokerEndpoint:
         broker = route.broker(self.queue.broker_name)
         if not self._settings.follow_suggestions:
-            return Place(MASTER_ID, broker.master())
+            return BrokerEndpoint(MASTER_ID, broker.master())
         return broker.to_read(suggested_id)
 
     def admit(self, most: int, now: float) -> int:
         """Return how many pulls may be sent, at most `most`; pause the queue if flow control forbids any."""
         cursor = self.cursor
-        if now < self.resume_at or not cursor.has_more_to_ask:
+        if now < self.resume_at or not cursor.has_more_to_pull:
             return 0
         if self._settings.interval_s:
             if cursor.in_flight_count:
@@ -144,7 +144,7 @@ class QueueReader:
             return False
         return now >= self._probe_at or self._is_all_answered
 
-    def choose_probed(self, now: float) -> Place | None:
+    def choose_probed(self, now: float) -> BrokerEndpoint | None:
         """Return the process to which a probe is to be sent now; if there is none, put the next check off.
 
         Processes that have left the route are given up first.
@@ -157,16 +157,16 @@ class QueueReader:
         self._probe_at = now + _PROBE_STEP_S
         return None
 
-    def _next_probed(self, witness: Witness, now: float) -> Place | None:
+    def _next_probed(self, witness: Witness, now: float) -> BrokerEndpoint | None:
         current = self._chosen[2] if self._chosen else None
         return witness.next_probed(current, now, is_last=self._is_all_answered)
 
-    def take_probe(self, endpoint: Place, now: float) -> Probe:
+    def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe:
         """Return the probe to be sent to a process, and count it as in flight."""
         assert self._witness is not None, "counted responses need no witness"
         return self._witness.take_probe(endpoint, now)
 
-    def _is_routed(self, endpoint: Place) -> bool:
+    def _is_routed(self, endpoint: BrokerEndpoint) -> bool:
         """Return whether the route still names the process, even by another number."""
         endpoints = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).endpoints
         return any(each.address == endpoint.address for each in endpoints)
@@ -177,7 +177,7 @@ class QueueReader:
         """Return the blocks that are next in offset order, each once."""
         return self.cursor.take()
 
-    def accept(self, request: PullRequest, endpoint: Place, outcome: PullOutcome, now: float) -> bool:
+    def accept(self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
         """Accept the outcome of a pull or a probe; return whether the range advanced."""
         if type(request) is Probe:
             return self._accept_probe(request, endpoint, outcome, now)
@@ -192,7 +192,7 @@ class QueueReader:
             raise
         return True
 
-    def _advance(self, request: PullRequest, endpoint: Place, outcome: PullOutcome, now: float) -> None:
+    def _advance(self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> None:
         start, next_offset, body, is_counted = request.start, outcome.next_offset, outcome.body, self._is_counted
         if outcome.status is PullStatus.FOUND and not body and not is_counted:
             raise mismatch(self.queue, start, "says that messages were found, and holds none")
@@ -202,12 +202,12 @@ class QueueReader:
         wanted = self.cursor.accept(start, next_offset, body, message_count, is_counted)
         if wanted and not is_counted:
             self._witness = self._witness or Witness(self.cursor.wanted, self._brokers, self._policy)
-            self._witness.add_answer(endpoint, wanted, starts, outcome, now)
+            self._witness.add_outcome(endpoint, wanted, starts, outcome, now)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s
 
-    def _accept_probe(self, probe: Probe, endpoint: Place, outcome: PullOutcome, now: float) -> bool:
+    def _accept_probe(self, probe: Probe, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
         """Have the witness judge by a probe; return whether that settled anything."""
         assert self._witness is not None, "counted responses need no witness"
         try:
@@ -223,7 +223,9 @@ class QueueReader:
 
     # --- standstill --------------------------------------------------------------------------------------------------
 
-    def _handle_standstill(self, request: PullRequest, endpoint: Place, outcome: PullOutcome, now: float) -> None:
+    def _handle_standstill(
+        self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float
+    ) -> None:
         """Handle an outcome that does not lead on: gone or missing messages, a reset, or a replica left behind."""
         self.cursor.retry(request.start)
         if outcome.was_reset:
@@ -265,7 +267,7 @@ class QueueReader:
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
-    def handle_failure(self, request: PullRequest, error: RocketMQError, now: float, endpoint: Place) -> None:
+    def handle_failure(self, request: PullRequest, error: RocketMQError, now: float, endpoint: BrokerEndpoint) -> None:
         """Have a pull repeated after a pause; raise if that is hopeless, or give up a queue that has vanished."""
         if isinstance(request, Probe) and self._witness:
             self._witness.retry(request)
@@ -367,12 +369,12 @@ class QueueReader:
         }
 
 
-def _no_progress(endpoint: Place, outcome: PullOutcome) -> RemoteProtocolError:
+def _no_progress(endpoint: BrokerEndpoint, outcome: PullOutcome) -> RemoteProtocolError:
     """Return the error for a master's outcome from which reading cannot go on, though the queue has more."""
     status, _, low, high = outcome[:4]
     return RemoteProtocolError(
         f"the broker answers without progress: {status.name}, next offset {outcome.next_offset}, "
         f"the queue goes from {low} to {high}",
-        advice="look at the broker's log, or raise pollTimeoutMs",
+        advice="check the broker's log, or raise pollTimeoutMs",
         address=str(endpoint.address),
     )

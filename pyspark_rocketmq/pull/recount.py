@@ -122,7 +122,7 @@ def _merged(parts: Sequence[list[int]]) -> list[list[int]]:
     return merged
 
 
-# --- counting again --------------------------------------------------------------------------------------------------
+# --- recount ---------------------------------------------------------------------------------------------------------
 
 
 def recount(unconfirmed: Sequence[Unconfirmed], read: Read, subscription: Subscription, policy: LossPolicy) -> None:

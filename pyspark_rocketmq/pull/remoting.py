@@ -54,7 +54,7 @@ class RemotingPort(Pipeline[PullGroup[R], PullRequest, PullOutcome]):
             RequestCode.PULL_MESSAGE,
             "a pull",
             settings.pull_timeout_s,
-            "raise pullTimeoutMs, or look at the broker's load",
+            "raise pullTimeoutMs, or check the broker's load",
             read_outcome,
         )
         super().__init__(pool, kind, clock)

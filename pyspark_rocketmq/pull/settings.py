@@ -51,7 +51,7 @@ class PullSettings:
     pull_timeout_s: float = 10.0
     max_retries: int = 5
     stall_timeout_s: float = 120.0
-    """How long a task may make no progress before it fails, in seconds."""
+    """The time without progress after which a task fails, in seconds."""
     follow_suggestions: bool = True
     """Whether to read from a replica when the broker suggests it, or when the master is gone."""
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..cluster.broker import Brokers
-from ..cluster.routes import MASTER_ID, Place
+from ..cluster.routes import MASTER_ID, BrokerEndpoint
 from ..cluster.servers import ServerRequest
 from ..errors import DataLossError
 from ..model import MessageQueue, QueueRange
@@ -52,7 +52,7 @@ class Interval:
     first: int
     end: int
     since: float
-    """When the first of the responses came in."""
+    """The moment when the first of the responses came in."""
     gap_probes: int = 0
     """The number of probes that have found a gap at `first`."""
     tally: Tally = field(default_factory=Tally)
@@ -104,15 +104,15 @@ class Witness:
         self._queue = wanted.queue
         self._brokers = brokers
         self._policy = policy
-        self._processes: dict[Place, _ProcessIntervals] = {}
-        self._last_endpoint: Place | None = None
+        self._processes: dict[BrokerEndpoint, _ProcessIntervals] = {}
+        self._last_endpoint: BrokerEndpoint | None = None
         self._last = _ProcessIntervals()
         """The intervals of the last endpoint; most responses come from there."""
         self._lowest_found: int | None = None
         """The lowest offset of a message that came in; kept for a range with an open front."""
         self._left = Tally()
         """What processes answered that are gone for good."""
-        self._forgiven: list[tuple[Place, Interval]] = []
+        self._forgiven: list[tuple[BrokerEndpoint, Interval]] = []
         """Gaps before the lowest message, which are judged again when a lower message comes in."""
 
     def __repr__(self) -> str:
@@ -126,8 +126,8 @@ class Witness:
 
     # --- responses and probes ----------------------------------------------------------------------------------------
 
-    def add_answer(
-        self, endpoint: Place, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
+    def add_outcome(
+        self, endpoint: BrokerEndpoint, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
     ) -> None:
         """Add an outcome of which the `wanted` offsets are handed out; its records begin at `starts`."""
         process = self._last if endpoint is self._last_endpoint else self._process(endpoint)
@@ -143,11 +143,11 @@ class Witness:
             if self._wanted.is_front_open:
                 self._note_found(first_queue_offset(outcome.body))
 
-    def add_interval(self, endpoint: Place, start: int, end: int) -> None:
+    def add_interval(self, endpoint: BrokerEndpoint, start: int, end: int) -> None:
         """Add offsets that a process has answered and nothing else is known of."""
         self._open(self._process(endpoint), start, end, 0.0)
 
-    def next_probed(self, current: Place | None, now: float, *, is_last: bool) -> Place | None:
+    def next_probed(self, current: BrokerEndpoint | None, now: float, *, is_last: bool) -> BrokerEndpoint | None:
         """Return a process to probe now: one that is not read from any more, or whose interval is old enough."""
         for endpoint, process in self._processes.items():
             if process.fresh is None or process.probed:
@@ -159,7 +159,7 @@ class Witness:
                 return endpoint
         return None
 
-    def take_probe(self, endpoint: Place, now: float) -> Probe:
+    def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe:
         """Return the probe that confirms all responses of a process until now, and count it as in flight."""
         process = self._processes[endpoint]
         interval = process.probed = process.fresh
@@ -175,7 +175,7 @@ class Witness:
         if process and process.probed:
             process.reopen(process.probed)
 
-    def _process(self, endpoint: Place) -> _ProcessIntervals:
+    def _process(self, endpoint: BrokerEndpoint) -> _ProcessIntervals:
         process = self._processes.get(endpoint)
         if process is None:
             process = self._processes[endpoint] = _ProcessIntervals()
@@ -196,9 +196,9 @@ class Witness:
             return start
         return found if (self._queue.topic, self._queue.broker_name) in self._brokers.compacted.found else start
 
-    # --- without the process that answered ---------------------------------------------------------------------------
+    # --- processes that are gone -------------------------------------------------------------------------------------
 
-    def leave(self, gone: Place, endpoint: Place) -> None:
+    def leave(self, gone: BrokerEndpoint, endpoint: BrokerEndpoint) -> None:
         """Give up a process that is gone for good: its responses are to be counted at another.
 
         Compaction changes counts, and keeps its messages apart from the log that retention deletes. So for a compacted
@@ -212,7 +212,7 @@ class Witness:
         else:
             self._left.join(interval.tally)
 
-    def leave_others(self, current: Place) -> bool:
+    def leave_others(self, current: BrokerEndpoint) -> bool:
         """Give up all other processes that wait for a probe; return whether there were any."""
         processes = self._processes.items()
         others = [endpoint for endpoint, each in processes if endpoint != current and each.fresh and not each.probed]
@@ -256,7 +256,7 @@ class Witness:
         return pause_s
 
     def _judge_interval(
-        self, endpoint: Place, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
+        self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> float:
         if outcome.was_reset:
             self._policy.was_reset(self._queue, interval.first, outcome.next_offset)
@@ -270,7 +270,7 @@ class Witness:
         return self._confirm_gap(endpoint, process, interval, outcome)
 
     def _confirm_gap(
-        self, endpoint: Place, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
+        self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> float:
         """Confirm a gap that compaction has left, by more probes and then by the queue's minimum; report others."""
         compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)
@@ -306,7 +306,9 @@ class Witness:
             return False
         return self._lowest_found is None or lowest_readable(interval.first, outcome) <= self._lowest_found
 
-    def _forgive(self, endpoint: Place, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome) -> None:
+    def _forgive(
+        self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
+    ) -> None:
         """Forgive a gap at the open front; leave what may be readable of the interval to the next probe."""
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
@@ -347,7 +349,7 @@ def confirm_front(
     """
     queue, start, end, _ = wanted
     broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
-    endpoint = Place(MASTER_ID, broker.master())
+    endpoint = BrokerEndpoint(MASTER_ID, broker.master())
     witness, stall = Witness(wanted, brokers, policy), Deadline.after(settings.stall_timeout_s)
     witness.add_interval(endpoint, start, end)
     while not (witness.is_settled or stall.expired):
@@ -359,7 +361,7 @@ def confirm_front(
     witness.give_up()
 
 
-def fetch_minimum(queue: MessageQueue, endpoint: Place, brokers: Brokers) -> int:
+def fetch_minimum(queue: MessageQueue, endpoint: BrokerEndpoint, brokers: Brokers) -> int:
     """Return the minimum offset of a queue by one process; pulls of a compacted topic name that of its survivors."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)

@@ -1,12 +1,13 @@
-"""What can a `foreachBatch` do with rows beyond reading them?
+"""Send rows back to their brokers from a `foreachBatch`.
 
-Give those that failed back to their brokers, which deliver them to the group again after a delay that grows with each
-failure, and in the end keep them among its dead letters. A query with `readRetryTopic` reads them when they come.
+Brokers deliver rows that were sent back to the group again, after a delay that grows with each failure, and in the end
+keep them among its dead letters. A query with `readRetryTopic` reads them.
 
     retry.send_back(failed_rows, options)
     retry.consume(batch, lambda row: retry.SUCCESS if store(row) else retry.RECONSUME_LATER, options)
 
-`frames` is what Spark sees, `listening` what a function's answers mean, `returning` how a task sends rows back.
+`frames` has the functions on data frames, `listening` interprets the results of a user's function, and `returning`
+sends the rows of one task back.
 """
 
 from __future__ import annotations

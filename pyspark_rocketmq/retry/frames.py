@@ -1,7 +1,7 @@
-"""How does a `foreachBatch` give rows back, or run a function over them, on the executors?
+"""Send rows back, or run a function over them, on the executors.
 
-Both are done once the function returns: what became of each row is kept (`localCheckpoint`), so that looking at the
-result does not send anything a second time.
+Both are done when the function returns: the outcome of each row is kept (`localCheckpoint`), so that using the result
+sends nothing a second time.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _PLACE = ("topic", "brokerName", "commitLogOffset")
 _OUTCOMES = "topic string, brokerName string, commitLogOffset bigint, result string, accepted boolean, error string"
 _REPORT = (*_PLACE, "accepted", "error")
 _ATTEMPTS = 16
-"""Of a row after its first delivery, if nothing else is said: as many as RocketMQ's concurrent consumers make."""
+"""Default number of further deliveries of a row, as for RocketMQ's concurrent consumers."""
 _SHORTEST_SUSPENSION_MS, _LONGEST_SUSPENSION_MS = 10, 30_000
 
 
 def send_back(rows: DataFrame, options: Mapping[str, str], on_error: str = "raise") -> DataFrame:
-    """Have rows delivered to their group again after a delay, or give them up; all are on their way when it returns.
+    """Send rows back for another delivery after a delay, or as dead letters, before this function returns.
 
     Args:
-        rows: Rows of the source, with at least `topic`, `brokerName`, `commitLogOffset` and `msgId`; `delayLevel` says
-            for each row how long to wait: a level of the broker's, 0 for longer each time, -1 for a dead letter.
+        rows: Rows of the source, with at least `topic`, `brokerName`, `commitLogOffset` and `msgId`; `delayLevel` is
+            the delay of each row: a level of the broker's, 0 for longer each time, -1 for a dead letter.
         options: The options of the reader, and those for helper functions.
-        on_error: `raise` if some row is not taken back, or `report`: the frame alone tells.
+        on_error: `raise` an error if a row is not accepted, or only `report` that in the returned frame.
 
     Returns:
         A row for each row: `topic`, `brokerName`, `commitLogOffset`, `accepted`, `error`.
@@ -68,15 +68,15 @@ def consume(
     model: str = "concurrently",
     suspendCurrentQueueTimeMillis: int = 1000,
 ) -> DataFrame:
-    """Run a function over each row as a RocketMQ consumer would, and send back what it could not cope with.
+    """Run a function over each row as a RocketMQ consumer does, and send back the rows for which it failed.
 
     Args:
-        batch: Rows of the source, with what `send_back` needs; in order also `queueId` and `queueOffset`.
-        fn: Takes a row and answers `SUCCESS` or `RECONSUME_LATER`, in order also `SUSPEND`; raising is failing.
+        batch: Rows of the source, with the columns for `send_back`; in order also `queueId` and `queueOffset`.
+        fn: Takes a row and returns `SUCCESS` or `RECONSUME_LATER`, in order also `SUSPEND`; an exception is a failure.
         options: The options of the reader, and those for helper functions.
-        model: `concurrently`: what fails is sent back. `orderly`: the rows of a queue come in order of their offsets,
-            and one that fails is tried again in place; after `maxReconsumeTimes` it becomes a dead letter.
-        suspendCurrentQueueTimeMillis: How long to wait before a row is tried again in place.
+        model: `concurrently`: failed rows are sent back. `orderly`: the rows of a queue come in order of their offsets,
+            and a failed row is retried in place; after `maxReconsumeTimes` it becomes a dead letter.
+        suspendCurrentQueueTimeMillis: The pause before a row is retried in place.
 
     Returns:
         The frame of `send_back`, in which rows that succeeded have no `accepted`, and `result`.
@@ -95,7 +95,7 @@ def consume(
     return report
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- options and columns ----------------------------------------------------------------------------------------------
 
 
 def _settings_of(settings: HelperOptions) -> ReturnSettings:
@@ -108,7 +108,7 @@ def _settings_of(settings: HelperOptions) -> ReturnSettings:
 
 
 def _check(rows: DataFrame, needed: Mapping[str, str]) -> None:
-    """Refuse rows that do not say which messages they are."""
+    """Raise for rows without the columns that identify their messages."""
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     if missing := [name for name in needed if name not in types]:
         advice = "keep them when selecting; all are columns of rowLayout=rocketmq"
@@ -132,16 +132,16 @@ def _suspension_s(given_ms: int) -> float:
 
 
 def _in_order(batch: DataFrame) -> DataFrame:
-    """Each queue in one task, in order of its offsets."""
+    """Return the rows with each queue in one task, in order of its offsets."""
     queue = ("topic", "brokerName", "queueId")
     return batch.repartition(*queue).sortWithinPartitions(*queue, "queueOffset")
 
 
-# --- on executors, and what came of it --------------------------------------------------------------------------------
+# --- on executors -----------------------------------------------------------------------------------------------------
 
 
 def _report(rows: DataFrame, settings: HelperOptions, sending: ReturnSettings, columns: Sequence[str]) -> DataFrame:
-    """Send rows back now; what became of each is kept, never computed again."""
+    """Send rows back now, and return their outcomes, which are kept and never computed again."""
     cluster = settings.cluster
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
@@ -151,18 +151,18 @@ def _report(rows: DataFrame, settings: HelperOptions, sending: ReturnSettings, c
 
 
 def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[RecordBatch]:
-    """One task: rows that did not succeed go back; what became of each stands beside it."""
+    """Send the rows of one task back that did not succeed, and yield the outcome of each row."""
     from ..decode.outcomes import read_columns, with_outcomes
 
     for batch in batches:
         values = enumerate(read_columns(batch, (*_NEEDED, "result", _LEVEL)))
         outcomes = returner.send_back({number: row for number, each in values if (row := _returned(*each))})
-        told = [_told(number, outcomes) for number in range(batch.num_rows)]
-        yield with_outcomes(batch, (*_PLACE, "result"), told)
+        results = [_result_of(number, outcomes) for number in range(batch.num_rows)]
+        yield with_outcomes(batch, (*_PLACE, "result"), results)
 
 
-def _told(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | None, str | None]:
-    """Whether a row was accepted, if it was to be, and why not."""
+def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | None, str | None]:
+    """Return whether a row was accepted, and why not; None twice for a row that was not sent back."""
     if number not in outcomes:
         return None, None
     error = outcomes[number]
@@ -172,7 +172,7 @@ def _told(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | None, st
 def _returned(
     topic: str, broker_name: str, physical_offset: int, message_id: str, result: str | None, delay_level: int
 ) -> Returned | None:
-    """The row as it is to go back, unless its function is done with it."""
+    """Return the row to send back; None if its function succeeded."""
     if result == Result.SUCCESS:
         return None
     level = DEAD_LETTER_LEVEL if result == Result.SUSPEND else delay_level
@@ -180,7 +180,7 @@ def _returned(
 
 
 def _raise_refusals(report: DataFrame) -> None:
-    """Tell how many rows were not taken back, broker by broker, and for each the first reason."""
+    """Raise `SendBackError` for rows that were not accepted, with counts and the first reason of each broker."""
     refused = report.where(~F.col("accepted")).groupBy("brokerName")
     found = refused.agg(F.count("*").alias("rows"), F.min("error").alias("reason")).collect()
     if not found:
@@ -188,7 +188,7 @@ def _raise_refusals(report: DataFrame) -> None:
     found.sort(key=lambda row: str(row.brokerName))
     parts = [f"{row['rows']} of {row.brokerName} ({row.reason})" for row in found]
     raise SendBackError(
-        f"rows were not taken back: {', '.join(parts)}",
+        f"rows were not accepted: {', '.join(parts)}",
         counts={str(row.brokerName): int(row["rows"]) for row in found},
-        advice="a replay of the batch sends all its rows back once more; send_back(on_error='report') tells of each",
+        advice="a replay of the batch sends all its rows back once more; send_back(on_error='report') shows each row",
     )

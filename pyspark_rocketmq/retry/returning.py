@@ -1,11 +1,11 @@
-"""How does one task give many rows back to their brokers?
+"""Send the rows of one task back to their brokers.
 
-In rounds of as many requests as a broker takes in one burst, all brokers at once, over one connection each. What fails
-and may succeed later is asked for again with the rest of its round, after a pause; a task pauses a few times in all,
-not for every round. A broker that does not answer even then is not asked again by this task.
+Rows are sent in rounds of as many requests as a broker takes in one burst, to all brokers at once, over one connection
+each. Failures that may succeed later are repeated with the rest of their round, after a pause; a task pauses a few
+times in all, not for every round. A broker that does not answer even then gets no more requests from this task.
 
-A lost answer may hide a success. Then the row is delivered twice, which RocketMQ's own consumers accept as well. It is
-delivered no oftener: a row whose answer was lost twice is not asked for a third time.
+A lost response may hide a success. Then the row is delivered twice, which RocketMQ's own consumers accept as well. It
+is not delivered more often: a row whose response was lost twice is not sent a third time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["DEAD_LETTER_LEVEL", "Outcome", "ReturnSettings", "Returned", "Return
 DEAD_LETTER_LEVEL = -1
 _LAST_LEVEL = 18
 _MOST_COPIES = 2
-"""How often a row may be stored for want of answers."""
+"""The number of times that a row may be stored because responses are lost."""
 
 Outcome = RocketMQError | None
-"""Why a row was not taken back; nothing if it was."""
+"""The reason why a row was not accepted; None if it was."""
 
 
 class Returned(NamedTuple):
-    """A row on its way back, by the columns that say which message it is."""
+    """A row to send back, by the columns that identify its message."""
 
     topic: str
     broker_name: str
@@ -46,14 +46,14 @@ class Returned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReturnSettings:
-    """For whom rows are sent back, and how often."""
+    """The group for which rows are sent back, and how often."""
 
     group: str
     max_reconsume_times: int
 
 
 class Returner:
-    """Gives the rows of one task back."""
+    """Sends the rows of one task back."""
 
     def __init__(
         self, cluster: Cluster, settings: ReturnSettings, sleep: Callable[[float], object] = time.sleep
@@ -63,10 +63,10 @@ class Returner:
         self._sleep = sleep
         self._pauses = 0
         self._silent: dict[tuple[str, str], RocketMQError] = {}
-        """Topics at brokers that gave no answer."""
+        """Topics at brokers that did not respond."""
 
     def send_back(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
-        """What became of each row, by its number."""
+        """Send rows back, and return the outcome of each by its number."""
         outcomes = {number: _refusal(row) for number, row in rows.items()}
         numbers = [number for number, refusal in outcomes.items() if refusal is None]
         for start in range(0, len(numbers), BURST):
@@ -75,19 +75,19 @@ class Returner:
 
     def _send_round(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
         silent = {number: self._silent.get(_place(row)) for number, row in rows.items()}
-        asked = {number: row for number, row in rows.items() if silent[number] is None}
-        outcomes = self._ask(asked)
-        copies = Counter(_perhaps_taken(outcomes))
-        while (failed := _worth_asking_again(outcomes, copies)) and self._has_pauses_left:
+        sent = {number: row for number, row in rows.items() if silent[number] is None}
+        outcomes = self._send(sent)
+        copies = Counter(_perhaps_accepted(outcomes))
+        while (failed := _to_repeat(outcomes, copies)) and self._has_pauses_left:
             self._pause()
-            again = self._ask({number: rows[number] for number in failed})
-            copies.update(_perhaps_taken(again))
+            again = self._send({number: rows[number] for number in failed})
+            copies.update(_perhaps_accepted(again))
             outcomes |= again
         self._silent |= {_place(rows[number]): error for number, error in outcomes.items() if _is_silence(error)}
         return silent | outcomes
 
-    def _ask(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
-        """Ask for each row once; every step has the deadline of its kind."""
+    def _send(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
+        """Send each row once, and return the outcomes; every step has the deadline of its kind."""
         results = self._cluster.brokers.try_all({number: self._request(row) for number, row in rows.items()})
         return {number: None if isinstance(result, Reply) else result for number, result in results.items()}
 
@@ -116,23 +116,23 @@ def _place(row: Returned) -> tuple[str, str]:
     return row.topic, row.broker_name
 
 
-def _worth_asking_again(outcomes: Mapping[int, Outcome], copies: Mapping[int, int]) -> list[int]:
+def _to_repeat(outcomes: Mapping[int, Outcome], copies: Mapping[int, int]) -> list[int]:
     return [number for number, error in outcomes.items() if error and error.retriable and copies[number] < _MOST_COPIES]
 
 
-def _perhaps_taken(outcomes: Mapping[int, Outcome]) -> list[int]:
-    """Rows that went out and got no answer: nobody knows whether their broker took them."""
+def _perhaps_accepted(outcomes: Mapping[int, Outcome]) -> list[int]:
+    """Return the rows that were sent without a response: their broker may have accepted them."""
     lost = (ConnectionLost, RequestTimeout, RemoteProtocolError)
     return [number for number, error in outcomes.items() if isinstance(error, lost)]
 
 
 def _is_silence(outcome: Outcome) -> TypeGuard[RocketMQError]:
-    """Whether no broker said so."""
+    """Return whether the failure is not a broker's response."""
     return outcome is not None and not isinstance(outcome, BrokerError)
 
 
 def _refusal(row: Returned) -> Outcome:
-    """What is wrong with the row itself."""
+    """Return what is wrong with the row itself; None if nothing is."""
     place: dict[str, object] = dict(zip(("topic", "brokerName", "commitLogOffset"), row, strict=False))
     if missing := [column for column, value in place.items() if value is None]:
         advice = "leave such rows out; inner batches and rows read over gRPC have no place in a log"

@@ -49,10 +49,10 @@ class BatchReader(DataSourceReader):
         )
         LossJournal(options.fail_on_data_loss).note(plan.warnings)
         if plan.replica_ends:
-            text = "%d queues are read to the end that a replica has, their masters are away and may hold more: %s ..."
+            text = "%d queues end where their replicas end, because their masters are away and may hold more: %s ..."
             _log.warning(text, len(plan.replica_ends), plan.replica_ends[0])
         for option in plan.outranked:
-            _log.warning("%s has no effect: for every queue another option decides", option)
+            _log.warning("%s has no effect: other options choose for every queue", option)
         return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:

@@ -1,16 +1,16 @@
-"""Decide where a member begins in queues in which neither its group nor its checkpoint stands anywhere.
+"""Decide where a member begins in queues in which neither its group nor its checkpoint has a position.
 
-`startingOffsetsDefault` is about joining: it says what becomes of messages that were there before the query took part.
-So with `latest`:
+`startingOffsetsDefault` is about joining: it decides about messages that were stored before the query joined. So with
+`latest`:
 
-- a query without checkpoint joins with its first planning, and notes where every queue ends at that moment, also those
-  of other members; a queue that it gains later without a position begins at that end;
-- a queue that was not there then, or of which a checkpoint knows nothing, is new: it begins at its first message;
-- a queue that is there when a query joins may be new all the same. It is if another member of the group has been
-  running since before the queue's first message was stored. Members tell when they were started, brokers when a
-  message was stored; clocks that differ blur the comparison by as much.
+- a query without checkpoint joins with its first planning, and notes the end of every queue at that moment, also of
+  queues of other members; a queue that it gains later without a position begins at that end;
+- a queue that did not exist then, or that a checkpoint lacks, is new: it begins at its first message;
+- a queue that exists when a query joins may be new all the same: it is if another member of the group was started
+  before the queue's first message was stored. Members report their start time, brokers the store time; a difference of
+  clocks blurs the comparison by as much.
 
-With `earliest` every queue begins at its first message anyway, as those of the retry topic always do.
+With `earliest` every queue begins at its first message anyway, as queues of the retry topic always do.
 """
 
 from __future__ import annotations
@@ -31,21 +31,23 @@ from .view import BrokerView
 __all__ = ["Beginnings", "Gained"]
 
 FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
-"""Asks brokers now."""
+"""Fetches bounds that are not older than the call."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
 _MOST_DIGITS = 19
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 _log = logging.getLogger(__name__)
 
 
 class Beginnings:
-    """Where one member of a group begins."""
+    """The starts of one member in queues without a position."""
 
-    def __init__(self, cluster: Cluster, view: BrokerView, wish: RequestedOffsets, group: str, client_id: str) -> None:
+    def __init__(
+        self, cluster: Cluster, view: BrokerView, requested: RequestedOffsets, group: str, client_id: str
+    ) -> None:
         self._cluster = cluster
         self._view = view
-        self._wish = wish
+        self._requested = requested
         self._group = group
         self._client_id = client_id
         self._ends_at_joining: Positions | None = None
@@ -54,18 +56,18 @@ class Beginnings:
         return f"<Beginnings of {self._group}, {len(self._ends_at_joining or ())} queues at joining>"
 
     def note_joining(self, start: Position | None, queues: Collection[MessageQueue]) -> None:
-        """Note once where queues end when the query joins; with a checkpoint it joined in an earlier run."""
+        """Note once the ends of queues when the query joins; with a checkpoint it joined in an earlier run."""
         if self._ends_at_joining is None:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
             self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
 
     def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
-        """Where these queues begin, whose group has no position."""
+        """Return where these queues begin, in which the group has no position."""
         ends = self._ends_at_joining or {}
-        old = {queue for queue in queues if queue in ends or queue.topic == self._wish.retry_topic}
+        old = {queue for queue in queues if queue in ends or queue.topic == self._requested.retry_topic}
         old -= set(self._appeared_in_a_living_group(old & ends.keys()))
         seen = {queue: bounds[queue]._replace(max_offset=ends.get(queue, bounds[queue].max_offset)) for queue in old}
-        resolved = resolve_offsets(self._wish, seen, seen, self._view)
+        resolved = resolve_offsets(self._requested, seen, seen, self._view)
         new = {queue: bounds[queue] for queue in queues if queue not in old}
         return Resolved(
             {**resolved.positions, **{queue: each.min_offset for queue, each in new.items()}},
@@ -74,23 +76,23 @@ class Beginnings:
         )
 
     def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
-        """The queues whose first message is younger than another member of the group; asked about `latest` only."""
-        if not queues or self._wish.fallback is not Keyword.LATEST:
+        """Return the queues whose first message is younger than another member of the group; ask for `latest` only."""
+        if not queues or self._requested.fallback is not Keyword.LATEST:
             return []
-        deadline = Deadline.after(_PATIENCE_S)
+        deadline = Deadline.after(_TIMEOUT_S)
         try:
             started_ms = self._oldest_start_ms(next(iter(queues)).topic, deadline)
             if started_ms is None:
                 return []
             times = self._cluster.offsets.fetch_earliest_times(queues, deadline)
         except RocketMQError as error:
-            text = "cannot tell whether %d queues are younger than group %s, startingOffsetsDefault decides: %s"
+            text = "cannot find out whether %d queues are newer than group %s, using startingOffsetsDefault: %s"
             _log.warning(text, len(queues), self._group, error)
             return []
         return [queue for queue, time_ms in times.items() if time_ms > started_ms]
 
     def _oldest_start_ms(self, topic: str, deadline: Deadline) -> int | None:
-        """When the first of the other members was started, of those that say so."""
+        """Return the earliest start time that other members report; None if no member reports one."""
         members = self._cluster.groups.fetch_members(self._group, topic, deadline)
         starts = [self._start_ms(client_id, deadline) for client_id in members if client_id != self._client_id]
         return min((each for each in starts if each is not None), default=None)
@@ -99,7 +101,7 @@ class Beginnings:
         try:
             info = self._cluster.admin.fetch_running_info(self._group, client_id, deadline=deadline)
         except RocketMQError as error:
-            _log.info("member %s of group %s does not say since when it runs: %s", client_id, self._group, error)
+            _log.info("member %s of group %s does not report its start time: %s", client_id, self._group, error)
             return None
         started = info.properties.get(_STARTED, "")
         return int(started) if started.isascii() and started.isdigit() and len(started) <= _MOST_DIGITS else None
@@ -107,7 +109,7 @@ class Beginnings:
 
 @dataclass(slots=True)
 class Gained:
-    """What one planning knows of queues that are gained; the `QueueFacts` of `group_positions`."""
+    """The facts of one planning about queues that are gained; the `QueueFacts` of `group_positions`."""
 
     beginnings: Beginnings
     bounds: Mapping[MessageQueue, QueueBounds]
@@ -116,13 +118,13 @@ class Gained:
     """The queues that begin at their first readable message, once that is known."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
-        """Where queues begin in which neither the group nor the query stands anywhere."""
+        """Return where queues begin in which neither the group nor the query has a position."""
         resolved = self.beginnings.resolve(queues, self.bounds)
         self.opened = resolved.opened
         return resolved.positions
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Where queues end that do so before these positions, by what a master said after they became known."""
+        """Return the ends of the queues that end before these positions, as a master reported after they were known."""
         if all(offset <= self.bounds[queue].max_offset for queue, offset in positions.items()):
             return {}
         fresh = self.fetch_fresh(self.bounds)

@@ -1,7 +1,7 @@
-"""Which queues are to be read now?
+"""List the queues that a reader's options cover now.
 
-Asked at every planning, and answered from memory until what is remembered has come of age: routes by the route table,
-the list of topics behind a pattern here. So new queues, brokers and topics are found without asking all the time.
+Every planning asks for the list. It comes from memory until that expires: routes in the route table, the list of topics
+behind a pattern here. So new queues, brokers and topics are found without a request at every planning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..cluster.names import is_system_topic
 from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
-from ..planning.assignment import list_queues
+from ..planning.listed_queues import list_queues
 from ..planning.ranges import PlanSettings, covered_queues, unlisted_queues
 from .rhythm import NORMAL, PlannerRhythm
 
@@ -36,22 +36,22 @@ class QueueCatalog:
         self._listing: Collection[str] = ()
         self._listing_due = float("-inf")
         self._absent_until: dict[str, float] = {}
-        """Topics that were not there, and when to look again."""
+        """Absent topics, and when to ask for them again."""
         self._optional: frozenset[str | None] = frozenset()
         """Topics that may be absent."""
         self._routed: list[Sequence[MessageQueue]] = []
         self._covered: list[MessageQueue] = []
-        """What is covered of the queues that were routed last."""
-        self._told: set[MessageQueue] = set()
-        """Queues that something was said about already."""
+        """The covered queues of the last routes."""
+        self._warned: set[MessageQueue] = set()
+        """Queues that a warning has named."""
 
     # --- which queues ------------------------------------------------------------------------------------------------
 
     def queues(self, held_topics: Collection[str] = ()) -> list[MessageQueue]:
-        """Readable queues of all topics wanted, sorted; those of rooms that are not read are left out.
+        """Return the readable queues of all wanted topics, sorted, without queues of machine rooms that are not read.
 
-        A topic that the query already has positions in may be absent: brokers that go down take their queues away.
-        So may the retry topic, which is made when a member joins the group or the first row is sent back.
+        A topic in which the query has positions may be absent: brokers that go down take their queues away. So may the
+        retry topic, which is created when a member joins the group or the first row is sent back.
         """
         self._optional = frozenset((*held_topics, self._options.selection.retry_topic))
         routed = self._route()
@@ -61,15 +61,15 @@ class QueueCatalog:
 
     @property
     def is_old(self) -> bool:
-        """Whether there are other queues now than were listed last."""
+        """Whether the routes have other queues now than the last list."""
         return self._route() != self._routed
 
     def covers(self, queue: MessageQueue) -> bool:
-        """Whether a queue that is not in the route now belongs to the reader all the same."""
+        """Return whether a queue belongs to the reader, be it in the route now or not."""
         return self._options.selection.takes(queue) and bool(covered_queues([queue], self._options.allocation))
 
     def require_known(self, queues: Sequence[MessageQueue]) -> None:
-        """Refuse what the user named and the route does not have, or has but may not be read."""
+        """Raise for a topic or queue that the user named and that is not in the route, or may not be read."""
         selection = self._options.selection
         if selection.assignment:
             selection.assignment.require_known(queues)
@@ -79,19 +79,19 @@ class QueueCatalog:
             raise _nothing_to_read(topic, self._options)
 
     def require_some(self, queues: Sequence[MessageQueue]) -> None:
-        """Refuse a pattern that matches nothing."""
+        """Raise for a pattern that matches no topic."""
         selection = self._options.selection
         pattern = selection.pattern
         if pattern is not None and {queue.topic for queue in queues} <= {selection.retry_topic}:
             raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
-        """The plan settings, with the slots of CONFIG filled from the queues that there are."""
+        """Return the plan settings, with the slots of CONFIG filled from the existing queues."""
         plan, slots = self._options.plan, self._options.queue_lists
         if not slots:
             return plan
         filled = tuple(tuple(slot.select(queues)) for slot in slots)
-        self._tell_once(unlisted_queues(queues, filled), "is not in messageQueueList and joins the smallest slot")
+        self._warn_once(unlisted_queues(queues, filled), "is not in messageQueueList and joins the smallest slot")
         return replace(plan, allocation=replace(plan.allocation, queue_lists=filled))
 
     def _route(self) -> list[Sequence[MessageQueue]]:
@@ -100,7 +100,7 @@ class QueueCatalog:
     def _choose(self, routed: Iterable[MessageQueue]) -> list[MessageQueue]:
         wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
         covered = covered_queues(wanted, self._options.allocation)
-        self._tell_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
+        self._warn_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
         return covered
 
     # --- which topics ------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class QueueCatalog:
         return selection.topics if selection.pattern is None else self._matching_topics(selection.pattern)
 
     def _matching_topics(self, pattern: str) -> Collection[str]:
-        """By the last list of topics, as long as no newer one is to be had."""
+        """Return the topics of the pattern; while the list cannot be renewed, those of the last one."""
         if self._clock() >= self._listing_due:
             is_first = self._listing_due == float("-inf")
             try:
@@ -124,7 +124,7 @@ class QueueCatalog:
             except RocketMQError as error:
                 if is_first or not error.retriable:
                     raise
-                _log.warning("the list of topics could not be renewed: %s", error)
+                _log.warning("could not renew the list of topics, using the last one: %s", error)
             self._listing_due = self._clock() + self._max_age_s
         return self._listing
 
@@ -139,7 +139,7 @@ class QueueCatalog:
         return sorted(each for each in topics if not _is_internal(each) and self._options.selection.takes_topic(each))
 
     def _readable(self, topic: str, may_be_absent: bool) -> Sequence[MessageQueue]:
-        """The topic's readable queues; one that was absent is looked for again when routes come of age."""
+        """Return the topic's readable queues; ask for an absent topic again only when routes expire."""
         if self._clock() < self._absent_until.get(topic, float("-inf")):
             return ()
         try:
@@ -153,14 +153,14 @@ class QueueCatalog:
         return route.readable
 
     def _is_absent(self, topic: str, error: RocketMQError) -> bool:
-        """Whether a topic is not there as far as we know: while nobody can be asked, what was absent stays so."""
+        """Return whether a topic counts as absent. While name servers do not answer, an absent topic stays absent."""
         return isinstance(error, TopicNotFound) or (error.retriable and topic in self._absent_until)
 
-    def _tell_once(self, queues: Iterable[MessageQueue], what: str) -> None:
-        news = set(queues) - self._told
+    def _warn_once(self, queues: Iterable[MessageQueue], what: str) -> None:
+        news = set(queues) - self._warned
         for queue in sort_queues(news):
             _log.warning("%s %s", queue, what)
-        self._told |= news
+        self._warned |= news
 
 
 def _is_internal(topic: str) -> bool:

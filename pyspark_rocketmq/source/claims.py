@@ -1,12 +1,12 @@
-"""Keep two reads of one host from publishing positions of the same queues for one group.
+"""Keep two queries of one host from committing positions of the same queues for one group.
 
-Each would move the group to where it stands itself, back and forth. So a read claims each queue whose position it
-publishes, by a lock on one byte of a file that stands for cluster and group: topic and broker choose a stretch of 65536
-bytes, the queue's number the byte. Reads of one group that share no queue do not meet.
+Each would move the group to its own position, back and forth. So a query claims each queue whose position it commits,
+by a lock on one byte of a file that stands for cluster and group: topic and broker choose a stretch of 65536 bytes, the
+queue id the byte. Queries of one group that share no queue do not collide.
 
-The locks are those of the process, of which Spark starts one for each read, and end with it, however it ends. They are
-seen by processes of the same user, host and directory for temporary files, and by nobody else. The directory is the
-user's own: where it is a link, somebody else's, or open to others, nothing is claimed, which is warned about.
+The locks belong to the process, of which Spark starts one for each query, and end with it, however it ends. Only
+processes of the same user, host and directory for temporary files see them. The directory must be the user's own: where
+it is a link, another user's, or open to others, nothing is claimed, with a warning.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _file_name(settings: ClusterSettings, group: str) -> str:
 
 
 def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
-    """Stretches of consecutive queues, which the system keeps, and checks, as one each."""
+    """Yield stretches of consecutive queues; the system keeps and checks each as one lock."""
     places: defaultdict[tuple[str, str], list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         places[queue.topic, queue.broker_name].append(queue)
@@ -126,7 +126,7 @@ def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
 
 
 def _base(topic: str, broker_name: str) -> int:
-    """Of more queues than a stretch has bytes, the last ones lie in the next; a claim of those may meet a stranger."""
+    """Return the first byte of the stretch. Queue ids beyond 65535 lie in the next one, perhaps another topic's."""
     digest = sha256(f"{topic}\n{broker_name}".encode()).digest()
     return (int.from_bytes(digest[:8]) >> (64 - _PLACE_BITS)) << _QUEUE_BITS
 
@@ -135,7 +135,7 @@ def _base(topic: str, broker_name: str) -> int:
 
 
 def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
-    """The directory and the file in it; none if they cannot be trusted."""
+    """Return open descriptors of the directory and the file in it; None if they cannot be trusted."""
     path = Path(tempfile.gettempdir()) / f"pyspark_rocketmq-{os.geteuid()}"
     try:
         directory = _open_directory(path)
@@ -146,35 +146,35 @@ def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
             os.close(directory)
             raise
     except OSError as cause:
-        _log.warning("two reads of one group are not told apart on this host: %s cannot be used: %s", path, cause)
+        _log.warning("two queries of one group are not kept apart on this host: cannot use %s: %s", path, cause)
         return None, None
 
 
 def _open_directory(path: Path) -> int:
-    """The user's own directory, made if it is missing; raises if it is not private."""
+    """Open the user's own directory, created if it is missing; raise if it is not private."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
-        pass  # What it is, is looked at once it is open.
+        pass  # Whether it is private is checked once it is open.
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     status = os.fstat(directory)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(directory)
         raise PermissionError(f"it is not private to user {os.geteuid()}")
-    fcntl.flock(directory, fcntl.LOCK_SH)  # systemd does not clean up below a directory that somebody has locked.
+    fcntl.flock(directory, fcntl.LOCK_SH)  # systemd does not clean up below a locked directory.
     return directory
 
 
 def _lock(file: int, stretch: _Stretch) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, stretch.length, stretch.start)
-    except (BlockingIOError, PermissionError):  # POSIX leaves open which of the two it is.
+    except (BlockingIOError, PermissionError):  # POSIX allows either.
         return False
     return True
 
 
 def _holder(file: int, stretch: _Stretch) -> str:
-    """The process that has claimed a part of a stretch, as far as the system tells."""
+    """Return the process that has claimed a part of a stretch, if the system reports it."""
     if sys.platform != "linux":
         return "another process"
     asked = struct.pack(_LOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, stretch.start, stretch.length, 0)
@@ -185,7 +185,7 @@ def _holder(file: int, stretch: _Stretch) -> str:
 
 
 def _driver_of(process: int) -> str:
-    """Who started a process that plans; nothing if that cannot be read."""
+    """Return which process started a planner; nothing if that cannot be read."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:

@@ -5,7 +5,7 @@ The checkpoint alone decides where a query goes on; committed offsets serve lag 
 
 - nothing is committed that Spark has not acknowledged;
 - a committed offset never goes back: the broker's own offset is read before the first commit of a queue. The only
-  exception is a judged loss: where a queue ends below its committed offset (topic made anew, broker restored), the
+  exception is a judged loss: where a queue ends below its committed offset (topic created again, broker restored), the
   offset follows the query down, with a warning;
 - a broker that was killed comes back with offsets some seconds old. So each broker is asked once a minute, and after a
   failure, for its offsets, and gets a commit again where they are too small. An administrator who moves the group back
@@ -125,17 +125,17 @@ class OffsetWriter:
 
     def _find_forgotten(self, queues: Collection[MessageQueue]) -> None:
         """Take back what brokers have forgotten. Replicas always lag, so what they report is ignored."""
-        standings = self._cluster.offsets.fetch_standings(self._group, queues)
+        reported_positions = self._cluster.offsets.fetch_reported_positions(self._group, queues)
         for queue in queues:
-            standing, expected = standings.get(queue), self._committed[queue]
-            if standing is None:
+            reported, expected = reported_positions.get(queue), self._committed[queue]
+            if reported is None:
                 del self._committed[queue]
-            elif standing.offset < expected and not standing.from_replica:
-                self._committed[queue] = standing.offset
+            elif reported.offset < expected and not reported.from_replica:
+                self._committed[queue] = reported.offset
             else:
                 continue
             text = "%s: the broker reports offset %s for group %s, expected %d; committing again"
-            _log.warning(text, queue, standing and standing.offset, self._group, expected)
+            _log.warning(text, queue, reported and reported.offset, self._group, expected)
 
     def _news(self, positions: Positions, rewound: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         committed = {queue: self._committed.get(queue, -1) for queue in positions}

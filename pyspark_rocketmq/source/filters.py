@@ -1,7 +1,7 @@
-"""Refuse filters by which brokers would not filter as the user means.
+"""Refuse filters that brokers would ignore.
 
-A pull whose SQL condition does not compile is answered as if nothing were filtered, without a word. So brokers are
-asked to compile the condition before anything is read. Pulls of a compacted topic are never filtered: tags are compared
+Brokers answer a pull whose SQL condition does not compile as if there were no filter, without a warning. So brokers are
+asked to compile the condition before anything is read. They never filter pulls of a compacted topic: tags are compared
 again when rows are made, but a condition cannot be, and is refused.
 """
 
@@ -22,7 +22,7 @@ _CLIENT_ID = "pyspark-rocketmq"
 
 
 def require_filter(cluster: Cluster, options: ReaderOptions, queues: Iterable[MessageQueue]) -> None:
-    """Raise if there is a condition that the brokers of some topic cannot compile, or do not filter by."""
+    """Raise `OptionError` for a condition that the brokers of some topic cannot compile, or ignore."""
     brokers = {queue[:2] for queue in queues}
     for topic in sorted({topic for topic, _ in brokers}):
         subscription = options.pull.subscription.for_topic(topic)
@@ -47,4 +47,4 @@ def _refuse_compacted(cluster: Cluster, condition: str, places: Iterable[tuple[s
 
 def _refusal(expression: str, error: BrokerError, advice: str) -> OptionError:
     topic = error.where.get("topic", "")
-    return OptionError("sqlFilter", expression, f"the broker of {topic} says: {error.remark}", advice=advice)
+    return OptionError("sqlFilter", expression, f"the broker of {topic} refuses it: {error.remark}", advice=advice)

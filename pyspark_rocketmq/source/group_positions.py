@@ -1,7 +1,7 @@
 """Read and commit the group's positions in the queues of one member, and notice who moved them.
 
-For a query that is one member of its group (`groupMembership=shared`). The checkpoint says where the query goes on as
-long as it owns a queue without a break; a member that gains a queue goes on at the group's position. So:
+For a query that is one member of its group (`groupMembership=shared`). The checkpoint decides where the query goes on
+as long as it owns a queue without a break; a member that gains a queue goes on at the group's position. So:
 
 - a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart); where
   neither exists, the planner decides;
@@ -17,9 +17,9 @@ The planning thread asks and commits, one after the other, so that no answer is 
 two, the planner judges by the queues' bounds what it is about to commit. Both happen at most once a second. A failure
 is a warning and is repeated later.
 
-A position beyond the end of its queue is void: it outlived a queue that was made anew. So a gained queue does not begin
-there while another position exists; and where the query itself was rewound after a judged loss, the committed position
-follows it down.
+A position beyond the end of its queue is void: it outlived a queue that was created again. So a gained queue does not
+begin there while another position exists; and where the query itself was rewound after a judged loss, the committed
+position follows it down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ..client.assignment import Assigned
-from ..cluster.queue_offsets import Offsets, Standing
+from ..cluster.queue_offsets import Offsets, ReportedPosition
 from ..errors import BrokerError, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueFacts(Protocol):
-    """What the planner knows of queues that are gained."""
+    """The planner's facts about queues that are gained."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
         """Return where queues begin in which neither the group nor the query has a position."""
@@ -79,7 +79,7 @@ class _Held:
     done: int | None = None
     """The end of finished work; unknown after a move until a batch begins there."""
     moved_to: int | None = None
-    """Where somebody else moved the group; the next batch begins there."""
+    """The offset to which somebody else moved the group; the next batch begins there."""
     is_void: bool = False
     """Whether the brokers' position lies beyond the queue's end, so that a smaller one replaces it."""
     is_outdated: bool = False
@@ -103,18 +103,18 @@ class _Held:
         self.committed = offset
         self.largest = max(self.largest, offset)
 
-    def is_forgotten(self, standing: Standing, source: BrokerIncarnation, after_silence: bool) -> bool:
+    def is_forgotten(self, reported: ReportedPosition, source: BrokerIncarnation, after_silence: bool) -> bool:
         """Return whether a broker reports another offset than was committed because its table is older."""
-        if self.committed is None or standing.offset in (self.committed, self.tried):
+        if self.committed is None or reported.offset in (self.committed, self.tried):
             return False
-        if standing.offset > self.largest:
+        if reported.offset > self.largest:
             return False
-        return after_silence or standing.after_silence or self.source not in (None, source)
+        return after_silence or reported.after_silence or self.source not in (None, source)
 
 
 @dataclass(slots=True)
 class _Pace:
-    """When one broker is asked again."""
+    """The time of the next exchange with one broker."""
 
     due_s: float = float("-inf")
     failures_in_a_row: int = 0
@@ -183,17 +183,17 @@ class GroupPositions:
         return held.start
 
     def _gain(self, gained: Collection[MessageQueue], known: Positions, facts: QueueFacts) -> dict[MessageQueue, int]:
-        standings = self._offsets.fetch_standings(self._group, gained)
-        committed = {queue: standing.offset for queue, standing in standings.items()}
+        reported_positions = self._offsets.fetch_reported_positions(self._group, gained)
+        committed = {queue: reported.offset for queue, reported in reported_positions.items()}
         checkpoint = {queue: known[queue] for queue in gained if queue in known}
         void = self._find_void(committed, checkpoint, facts)
-        stood = {**checkpoint, **committed}
-        stood |= {queue: max(committed[queue], checkpoint[queue]) for queue in committed.keys() & checkpoint}
-        stood |= {queue: min(committed[queue], checkpoint[queue]) for queue in void}
-        unknown = [queue for queue in gained if queue not in stood]
-        starts = {**stood, **(facts.first_offsets(unknown) if unknown else {})}
+        starts = {**checkpoint, **committed}
+        starts |= {queue: max(committed[queue], checkpoint[queue]) for queue in committed.keys() & checkpoint}
+        starts |= {queue: min(committed[queue], checkpoint[queue]) for queue in void}
+        if unknown := [queue for queue in gained if queue not in starts]:
+            starts |= facts.first_offsets(unknown)
         for queue, start in starts.items():
-            source = self._source_of(standings[queue]) if queue in standings else None
+            source = self._source_of(reported_positions[queue]) if queue in reported_positions else None
             is_void = queue in void and committed[queue] > start
             held = _Held(self._owned[queue], None, source=source, start=start, is_void=is_void)
             if queue in committed:
@@ -212,7 +212,7 @@ class GroupPositions:
         void = [queue for queue, end in ends.items() if both[queue][0] <= end]
         for queue in void:
             text = (
-                "%s: position %d of %s lies beyond the queue's end (topic made anew, or broker restored); begin at %d"
+                "%s: position %d of %s is beyond the queue's end (topic recreated or broker restored), starting at %d"
             )
             is_groups = committed[queue] > checkpoint[queue]
             whose = f"group {self._group}" if is_groups else "the checkpoint"
@@ -272,29 +272,34 @@ class GroupPositions:
 
     def _fetch_from(self, queues: Collection[MessageQueue], after_silence: bool, deadline: Deadline | None) -> None:
         self._obey(queues, deadline)
-        standings = self._offsets.fetch_standings(self._group, queues, deadline)
+        reported_positions = self._offsets.fetch_reported_positions(self._group, queues, deadline)
         for queue in queues:
-            self._take(queue, self._held[queue], standings.get(queue), after_silence)
+            self._take(queue, self._held[queue], reported_positions.get(queue), after_silence)
 
-    def _source_of(self, standing: Standing) -> BrokerIncarnation:
-        return BrokerIncarnation(standing.place, self._connection_to(standing.place))
+    def _source_of(self, reported: ReportedPosition) -> BrokerIncarnation:
+        return BrokerIncarnation(reported.place, self._connection_to(reported.place))
 
-    def _take(self, queue: MessageQueue, held: _Held, standing: Standing | None, after_silence: bool) -> None:
+    def _take(self, queue: MessageQueue, held: _Held, reported: ReportedPosition | None, after_silence: bool) -> None:
         """Take a reported position; a replica's shows only which process answers now."""
-        if standing is None:
+        if reported is None:
             held.committed = None
             return
-        source = self._source_of(standing)
-        if not standing.from_replica:
-            self._compare(queue, held, standing, source, after_silence)
+        source = self._source_of(reported)
+        if not reported.from_replica:
+            self._compare(queue, held, reported, source, after_silence)
         held.source = source
 
     def _compare(
-        self, queue: MessageQueue, held: _Held, standing: Standing, source: BrokerIncarnation, after_silence: bool
+        self,
+        queue: MessageQueue,
+        held: _Held,
+        reported: ReportedPosition,
+        source: BrokerIncarnation,
+        after_silence: bool,
     ) -> None:
         """Follow a move by somebody else; have a forgotten position committed again."""
-        stored = standing.offset
-        if held.is_forgotten(standing, source, after_silence):
+        stored = reported.offset
+        if held.is_forgotten(reported, source, after_silence):
             text = "%s: the broker reports offset %d for group %s, expected %d; committing again"
             _log.warning(text, queue, stored, self._group, held.committed)
             held.is_outdated = True
@@ -317,7 +322,7 @@ class GroupPositions:
             held[queue].is_void = held[queue].is_outdated = False
 
     def _obey(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
-        """Commit the positions that an administrator asked this member for, and go there."""
+        """Commit the positions of an administrator's reset, and have the next batch start there."""
         resets = {queue: self._resets[queue] for queue in queues if queue in self._resets}
         self._send(resets, deadline)
         for queue, offset in resets.items():

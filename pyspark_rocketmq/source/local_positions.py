@@ -1,9 +1,9 @@
-"""Where does a query stand whose group reads everything with each member?
+"""Keep the positions of a broadcasting query in a file.
 
-Nothing is written to brokers then: positions are kept in a file of this host's, in the place and form in which
-RocketMQ's own broadcasting consumers keep theirs. While a query has a checkpoint the file is an export: it decides
-nothing, is never moved back, and is written anew if it is lost. It is an import for a new query that starts with
-`startingOffsets=group`.
+Each member of a broadcasting group reads everything, so nothing is committed at brokers: positions are kept in a file
+of this host, in the place and form that RocketMQ's own broadcasting consumers use. While a query has a checkpoint, the
+file is an export: it decides nothing, never goes back, and is written again if it is lost. It is an import for a new
+query that starts with `startingOffsets=group`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .view import BrokerView
 __all__ = ["LocalPositions", "LocalView"]
 
 _LASTING_NAME = "DEFAULT"
-"""The file must be found again, so the client id must not change from run to run."""
+"""The client id names the file, so it must not change from run to run."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +45,7 @@ class LocalPositions:
         return f"<LocalPositions {self.path}>"
 
     def require_writable(self) -> None:
-        """Refuse a directory that nothing can be written to."""
+        """Raise for a directory that cannot be written to."""
         directory = self.path.parent
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -55,15 +55,15 @@ class LocalPositions:
             raise self._refuse(f"{directory} is not writable")
 
     def require_readable(self) -> None:
-        """Refuse positions that are written down but cannot be read: they are unknown, not absent."""
+        """Raise for a file that exists but cannot be read: its positions are unknown, not absent."""
         self._load()
         if self._store.is_damaged:
-            advice = "mend the file, or remove it and its backup to begin where startingOffsetsDefault says"
+            advice = "repair the file, or remove it and its backup to begin as startingOffsetsDefault says"
             what = f"neither {self.path} nor its backup can be read"
             raise OptionError("localOffsetStoreDir", str(self._settings.directory), what, advice=advice)
 
     def fetch(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where the group stands in each queue that is written down."""
+        """Return the group's position in each queue of the file."""
         self._load()
         known = self._store.progress.snapshot()
         return {queue: known[queue] for queue in queues if queue in known}
@@ -80,7 +80,7 @@ class LocalPositions:
         return []
 
     def _warn_of_larger(self, positions: Positions, rewound: Collection[MessageQueue]) -> None:
-        """Warn of a position that stays once for each queue, and of each that a loss moves back."""
+        """Warn of each position that a loss moves back, and once for each queue of a larger one that stays."""
         for queue, held in self.fetch(positions).items():
             if held > positions[queue] and (queue in rewound or queue not in self._warned):
                 what = "is moved back to it, after the loss that was reported" if queue in rewound else "stays"
@@ -99,13 +99,13 @@ class LocalPositions:
 
 
 class LocalView(BrokerView):
-    """Asks brokers for everything but the group's positions."""
+    """A view whose group has its positions in the file."""
 
     def __init__(self, cluster: Cluster, positions: LocalPositions, rhythm: PlannerRhythm) -> None:
         super().__init__(cluster, positions.group, rhythm)
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """The group's position in each queue that has one in the file; raises if there is one that cannot be read."""
+        """Return the group's position in each queue of the file; raise if the file cannot be read."""
         self._positions.require_readable()
         return self._positions.fetch(queues)

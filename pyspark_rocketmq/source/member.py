@@ -1,8 +1,7 @@
 """Plan as one member of a group (`groupMembership=shared`).
 
-`membership` knows which queues the query owns now, `group_positions` where the group stands in them. Each planning
-begins with a look at both, which holds until the next. What is finished is committed in the same planning, after it was
-judged by what brokers hold.
+`membership` knows which queues the query owns now, `group_positions` the group's positions in them. Each planning asks
+both once. What is finished is committed in the same planning, after it was judged by what brokers hold.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class MemberRole:
 
     @property
     def failed_commits(self) -> int:
-        """How many exchanges with a broker failed, to be repeated."""
+        """The number of exchanges with a broker that failed, to be repeated."""
         return self.positions.failure_count
 
     def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
@@ -76,7 +75,7 @@ class MemberRole:
         """Claim nothing: members of a group own different queues."""
 
     def choose_queues(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Ask which queues the query owns and where the group stands in them; the first time wait for the group."""
+        """Ask which queues the query owns, and for the group's positions; the first time wait for the assignment."""
         self._join()
         if not self._has_assignment:
             self.member.wait()
@@ -109,10 +108,10 @@ class MemberRole:
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return the queues that no member of the group has read to the target."""
-        stood = dict(self._judge.view.fetch_committed(queues))
-        if unknown := [queue for queue in queues if queue not in stood]:
-            stood |= self._beginnings.resolve(unknown, bounds).positions
-        return [queue for queue in queues if stood[queue] < target[queue]]
+        positions = dict(self._judge.view.fetch_committed(queues))
+        if unknown := [queue for queue in queues if queue not in positions]:
+            positions |= self._beginnings.resolve(unknown, bounds).positions
+        return [queue for queue in queues if positions[queue] < target[queue]]
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
         """Commit what is finished in owned queues."""

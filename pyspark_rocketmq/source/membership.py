@@ -1,13 +1,12 @@
-"""Which queues are this query's own, as one member of its group among others?
+"""Take part in a group as one of its members, and know which queues are assigned to this query.
 
-The planner is a member as RocketMQ's consumers are: it sends heartbeats, looks at the list of members again and again
-and whenever a broker says that it has changed, and divides each topic's queues as every other member does. It pulls
-nothing here, and writes nothing down: what is read, from where on, and what is published, is decided by the planner
-whenever Spark asks.
+The planner is a member as RocketMQ's consumers are: it sends heartbeats, rebalances at intervals and whenever a broker
+reports a change of members, and assigns each topic's queues as every other member does. It neither pulls nor commits:
+the planner decides what is read and committed whenever Spark asks.
 
-Rounds take place in a thread of their own; the planning thread looks at their outcome. Heartbeats have another one:
-a round waits for seconds for each topic whose brokers do not answer, and brokers expel a member that they do not hear
-for two minutes.
+Rebalancing has a thread of its own; the planning thread reads its outcome. Heartbeats have another thread: a round of
+rebalancing waits for seconds for each topic whose brokers do not answer, and brokers expel a member without heartbeats
+after two minutes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from ..model import Address, MessageQueue
 from ..net.pool import SharedPool
 from ..offsets.requested import Keyword
 from ..options.reader_options import ReaderOptions, ShareSettings
-from ..planning.assignment import Assignment
+from ..planning.listed_queues import ListedQueues
 from ..wire.header import Command
 from .rhythm import PlannerRhythm
 
@@ -51,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueryMember:
-    """A query's membership. Its face is for the planning thread, and for brokers."""
+    """A query's membership in its group. The planning thread and brokers call it."""
 
     def __init__(self, options: ReaderOptions, share: ShareSettings, rhythm: PlannerRhythm) -> None:
         self._clock: Clock = SystemClock()
@@ -63,21 +62,21 @@ class QueryMember:
         self._membership = Membership(self.cluster, self._settings, self.client_id, self._clock, consume_type=PUSH)
         self._strategy = _make_strategy(share)
         self._first_strategy = self._strategy if share.own_list else _Listed(self._strategy)
-        """Divides a topic that is undecided."""
+        """Assigns the queues of a topic for the first time."""
         self._table = AssignmentTable()
         self._since_s: dict[MessageQueue, float] = {}
-        self._undecided = set(options.selection.topics)
-        """Topics of which it is not known yet which queues are ours."""
-        self._is_decided = threading.Event()
-        self._trouble: RocketMQError | None = None
+        self._unknown_topics = set(options.selection.topics)
+        """Topics whose assignment is not known yet."""
+        self._has_assignment = threading.Event()
+        self._last_error: RocketMQError | None = None
         self._reset_lock = threading.Lock()
         self._resets: dict[MessageQueue, int] = {}
         self._timer = Loop(f"member {self._settings.group}", self._clock)
-        self._pulse = Loop(f"pulse {self._settings.group}", self._clock)
+        self._heartbeats = Loop(f"heartbeats {self._settings.group}", self._clock)
         self._rounds = Rounds(self._run_round, self._timer, self._clock, self._settings.rhythm)
         self._store = RemoteStore(self.cluster.offsets, self._settings.group)
         self.running_info = self._make_info()
-        """What administrators see."""
+        """What administrators see of this member."""
         self._requests = MemberRequests(self, options.cluster.namespace, self._clock)
         self._is_joined = False
 
@@ -87,35 +86,35 @@ class QueryMember:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Become a member; does not wait."""
+        """Start to send heartbeats and to rebalance; do not wait for the outcome."""
         self._is_joined = True
         rhythm = self._settings.rhythm
         self._timer.repeat(0.0, rhythm.route_s, self._membership.refresh_routes)
         self._timer.start()
-        self._pulse.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
-        self._pulse.call_soon(self._rounds.wake)  # After the first heartbeat, before which no broker lists us.
-        self._pulse.start()
+        self._heartbeats.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
+        self._heartbeats.call_soon(self._rounds.wake)  # After the first heartbeat, which lists this member.
+        self._heartbeats.start()
 
     def wait(self) -> None:
         """Wait until every topic's assignment is known; raise `GroupError` after `join_timeout_s`."""
-        if not self._is_decided.wait(self._rhythm.join_timeout_s):
-            topics, waited_s = ", ".join(sorted(self._undecided)), self._rhythm.join_timeout_s
+        if not self._has_assignment.wait(self._rhythm.join_timeout_s):
+            topics, waited_s = ", ".join(sorted(self._unknown_topics)), self._rhythm.join_timeout_s
             raise GroupError(
                 f"it is not known after {waited_s:g} s which queues of {topics} are this member's",
                 advice="look at the warnings before this: brokers must be reachable, and allow the group",
                 group=self._settings.group,
-            ) from self._trouble
+            ) from self._last_error
         time.sleep(self._rhythm.settle_s)
 
     def close(self) -> None:
         """Leave the group."""
-        for loop in (self._timer, self._pulse):
+        for loop in (self._timer, self._heartbeats):
             loop.stop(_CLOSING_S)
         if self._is_joined:
             self._membership.leave()
         self.cluster.close()
 
-    # --- what the planner asks ---------------------------------------------------------------------------------------
+    # --- for the planning thread -------------------------------------------------------------------------------------
 
     def owned(self) -> dict[MessageQueue, Assigned]:
         """Return the queues that were gained at least `settle_s` ago, each with its assignment."""
@@ -124,71 +123,71 @@ class QueryMember:
         return {each.queue: each for each in self._table.all() if since_s.get(each.queue, before_s + 1) <= before_s}
 
     def take_resets(self) -> dict[MessageQueue, int]:
-        """Where an administrator wants us to go by way of this member (brokers that do not move groups themselves)."""
+        """Return and forget the resets of brokers that do not move groups themselves but pass resets on to members."""
         with self._reset_lock:
             resets, self._resets = self._resets, {}
             return resets
 
     def note_progress(self, queue: MessageQueue, offset: int) -> None:
-        """Have administrators see where the group stands in a queue of ours."""
+        """Show administrators the group's position in an owned queue."""
         self._store.progress.update(queue, offset, only_forward=False)
 
     def connection_to(self, address: Address) -> object | None:
-        """The member's only connection to a process, which the end of that process ends; none if it does not work."""
+        """Return the member's only connection to a process, which ends with the process; None if it is broken."""
         return self._pool.find(address)
 
-    # --- what brokers and administrators ask -------------------------------------------------------------------------
+    # --- for brokers and administrators ------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """The group may have changed."""
+        """Rebalance soon: the group may have changed."""
         self._rounds.wake()
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets with the next batch."""
-        _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
+        """Have the next batch start at these offsets."""
+        _log.warning("an administrator resets %d queues of %s; the next batch starts there", len(offsets), topic)
         with self._reset_lock:
             self._resets |= offsets
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """There is no listener."""
+        """Raise: a query has no listener."""
         raise LocalProtocolError("a Spark query has no listener", advice="ask a push consumer of the group")
 
     def _serve(self, address: Address, request: Command) -> Command | None:
         return self._requests.serve(address, request)
 
-    # --- rounds, on the timer's thread -------------------------------------------------------------------------------
+    # --- rebalancing, in the timer's thread ---------------------------------------------------------------------------
 
     def _run_round(self) -> bool:
-        outcomes = [self._settle(topic) for topic in self._membership.subscriptions]
-        if self._undecided:
-            self._pulse.call_soon(self._membership.heartbeat)  # Perhaps the first one did not arrive.
+        outcomes = [self._rebalance(topic) for topic in self._membership.subscriptions]
+        if self._unknown_topics:
+            self._heartbeats.call_soon(self._membership.heartbeat)  # The first one may be lost.
         return all(outcomes)
 
-    def _settle(self, topic: str) -> bool:
-        """Look at one topic; whether there is no need to look again soon. Whoever cannot look changes nothing."""
+    def _rebalance(self, topic: str) -> bool:
+        """Rebalance one topic, and return whether the next round may wait. A failure changes nothing."""
         try:
             assignment = assign_topic(topic, self._membership, self._strategy_for(topic))
         except RocketMQError as error:
-            _log.warning("%s is not divided in this round: %s", topic, error)
-            self._trouble = error
+            _log.warning("could not rebalance %s, keeping its queues: %s", topic, error)
+            self._last_error = error
             return False
         if assignment is None:
-            return topic not in self._undecided
-        if self._change(topic, set(assignment.own_queues)):
+            return topic not in self._unknown_topics
+        if self._take_assignment(topic, set(assignment.own_queues)):
             self._membership.touch(topic)
-            self._pulse.call_soon(self._membership.heartbeat)
-        self._undecided.discard(topic)
-        if not self._undecided:
-            self._is_decided.set()
+            self._heartbeats.call_soon(self._membership.heartbeat)
+        self._unknown_topics.discard(topic)
+        if not self._unknown_topics:
+            self._has_assignment.set()
         return True
 
     def _strategy_for(self, topic: str) -> AllocateStrategy:
-        return self._first_strategy if topic in self._undecided else self._strategy
+        return self._first_strategy if topic in self._unknown_topics else self._strategy
 
-    def _change(self, topic: str, share: set[MessageQueue]) -> bool:
-        """Make the table our share; whether that changed it."""
-        held = {assigned.queue: assigned for assigned in self._table.all(topic)}
-        lost, gained = held.keys() - share, share - held.keys()
+    def _take_assignment(self, topic: str, assigned: set[MessageQueue]) -> bool:
+        """Put the assigned queues into the table, and return whether that changed it."""
+        held = {each.queue: each for each in self._table.all(topic)}
+        lost, gained = held.keys() - assigned, assigned - held.keys()
         for queue in lost:
             held[queue].process_queue.dropped = True
             self._table.remove(held[queue])
@@ -197,7 +196,7 @@ class QueryMember:
             self._since_s[queue] = self._clock.now_s()
             self._table.add(Assigned(queue, 0, orderly=False, clock=self._clock.now_s))
         if lost or gained:
-            _log.info("%s: %d queues lost, %d gained, %d are ours", topic, len(lost), len(gained), len(share))
+            _log.info("%s: %d queues lost, %d gained, %d assigned", topic, len(lost), len(gained), len(assigned))
         return bool(lost or gained)
 
     def _make_info(self) -> RunningInfo:
@@ -217,40 +216,40 @@ class QueryMember:
 
 @dataclass(frozen=True, slots=True)
 class _OwnList:
-    """CONFIG, whose list follows the route."""
+    """The strategy CONFIG, whose list follows the route."""
 
-    listed: Assignment
+    listed: ListedQueues
     name: str = "CONFIG"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """What is listed, whoever else is there."""
+        """Return the listed queues, whatever the members."""
         return self.listed.select(queues)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """The same for everybody: others' lists are not known here."""
+        """Return the same queues for each member: the lists of others are not known here."""
         return [self.listed.select(queues) for _ in members]
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A strategy for a beginning, when a list without us decides nothing: our heartbeat may not have arrived."""
+    """A strategy for the first assignment, which raises while brokers do not list this member."""
 
     strategy: AllocateStrategy
 
     @property
     def name(self) -> str:
-        """That of the strategy."""
+        """The name of the strategy."""
         return self.strategy.name
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Our share, if we are listed."""
+        """Return the queues of this member; raise `GroupError` if it is not listed."""
         if current not in members:
             what = f"brokers do not list {current} among the {len(members)} members"
-            raise GroupError(what, advice="look whether they refuse our heartbeats")
+            raise GroupError(what, advice="look whether they refuse heartbeats of this client")
         return self.strategy.allocate(current, queues, members)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """The share of each who is listed."""
+        """Return the queues of each listed member."""
         return self.strategy.allocate_all(queues, members)
 
 
@@ -261,7 +260,7 @@ def _make_strategy(share: ShareSettings) -> AllocateStrategy:
 
 
 def _room_of(client_id: str, rooms: Mapping[str, str]) -> str | None:
-    """The room of the first pattern that fits, in which `*` stands for anything."""
+    """Return the room of the first pattern that matches, in which `*` stands for anything."""
     parts = {pattern: map(re.escape, pattern.split("*")) for pattern in rooms}
     return next((rooms[each] for each, fixed in parts.items() if re.fullmatch(".*".join(fixed), client_id)), None)
 

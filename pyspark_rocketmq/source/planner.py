@@ -147,7 +147,7 @@ class Planner:
         self.role.acknowledge(position.next, self._rewound if position == self._judged else {})
 
     def finish(self, timeout_s: float) -> None:
-        """End the query: commit what is acknowledged, if that is done in time, and let others go on from there."""
+        """End the query: commit what is acknowledged, if that is done in time, and leave the rest to the next run."""
         _log.info("%s", self.status())
         self.role.close(timeout_s)
 
@@ -158,7 +158,7 @@ class Planner:
         return Position(_ends(self._view.last_known))
 
     def status(self) -> PlannerStatus:
-        """Return where the query stands after its last planning."""
+        """Return the query's status after its last planning."""
         return PlannerStatus(
             role=self.role.name,
             group=self._options.commit.group,

@@ -1,4 +1,4 @@
-"""Report what a task has read, and where a query stands, as plain values.
+"""Report what a task has read, and how far a query is, as plain values.
 
 A `TaskReport` is made in the task that it describes and is its log line. A `PlannerStatus` is made in the planner and
 travels to the driver's progress in the JSON of `reportLatestOffset`, the only channel that Python sources have. It does
@@ -25,7 +25,7 @@ _MOST_QUEUES, _MOST_CHARACTERS = 3, 120
 
 @dataclass(slots=True)
 class TaskReport:
-    """What one task has read."""
+    """The figures of one task."""
 
     ranges: int
     rows: int = 0
@@ -40,7 +40,7 @@ class TaskReport:
     dropped: int = 0
     """Messages left out because they cannot be read (mode=DROPMALFORMED)."""
     losses: Mapping[str, int] = field(default_factory=dict)
-    """How often messages were missing, by finding; `GAP` counts gaps within ranges."""
+    """The number of losses, by finding; `GAP` counts gaps within ranges."""
 
     def __str__(self) -> str:
         return (
@@ -53,28 +53,28 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PlannerStatus:
-    """Where a query stands after its last planning."""
+    """The progress of a query after its last planning."""
 
     role: str
     """`solo`, or `member` of its group."""
     queues: int
-    """How many queues the query reads now."""
+    """The number of queues that the query reads now."""
     position: int
     """The sum of the next offsets of these queues, after the planned batch."""
     end: int
     """The sum of their ends."""
     lag: int
-    """How many offsets lie between the two."""
+    """The number of offsets between the two."""
     most_behind: Mapping[str, int]
     """The queues with the largest lag, which are at most three."""
     group: str | None
     """The group whose positions the query commits."""
     failed_commits: int
-    """How many commits failed, to be repeated."""
+    """The number of commits that failed, to be repeated."""
     is_commit_refused: bool
     """Whether the query commits no more because its group has live members."""
     losses: Mapping[str, int]
-    """How often messages were missing between batches, by finding."""
+    """The number of losses between batches, by finding."""
 
     def __str__(self) -> str:
         text = ", ".join(f"{name} {value}" for name, value in self.as_json().items())

@@ -17,7 +17,7 @@ __all__ = ["NORMAL", "PlannerRhythm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRhythm:
-    """How often the planner's process repeats what it does, and how long it waits, in seconds."""
+    """Intervals and timeouts of the process that plans, in seconds."""
 
     clock: Callable[[], float] = time.monotonic
     """The monotonic clock by which the planning thread finds out what is due."""
@@ -36,22 +36,22 @@ class PlannerRhythm:
     exchange_per_queue_s: float = 0.01
     """The same for each queue: every queue costs a request, and an idle query must not keep brokers busy."""
     join_timeout_s: float = 30.0
-    """How long a query waits to learn who else is in its group."""
+    """Time that a query waits for the list of its group's members."""
     settle_s: float = 0.5
-    """From gaining a queue to reading it: by then the last owner has committed where it stood."""
+    """From gaining a queue to reading it: by then the last owner has committed its position."""
     lock_retry_s: float = 1.0
     """From one request for locks that others hold to the next."""
     lock_timeout_s: float = 60.0
-    """How long a planned batch, or a run to a target, waits for locks. The lease of a dead owner ends no later."""
+    """Time that a planned batch, or a run to a target, waits for locks. The lease of a dead owner ends no later."""
     lock_warning_s: float = 30.0
     """From one warning about missing locks to the next."""
     claim_timeout_s: float = 30.0
-    """How long a query waits for group claims: a stopped query's process may last `exit_s` and a little more."""
+    """Time that a query waits for group claims: a stopped query's process may last `exit_s` and a little more."""
     claim_retry_s: float = 0.2
     flush_s: float = 10.0
-    """How long the end of a query waits for its last commit. Spark does not wait for it."""
+    """Time that the end of a query waits for its last commit. Spark does not wait for it."""
     grace_s: float = 2.0
-    """How long a call of Spark may take to return once the process is to end."""
+    """Time in which a call of Spark may return once the process is to end."""
     grace_check_s: float = 0.05
     exit_s: float = 25.0
     """After this time the system ends a process that is to end: `stop` takes less if no broker answers."""

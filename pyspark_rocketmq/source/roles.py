@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Starts(NamedTuple):
-    """Where a batch starts in each queue, and the bounds by which that was judged."""
+    """The start of a batch in each queue, and the bounds by which it was judged."""
 
     positions: Positions
     bounds: Mapping[MessageQueue, QueueBounds]
@@ -48,7 +48,7 @@ class Starts(NamedTuple):
 
 
 class StartJudge:
-    """Judges known positions by what brokers hold. QueueBounds that show a loss are never older than the positions."""
+    """Judges known positions by what brokers hold. Bounds that show a loss are never older than the positions."""
 
     def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
         self.catalog = catalog
@@ -124,13 +124,7 @@ class SoloRole:
 
     name = "solo"
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        options: ReaderOptions,
-        judge: StartJudge,
-        rhythm: PlannerRhythm,
-    ) -> None:
+    def __init__(self, cluster: Cluster, options: ReaderOptions, judge: StartJudge, rhythm: PlannerRhythm) -> None:
         self._options = options
         self._judge = judge
         group = options.commit.group
@@ -143,14 +137,14 @@ class SoloRole:
         """Whether the next plan may differ though brokers report nothing new."""
         self._pinned: Starts | None = None
         self._without_front: set[MessageQueue] = set()
-        """New queues whose master has not told yet where they begin."""
+        """New queues whose first offset no master has reported yet."""
 
     def __repr__(self) -> str:
         return f"<SoloRole {self.committer!r}, {self.locks!r}>"
 
     @property
     def failed_commits(self) -> int:
-        """How many commits failed, to be repeated."""
+        """The number of commits that failed, to be repeated."""
         return self.committer.failure_count if self.committer else 0
 
     @property
@@ -198,7 +192,7 @@ class SoloRole:
             self._pinned = self._judge.judge(resolved.positions, bounds, resolved.opened)
             bounds = self._pinned.bounds
             for option in resolved.outranked:
-                _log.warning("%s has no effect: for every queue another option says where to start", option)
+                _log.warning("%s has no effect: other options choose the start of every queue", option)
         return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
 
     def _go_on(self, start: Position, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
@@ -251,10 +245,7 @@ class SoloRole:
 
 
 def open_role(
-    cluster: Cluster,
-    options: ReaderOptions,
-    judge: StartJudge,
-    rhythm: PlannerRhythm,
+    cluster: Cluster, options: ReaderOptions, judge: StartJudge, rhythm: PlannerRhythm
 ) -> SoloRole | MemberRole:
     """Return the role that the options ask for."""
     if options.share is None:
@@ -293,7 +284,7 @@ def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm) -> Committer 
 
 
 def _open_claims(options: ReaderOptions, rhythm: PlannerRhythm) -> GroupClaims | None:
-    """Return claims on this host if the query commits its group's positions alone; brokers tell lockers apart.
+    """Return claims on this host if the query commits its group's positions alone; locks keep others apart.
 
     Windows has no such locks: nothing is claimed there.
     """

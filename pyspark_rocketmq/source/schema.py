@@ -1,4 +1,4 @@
-"""What does Spark call the columns, and is the schema that a user asks for one we can give?"""
+"""Make Spark's schema of the columns, and check the schema that a user asks for."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _TYPES: dict[ColumnType, DataType] = {
 
 
 def spark_schema(columns: Sequence[str], properties_as_json: bool = False) -> StructType:
-    """Spark's schema of a choice of columns."""
+    """Return Spark's schema of a choice of columns."""
     return StructType([_field(name, properties_as_json) for name in columns])
 
 
 def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[str, ...]:
-    """The columns that a schema given by the user asks for; anything we would not fill exactly so is refused."""
+    """Return the columns of the user's schema; raise `OptionError` for one that columns do not fill exactly."""
     if not schema.fields:
         raise OptionError("schema", None, "names no column", advice=f"columns are {', '.join(COLUMNS)}")
     for given in schema.fields:
@@ -59,7 +59,7 @@ def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[st
 
 
 def relaxed_columns(schema: StructType) -> frozenset[str]:
-    """Columns that are never null, but are declared as if they might be: Spark wants batches to say the same."""
+    """Return the columns that are never null but declared nullable; batches must declare the same for Spark."""
     return frozenset(given.name for given in schema.fields if given.nullable and not COLUMNS[given.name].nullable)
 
 

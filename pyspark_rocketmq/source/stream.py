@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
-    """What every supported PySpark calls."""
+    """The reader of a stream, with the calls that every supported PySpark makes."""
 
     def __init__(self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL) -> None:
         self.options = options
@@ -96,7 +96,7 @@ if HAS_ADMISSION:
     class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         """With admission control, from PySpark 4.2 on.
 
-        An idle query asks about a hundred times a second where it stands; answers to that are remembered.
+        Spark asks an idle query about a hundred times a second for its latest offset; the answer is remembered.
         """
 
         _idle_at: dict[str, Any] | None = None
@@ -133,7 +133,7 @@ if HAS_ADMISSION:
 
 
 class PlainStreamReader(StreamReader):
-    """Without admission control: PySpark 4.1 does not pass the query's position, so its last batch must tell."""
+    """Without admission control: PySpark 4.1 does not pass the query's position, so the last batch shows it."""
 
     _last_end: Position | None = None
 

@@ -1,4 +1,4 @@
-"""Answer what brokers say about offsets, from memory for a moment.
+"""Fetch offsets from brokers, and remember them for a moment.
 
 A query plans about a hundred times a second. While nothing is new, a broker gets at most ten requests a second: one for
 each topic, or one for each queue where it refuses statistics of topics. So an answer that cost more requests is
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerView:
-    """What brokers said last about queues and the group; the `OffsetSource` of a planner."""
+    """The last reports of brokers about queues and the group; the `OffsetSource` of a planner."""
 
     def __init__(self, cluster: Cluster, group: str | None, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
@@ -70,17 +70,17 @@ class BrokerView:
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
     def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
-        """Return the first readable offset of each queue; the minimum where brokers do not tell."""
+        """Return the first readable offset of each queue; the minimum where brokers do not answer."""
         places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
         try:
             return self._cluster.offsets.fetch_first_readable(self._group or READER_GROUP, places)
         except RocketMQError as error:
-            text = "reading %d queues from their minimum offsets, which may be gone already: %s"
+            text = "could not find the first readable messages of %d queues, reading from their minimum offsets: %s"
             _log.warning(text, len(places), error)
             return {queue: low for queue, (low, _) in places.items()}
 
     def _renew(self, queues: Collection[MessageQueue]) -> None:
-        """Fetch bounds. A queue that ends before its known minimum was made anew, so minima are fetched, too."""
+        """Fetch bounds. A queue that ends before its known minimum was created again, so minima are fetched, too."""
         minima = self._known_minima()
         found = self._request(queues, minima)
         if any(bounds.max_offset < bounds.min_offset for bounds in found.values()):

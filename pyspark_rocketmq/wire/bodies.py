@@ -1,8 +1,8 @@
-"""What do the JSON bodies of requests and answers say?
+"""Define, read and write the JSON bodies of requests and responses.
 
 One frozen class per body, named as RocketMQ names it. `decode_body` reads one and `encode_body` writes one;
-both are compiled from the annotations once per class. Members a class does not know are ignored, members that
-are None are not written. Names on the wire are the attribute names in camelCase; exceptions stand in `wire_names`.
+both are compiled from the annotations once per class. Unknown members are ignored, members that are None are not
+written. Names on the wire are the attribute names in camelCase; exceptions stand in `wire_names`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Body(Members):
 
 @members
 class BrokerData(Body):
-    """Where the brokers of one name listen; number 0 is the master."""
+    """Addresses of the brokers of one name; number 0 is the master."""
 
     cluster: str | None = None
     broker_name: str
@@ -45,7 +45,7 @@ class BrokerData(Body):
 
 @members
 class QueueData(Body):
-    """How many queues of a topic one broker has, and what they allow."""
+    """Number of queues that a topic has at one broker, and their permissions."""
 
     broker_name: str
     read_queue_nums: int
@@ -56,7 +56,7 @@ class QueueData(Body):
 
 @members
 class TopicQueueMappingInfo(Body):
-    """Which queues of a static topic one broker holds."""
+    """Queues of a static topic at one broker."""
 
     topic: str | None = None
     scope: str | None = None
@@ -69,7 +69,7 @@ class TopicQueueMappingInfo(Body):
 
 @members
 class TopicRouteData(Body):
-    """Where the queues of a topic are."""
+    """Route of a topic: its queues and brokers."""
 
     order_topic_conf: str | None = None
     queue_datas: tuple[QueueData, ...] = ()
@@ -80,7 +80,7 @@ class TopicRouteData(Body):
 
 @members
 class ClusterInfo(Body):
-    """Which brokers there are, and to which cluster they belong."""
+    """All brokers, and the clusters to which they belong."""
 
     broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class KVTable(Body):
 
 @members
 class DataVersion(Body):
-    """State of a table that is copied between servers."""
+    """Version of a table that servers copy from each other."""
 
     counter: int = 0
     state_version: int | None = None
@@ -115,7 +115,7 @@ class DataVersion(Body):
 
 @members
 class SubscriptionData(Body):
-    """What a group wants of one topic."""
+    """A group's subscription to one topic."""
 
     class_filter_mode: bool = False
     topic: str
@@ -128,7 +128,7 @@ class SubscriptionData(Body):
 
 @members
 class ConsumerData(Body):
-    """One group a client consumes for."""
+    """One group in which a client consumes."""
 
     group_name: str
     consume_type: str
@@ -140,14 +140,14 @@ class ConsumerData(Body):
 
 @members
 class ProducerData(Body):
-    """One group a client produces for."""
+    """One group in which a client produces."""
 
     group_name: str
 
 
 @members
 class HeartbeatData(Body):
-    """Which groups a client belongs to."""
+    """Groups of a client."""
 
     wire_names: ClassVar = {"client_id": "clientID"}
 
@@ -177,7 +177,7 @@ class LockBatchRequestBody(Body):
 
 @members
 class LockBatchResponseBody(Body):
-    """Queues whose lock the client now holds."""
+    """Queues whose locks the client holds now."""
 
     wire_names: ClassVar = {"lock_ok_mq_set": "lockOKMQSet"}
 
@@ -206,7 +206,7 @@ class Connection(Body):
 
 @members
 class ConsumerConnection(Body):
-    """The members of a group and what they want."""
+    """Members of a group and their subscriptions."""
 
     connection_set: tuple[Connection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
@@ -217,14 +217,14 @@ class ConsumerConnection(Body):
 
 @members
 class ProducerConnection(Body):
-    """The clients that produce for a group."""
+    """Clients that produce in a group."""
 
     connection_set: tuple[Connection, ...] = ()
 
 
 @members
 class ResetOffsetBody(Body):
-    """Offsets a group is moved to."""
+    """Offsets to which a group is reset."""
 
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
@@ -295,7 +295,7 @@ class ConsumerRunningInfo(Body):
 
 @members
 class ConsumeMessageDirectlyResult(Body):
-    """What came of a message consumed on demand."""
+    """Result of a message consumed on demand."""
 
     order: bool = False
     auto_commit: bool = True
@@ -313,7 +313,7 @@ class GroupList(Body):
 
 @members
 class QueryAssignmentRequestBody(Body):
-    """Who asks for which queues."""
+    """The client that asks for its queues of a topic."""
 
     topic: str
     consumer_group: str
@@ -324,7 +324,7 @@ class QueryAssignmentRequestBody(Body):
 
 @members
 class MessageQueueAssignment(Body):
-    """One queue and how it is to be read."""
+    """One assigned queue and the mode in which it is read."""
 
     message_queue: MessageQueue | None = None
     mode: str = "PULL"
@@ -333,14 +333,14 @@ class MessageQueueAssignment(Body):
 
 @members
 class QueryAssignmentResponseBody(Body):
-    """The queues the broker assigned."""
+    """Queues that the broker assigned."""
 
     message_queue_assignments: tuple[MessageQueueAssignment, ...] = ()
 
 
 @members
 class SetMessageRequestModeRequestBody(Body):
-    """How a group shall read a topic."""
+    """The mode in which a group reads a topic."""
 
     topic: str
     consumer_group: str
@@ -353,7 +353,7 @@ class SetMessageRequestModeRequestBody(Body):
 
 @members
 class TopicConfig(Body):
-    """How a topic is configured at one broker."""
+    """Configuration of a topic at one broker."""
 
     topic_name: str
     read_queue_nums: int = 16
@@ -367,7 +367,7 @@ class TopicConfig(Body):
 
 @members
 class CreateTopicListRequestBody(Body):
-    """Topics to make or change."""
+    """Topics to create or change."""
 
     topic_config_list: tuple[TopicConfig, ...] = ()
 
@@ -382,7 +382,7 @@ class TopicConfigSerializeWrapper(Body):
 
 @members
 class GroupRetryPolicy(Body):
-    """How long a group's retries wait."""
+    """Delays of a group's retries."""
 
     type: str = "CUSTOMIZED"
     exponential_retry_policy: dict[str, Any] | None = None
@@ -391,7 +391,7 @@ class GroupRetryPolicy(Body):
 
 @members
 class SubscriptionGroupConfig(Body):
-    """How a group is configured at one broker. What is None is left to the broker (or unknown to it, before 5.0)."""
+    """Configuration of a group at one broker; None leaves a setting to the broker, or is unknown to it before 5.0."""
 
     group_name: str
     consume_enable: bool = True
@@ -420,7 +420,7 @@ class SubscriptionGroupWrapper(Body):
 
 @members
 class TopicOffset(Body):
-    """Bounds of one queue. Both must be told: an absent end would pass for an empty queue."""
+    """Bounds of one queue; both are required, since an absent end would look like an empty queue."""
 
     min_offset: int
     max_offset: int
@@ -437,7 +437,7 @@ class TopicStatsTable(Body):
 
 @members
 class OffsetWrapper(Body):
-    """How far a group is in one queue."""
+    """Progress of a group in one queue."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -447,7 +447,7 @@ class OffsetWrapper(Body):
 
 @members
 class ConsumeStats(Body):
-    """How far a group is in each queue of one broker."""
+    """Progress of a group in each queue of one broker."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
     consume_tps: float = 0.0
@@ -455,7 +455,7 @@ class ConsumeStats(Body):
 
 @members
 class QueueTimeSpan(Body):
-    """Store times around a group's place in one queue."""
+    """Store times around a group's offset in one queue."""
 
     message_queue: MessageQueue
     min_time_stamp: int = 0
@@ -469,7 +469,7 @@ class QueueTimeSpan(Body):
 
 @members
 class QueryConsumeTimeSpanBody(Body):
-    """Store times around a group's place in each queue."""
+    """Store times around a group's offset in each queue."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
 
@@ -483,7 +483,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 def build_subscription(
     topic: str, expression: str = SUBSCRIBE_ALL, *, expression_type: str = "TAG", sub_version: int = 0
 ) -> SubscriptionData:
-    """A subscription from its text: all, tags separated by `||`, or (of another type) left to the broker."""
+    """Return the subscription of an expression: `*`, tags separated by `||`, or another type for the broker to read."""
     tags: tuple[str, ...] = ()
     if expression_type == "TAG":
         expression = expression or SUBSCRIBE_ALL
@@ -511,7 +511,7 @@ def _parse_tags(expression: str) -> tuple[str, ...]:
 
 
 def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
-    """Read a body; a `MalformedFrame` names the class and what is wrong."""
+    """Read a body; raise `MalformedFrame` with the class and the reason, `LimitExceeded` for one too large."""
     try:
         decoded: B = _reader(cast(Any, cls))(fastjson.parse(data))
     except LimitExceeded as error:
@@ -523,12 +523,12 @@ def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
 
 
 def encode_body(body: Body, *, bare_integer_keys: bool = False) -> bytes:
-    """Write a body, its members in alphabetical order as Java writes them."""
+    """Return a body's text, its members in alphabetical order as Java writes them."""
     return fastjson.write(_members(body), bare_integer_keys=bare_integer_keys)
 
 
 def _members(value: Any) -> Any:
-    """A body, and all bodies in it, as maps."""
+    """Return a body, and all bodies in it, as maps."""
     if isinstance(value, Body):
         return {name: _members(item) for name, item in _written(value) if item is not None}
     if isinstance(value, dict):
@@ -552,7 +552,7 @@ Reader = Callable[[Any], Any]
 
 @cache
 def _reader(annotation: Any) -> Reader:
-    """The function that turns parsed JSON into a value of this type."""
+    """Return the function that turns parsed JSON into a value of this type."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is UnionType:
         return _reader(inner[0])
@@ -572,7 +572,7 @@ def _dict_reader(read_key: Reader, read_item: Reader) -> Reader:
 
 
 def _body_reader(cls: Any) -> Reader:
-    """Members that are null or absent take their default."""
+    """Return the reader of a body class; members that are null or absent take their default."""
     hints = get_type_hints(cls)
     members = {name: (attribute, _reader(hints[attribute])) for name, attribute in _wire_order(cls)}
 
@@ -594,7 +594,7 @@ def _read_member(name: str, read: Reader, value: Any) -> Any:
 
 
 def _read_long(value: Any) -> int:
-    """A whole number as Java knows it; Python's have no end, and what others are told must be one they can read."""
+    """Return a 64-bit integer; raise OverflowError for a larger one, which Java could not read when we send it on."""
     number: int = _checked(value, int)
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"{value!r:.60} is no 64-bit integer")

@@ -1,9 +1,9 @@
-"""Which header fields does each request carry, and which does its answer?
+"""Define the header fields of each request and of its response.
 
-One frozen class per header, named as RocketMQ names it. A request class knows its code (`code`) and the
-header of its answer (`response`, None if the answer has no header of its own). On the wire a header is a map of
-text: `to_fields` writes it, `from_fields` reads it. Wire names are the attribute names in camelCase; the few
-exceptions stand in `wire_names`. Fields without a default are required.
+One frozen class per header, named as RocketMQ names it. A request class holds its code (`code`) and the class of its
+response's header (`response`, None if the response has no header of its own). On the wire a header is a map of texts:
+`to_fields` writes it, `from_fields` reads it. Wire names are the attribute names in camelCase; the few exceptions stand
+in `wire_names`. Fields without a default are required.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ R = TypeVar("R", bound="RequestHeader")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> Callable[[type[R]], type[R]]:
-    """Make a class the header of the requests with this code."""
+    """Return a decorator that makes a class the header of the requests with this code."""
 
     def make(cls: type[R]) -> type[R]:
         made = members(cls)
@@ -39,20 +39,20 @@ class Header(Members):
 
 
 class ResponseHeader(Header):
-    """Base of the headers of answers."""
+    """Base of the headers of responses."""
 
     __slots__ = ()
 
 
 @members
 class RequestHeader(Header):
-    """Base of the headers of requests, with the fields any of them may carry."""
+    """Base of the headers of requests, with the fields that any of them may carry."""
 
     code: ClassVar[RequestCode]
     response: ClassVar[type[ResponseHeader] | None] = None
 
     bname: str | None = None
-    """Name of the broker the request is meant for."""
+    """Name of the broker that the request is for."""
     ns: str | None = None
     """Namespace (version 2)."""
     nsd: bool | None = None
@@ -73,7 +73,7 @@ class TopicRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 class GetRouteInfoRequestHeader(TopicRequestHeader):
-    """Where are the queues of a topic?"""
+    """Request for the route of a topic: its queues and brokers."""
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -81,24 +81,24 @@ class GetRouteInfoRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.GET_BROKER_CLUSTER_INFO)
 class GetBrokerClusterInfoRequestHeader(RequestHeader):
-    """Which brokers are there?"""
+    """Request for all brokers of all clusters."""
 
 
 @request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 class GetAllTopicListRequestHeader(RequestHeader):
-    """Which topics are there?"""
+    """Request for the names of all topics."""
 
 
 @request(RequestCode.GET_TOPICS_BY_CLUSTER)
 class GetTopicsByClusterRequestHeader(RequestHeader):
-    """Which topics does one cluster have?"""
+    """Request for the topics of one cluster."""
 
     cluster: str
 
 
 @request(RequestCode.PUT_KV_CONFIG)
 class PutKVConfigRequestHeader(RequestHeader):
-    """Store a value at the name server."""
+    """Request to store a value at the name server."""
 
     namespace: str
     key: str
@@ -114,7 +114,7 @@ class GetKVConfigResponseHeader(ResponseHeader):
 
 @request(RequestCode.GET_KV_CONFIG, GetKVConfigResponseHeader)
 class GetKVConfigRequestHeader(RequestHeader):
-    """Ask for a value stored at the name server."""
+    """Request for a value stored at the name server."""
 
     namespace: str
     key: str
@@ -122,7 +122,7 @@ class GetKVConfigRequestHeader(RequestHeader):
 
 @request(RequestCode.DELETE_KV_CONFIG)
 class DeleteKVConfigRequestHeader(RequestHeader):
-    """Remove a value stored at the name server."""
+    """Request to remove a value stored at the name server."""
 
     namespace: str
     key: str
@@ -130,14 +130,14 @@ class DeleteKVConfigRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_KVLIST_BY_NAMESPACE)
 class GetKVListByNamespaceRequestHeader(RequestHeader):
-    """Ask for all values of one namespace."""
+    """Request for all values of one namespace."""
 
     namespace: str
 
 
 @request(RequestCode.DELETE_TOPIC_IN_NAMESRV)
 class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader):
-    """Make the name server forget a topic."""
+    """Request to remove a topic from the name server."""
 
     topic: str
     cluster_name: str | None = None
@@ -148,7 +148,7 @@ class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader):
 
 @members
 class HeartbeatResponseHeader(ResponseHeader):
-    """What the broker makes of a heartbeat (5.1.3 and later)."""
+    """Response to a heartbeat (5.1.3 and later)."""
 
     wire_names: ClassVar = {"is_support_heart_beat_v2": "IS_SUPPORT_HEART_BEAT_V2", "is_sub_change": "IS_SUB_CHANGE"}
 
@@ -158,12 +158,12 @@ class HeartbeatResponseHeader(ResponseHeader):
 
 @request(RequestCode.HEART_BEAT, HeartbeatResponseHeader)
 class HeartbeatRequestHeader(RequestHeader):
-    """A client is alive; the body says which groups it belongs to."""
+    """Heartbeat of a client; the body names its groups."""
 
 
 @request(RequestCode.UNREGISTER_CLIENT)
 class UnregisterClientRequestHeader(RequestHeader):
-    """A client leaves a group."""
+    """Request to unregister a client from a group."""
 
     wire_names: ClassVar = {"client_id": "clientID"}
 
@@ -174,36 +174,36 @@ class UnregisterClientRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
 class GetConsumerListByGroupRequestHeader(RequestHeader):
-    """Which members does a group have?"""
+    """Request for the members of a group."""
 
     consumer_group: str
 
 
 @request(RequestCode.CHECK_CLIENT_CONFIG)
 class CheckClientConfigRequestHeader(RequestHeader):
-    """Is this subscription acceptable? It is in the body."""
+    """Request to check the subscription in the body."""
 
 
 @request(RequestCode.LOCK_BATCH_MQ)
 class LockBatchMqRequestHeader(RequestHeader):
-    """Lock the queues named in the body."""
+    """Request to lock the queues in the body."""
 
 
 @request(RequestCode.UNLOCK_BATCH_MQ)
 class UnlockBatchMqRequestHeader(RequestHeader):
-    """Give up the locks of the queues named in the body."""
+    """Request to release the locks of the queues in the body."""
 
 
 @request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
 class NotifyConsumerIdsChangedRequestHeader(RequestHeader):
-    """The broker tells a member that its group has changed."""
+    """Broker's notice to a member that its group has changed."""
 
     consumer_group: str
 
 
 @members
 class ResetOffsetHeader(TopicRequestHeader):
-    """Base of the two requests that move a group's offsets."""
+    """Base of the two requests that reset a group's offsets."""
 
     topic: str
     group: str
@@ -215,17 +215,17 @@ class ResetOffsetHeader(TopicRequestHeader):
 
 @request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 class ResetOffsetRequestHeader(ResetOffsetHeader):
-    """Ask the broker to move a group's offsets."""
+    """Request to the broker to reset a group's offsets."""
 
 
 @request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
 class ResetConsumerClientOffsetRequestHeader(ResetOffsetHeader):
-    """The broker tells a member to move to the offsets in the body."""
+    """Broker's request to a member to go to the offsets in the body."""
 
 
 @request(RequestCode.GET_CONSUMER_RUNNING_INFO)
 class GetConsumerRunningInfoRequestHeader(RequestHeader):
-    """How is a member doing? The broker passes this on to the member."""
+    """Request for a member's state, which the broker passes on to the member."""
 
     consumer_group: str
     client_id: str
@@ -234,7 +234,7 @@ class GetConsumerRunningInfoRequestHeader(RequestHeader):
 
 @request(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 class ConsumeMessageDirectlyResultRequestHeader(TopicRequestHeader):
-    """Have a member consume one message now. The broker passes this on to the member, with the message as body."""
+    """Request to consume the message in the body, which the broker passes on to a member."""
 
     consumer_group: str
     client_id: str | None = None
@@ -247,7 +247,7 @@ class ConsumeMessageDirectlyResultRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.QUERY_ASSIGNMENT)
 class QueryAssignmentRequestHeader(RequestHeader):
-    """Which queues does the broker assign to the client in the body?"""
+    """Request for the queues that the broker assigns to the client in the body."""
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------
@@ -263,26 +263,26 @@ class QueueRequestHeader(TopicRequestHeader):
 
 @members
 class OffsetResponseHeader(ResponseHeader):
-    """One offset: the answer to 14, 29, 30 and 31."""
+    """One offset: the response to requests 14, 29, 30 and 31."""
 
     offset: int
 
 
 @request(RequestCode.GET_MAX_OFFSET, OffsetResponseHeader)
 class GetMaxOffsetRequestHeader(QueueRequestHeader):
-    """Which offset will the next message get?"""
+    """Request for the offset that the next message of a queue will get."""
 
     committed: bool | None = None
 
 
 @request(RequestCode.GET_MIN_OFFSET, OffsetResponseHeader)
 class GetMinOffsetRequestHeader(QueueRequestHeader):
-    """Which is the first offset still there?"""
+    """Request for the first offset that a queue still holds."""
 
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader)
 class SearchOffsetRequestHeader(QueueRequestHeader):
-    """Which offset belongs to a store time?"""
+    """Request for the offset at a store time."""
 
     timestamp: int
     boundary_type: str | None = None
@@ -290,19 +290,19 @@ class SearchOffsetRequestHeader(QueueRequestHeader):
 
 @members
 class GetEarliestMsgStoretimeResponseHeader(ResponseHeader):
-    """Store time of the first message, -1 if unknown."""
+    """Store time of the first message; -1 if unknown."""
 
     timestamp: int
 
 
 @request(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeResponseHeader)
 class GetEarliestMsgStoretimeRequestHeader(QueueRequestHeader):
-    """When was the first message of a queue stored?"""
+    """Request for the store time of a queue's first message."""
 
 
 @request(RequestCode.QUERY_CONSUMER_OFFSET, OffsetResponseHeader)
 class QueryConsumerOffsetRequestHeader(QueueRequestHeader):
-    """Where does a group stand?"""
+    """Request for the offset that a group has committed."""
 
     consumer_group: str
     set_zero_if_not_found: bool | None = None
@@ -310,7 +310,7 @@ class QueryConsumerOffsetRequestHeader(QueueRequestHeader):
 
 @request(RequestCode.UPDATE_CONSUMER_OFFSET)
 class UpdateConsumerOffsetRequestHeader(QueueRequestHeader):
-    """Store where a group stands."""
+    """Commit of a group's offset."""
 
     consumer_group: str
     commit_offset: int
@@ -321,7 +321,7 @@ class UpdateConsumerOffsetRequestHeader(QueueRequestHeader):
 
 @members
 class PullMessageResponseHeader(ResponseHeader):
-    """What a pull came to; whole on the codes 0, 19, 20 and 21 only."""
+    """Result of a pull; complete for codes 0, 19, 20 and 21 only."""
 
     suggest_which_broker_id: int
     next_begin_offset: int
@@ -335,7 +335,7 @@ class PullMessageResponseHeader(ResponseHeader):
 
 @members
 class PullHeader(QueueRequestHeader):
-    """Base of the two requests that pull."""
+    """Base of the requests that pull."""
 
     wire_names: ClassVar = {"proxy_forward_client_id": "proxyFrowardClientId"}
 
@@ -355,7 +355,7 @@ class PullHeader(QueueRequestHeader):
 
 @request(RequestCode.PULL_MESSAGE, PullMessageResponseHeader)
 class PullMessageRequestHeader(PullHeader):
-    """Give me messages of a queue."""
+    """Request for messages of a queue from an offset on."""
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class PullMessageRequestHeader(PullHeader):
 
 @members
 class SendMessageResponseHeader(ResponseHeader):
-    """Where a message was stored; whole on the codes 0, 10, 11 and 12 only."""
+    """Place of a stored message; complete for codes 0, 10, 11 and 12 only."""
 
     wire_names: ClassVar = {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"}
 
@@ -418,27 +418,27 @@ class SendHeaderV2(SendHeader):
 
 @request(RequestCode.SEND_MESSAGE, SendMessageResponseHeader)
 class SendMessageRequestHeader(SendHeader):
-    """Store a message."""
+    """Request to store a message."""
 
 
 @request(RequestCode.SEND_MESSAGE_V2, SendMessageResponseHeader)
 class SendMessageRequestHeaderV2(SendHeaderV2):
-    """Store a message."""
+    """Request to store a message, with one-letter names."""
 
 
 @request(RequestCode.SEND_BATCH_MESSAGE, SendMessageResponseHeader)
 class SendBatchMessageRequestHeader(SendHeaderV2):
-    """Store the messages in the body; `batch` must be true."""
+    """Request to store the messages in the body; `batch` must be true."""
 
 
 @request(RequestCode.SEND_REPLY_MESSAGE, SendMessageResponseHeader)
 class SendReplyMessageRequestHeader(SendHeader):
-    """Answer a request message; the broker pushes the answer to the requester."""
+    """Reply to a request message, which the broker pushes to the requester."""
 
 
 @request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 class ReplyMessageRequestHeader(SendHeader):
-    """The broker brings the answer to the client that asked."""
+    """Broker's push of a reply to the client that sent the request message."""
 
     born_host: str
     store_host: str
@@ -447,7 +447,7 @@ class ReplyMessageRequestHeader(SendHeader):
 
 @request(RequestCode.CONSUMER_SEND_MSG_BACK)
 class ConsumerSendMsgBackRequestHeader(RequestHeader):
-    """Deliver a message to this group again, later."""
+    """Request to deliver a message to this group again later (send-back)."""
 
     offset: int
     group: str
@@ -460,7 +460,7 @@ class ConsumerSendMsgBackRequestHeader(RequestHeader):
 
 @request(RequestCode.END_TRANSACTION)
 class EndTransactionRequestHeader(TopicRequestHeader):
-    """Commit a half message (8), roll it back (12) or leave it open (0)."""
+    """Request to commit a half message (8), roll it back (12) or leave it open (0)."""
 
     topic: str | None = None
     producer_group: str
@@ -474,7 +474,7 @@ class EndTransactionRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.CHECK_TRANSACTION_STATE)
 class CheckTransactionStateRequestHeader(TopicRequestHeader):
-    """The broker asks what became of the half message in the body."""
+    """Broker's request for the state of the half message in the body."""
 
     topic: str | None = None
     tran_state_table_offset: int
@@ -486,14 +486,14 @@ class CheckTransactionStateRequestHeader(TopicRequestHeader):
 
 @members
 class RecallMessageResponseHeader(ResponseHeader):
-    """Unique id of the message taken back."""
+    """Unique id of the recalled message."""
 
     msg_id: str
 
 
 @request(RequestCode.RECALL_MESSAGE, RecallMessageResponseHeader)
 class RecallMessageRequestHeader(TopicRequestHeader):
-    """Take a timed message back."""
+    """Request to recall a timed message."""
 
     producer_group: str | None = None
     topic: str
@@ -505,7 +505,7 @@ class RecallMessageRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.VIEW_MESSAGE_BY_ID)
 class ViewMessageRequestHeader(RequestHeader):
-    """Give me the message at an offset of the commit log."""
+    """Request for the message at an offset of the commit log."""
 
     offset: int
     topic: str | None = None
@@ -513,7 +513,7 @@ class ViewMessageRequestHeader(RequestHeader):
 
 @members
 class QueryMessageResponseHeader(ResponseHeader):
-    """How far the index had come."""
+    """Progress of the index in the commit log."""
 
     index_last_update_timestamp: int
     index_last_update_phyoffset: int
@@ -521,7 +521,7 @@ class QueryMessageResponseHeader(ResponseHeader):
 
 @request(RequestCode.QUERY_MESSAGE, QueryMessageResponseHeader)
 class QueryMessageRequestHeader(TopicRequestHeader):
-    """Which messages have this key?"""
+    """Request for the messages with a key."""
 
     wire_names: ClassVar = {"unique_key_query": "_UNIQUE_KEY_QUERY"}
 
@@ -539,7 +539,7 @@ class QueryMessageRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.UPDATE_AND_CREATE_TOPIC)
 class CreateTopicRequestHeader(TopicRequestHeader):
-    """Make or change a topic."""
+    """Request to create or change a topic."""
 
     topic: str
     default_topic: str
@@ -555,28 +555,28 @@ class CreateTopicRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.DELETE_TOPIC_IN_BROKER)
 class DeleteTopicRequestHeader(TopicRequestHeader):
-    """Remove a topic from a broker."""
+    """Request to remove a topic from a broker."""
 
     topic: str
 
 
 @request(RequestCode.GET_TOPIC_CONFIG)
 class GetTopicConfigRequestHeader(TopicRequestHeader):
-    """How is a topic configured?"""
+    """Request for the configuration of a topic."""
 
     topic: str
 
 
 @members
 class GetAllTopicConfigResponseHeader(ResponseHeader):
-    """How many topics there are in all."""
+    """Number of topics of the broker."""
 
     total_topic_num: int | None = None
 
 
 @request(RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigResponseHeader)
 class GetAllTopicConfigRequestHeader(RequestHeader):
-    """How is every topic configured?"""
+    """Request for the configurations of all topics."""
 
     topic_seq: int | None = None
     max_topic_num: int | None = None
@@ -585,12 +585,12 @@ class GetAllTopicConfigRequestHeader(RequestHeader):
 
 @request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
 class UpdateSubscriptionGroupRequestHeader(RequestHeader):
-    """Make or change the group in the body."""
+    """Request to create or change the group in the body."""
 
 
 @request(RequestCode.DELETE_SUBSCRIPTIONGROUP)
 class DeleteSubscriptionGroupRequestHeader(RequestHeader):
-    """Remove a group, with its offsets if so wanted."""
+    """Request to remove a group, with its offsets if `clean_offset` is true."""
 
     group_name: str
     clean_offset: bool | None = None
@@ -598,21 +598,21 @@ class DeleteSubscriptionGroupRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG)
 class GetSubscriptionGroupConfigRequestHeader(RequestHeader):
-    """How is a group configured?"""
+    """Request for the configuration of a group."""
 
     group: str
 
 
 @members
 class GetAllSubscriptionGroupResponseHeader(ResponseHeader):
-    """How many groups there are in all."""
+    """Number of groups of the broker."""
 
     total_group_num: int | None = None
 
 
 @request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GetAllSubscriptionGroupResponseHeader)
 class GetAllSubscriptionGroupRequestHeader(RequestHeader):
-    """How is every group configured?"""
+    """Request for the configurations of all groups."""
 
     group_seq: int | None = None
     max_group_num: int | None = None
@@ -621,14 +621,14 @@ class GetAllSubscriptionGroupRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_TOPIC_STATS_INFO)
 class GetTopicStatsInfoRequestHeader(TopicRequestHeader):
-    """What are the bounds of all queues of a topic?"""
+    """Request for the bounds of all queues of a topic."""
 
     topic: str
 
 
 @request(RequestCode.GET_CONSUME_STATS)
 class GetConsumeStatsRequestHeader(TopicRequestHeader):
-    """How far is a group in each queue?"""
+    """Request for a group's progress in each queue."""
 
     consumer_group: str
     topic: str | None = None
@@ -637,35 +637,35 @@ class GetConsumeStatsRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.GET_CONSUMER_CONNECTION_LIST)
 class GetConsumerConnectionListRequestHeader(RequestHeader):
-    """Which clients consume for a group?"""
+    """Request for the clients that consume in a group."""
 
     consumer_group: str
 
 
 @request(RequestCode.GET_PRODUCER_CONNECTION_LIST)
 class GetProducerConnectionListRequestHeader(RequestHeader):
-    """Which clients produce for a group?"""
+    """Request for the clients that produce in a group."""
 
     producer_group: str
 
 
 @request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
 class QueryTopicConsumeByWhoRequestHeader(TopicRequestHeader):
-    """Which groups consume a topic?"""
+    """Request for the groups that consume a topic."""
 
     topic: str
 
 
 @request(RequestCode.QUERY_TOPICS_BY_CONSUMER)
 class QueryTopicsByConsumerRequestHeader(RequestHeader):
-    """Which topics does a group consume?"""
+    """Request for the topics that a group consumes."""
 
     group: str
 
 
 @request(RequestCode.QUERY_CONSUME_TIME_SPAN)
 class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader):
-    """Between which store times does a group stand?"""
+    """Request for the store times around a group's offsets."""
 
     topic: str
     group: str
@@ -673,36 +673,36 @@ class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader):
 
 @members
 class GetBrokerConfigResponseHeader(ResponseHeader):
-    """The configuration is in the body."""
+    """Version of the broker's configuration, which is in the body."""
 
     version: str | None = None
 
 
 @request(RequestCode.GET_BROKER_CONFIG, GetBrokerConfigResponseHeader)
 class GetBrokerConfigRequestHeader(RequestHeader):
-    """Ask for the broker's configuration."""
+    """Request for the broker's configuration."""
 
 
 @request(RequestCode.UPDATE_BROKER_CONFIG)
 class UpdateBrokerConfigRequestHeader(RequestHeader):
-    """Change the broker's configuration; the settings are in the body."""
+    """Request to change the broker's configuration; the settings are in the body."""
 
 
 @request(RequestCode.GET_BROKER_RUNTIME_INFO)
 class GetBrokerRuntimeInfoRequestHeader(RequestHeader):
-    """Ask for the broker's running figures."""
+    """Request for the broker's runtime figures."""
 
 
 @request(RequestCode.GET_ALL_DELAY_OFFSET)
 class GetAllDelayOffsetRequestHeader(RequestHeader):
-    """Ask for the broker's progress in its delay queues."""
+    """Request for the broker's progress in its delay queues."""
 
 
 # --- to the wire and back --------------------------------------------------------------------------------------------
 
 
 def to_fields(header: Header) -> dict[str, str]:
-    """The header as the text fields of a command; what is None is left out."""
+    """Return the header as the text fields of a command; fields that are None are left out."""
     result = {}
     for name, field in _codec(type(header)).fields.items():
         value = getattr(header, field.attribute)
@@ -712,7 +712,7 @@ def to_fields(header: Header) -> dict[str, str]:
 
 
 def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
-    """Read a header from a command's text fields; fields the class does not know are ignored."""
+    """Read a header from a command's text fields; ignore unknown fields, raise `MalformedFrame` for missing ones."""
     codec = _codec(cls)
     values = {}
     for name, text in (fields or {}).items():
@@ -728,7 +728,7 @@ def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
 
 
 class _Field(NamedTuple):
-    """How one field is read and written; numbers and booleans that are empty text count as absent."""
+    """The conversions of one field; numbers and booleans that are empty text count as absent."""
 
     attribute: str
     is_text: bool
@@ -737,7 +737,7 @@ class _Field(NamedTuple):
 
 
 class _Codec(NamedTuple):
-    """The fields of a header class by their wire names, and the attributes that must be given."""
+    """The fields of a header class by their wire names, and the attributes that are required."""
 
     fields: dict[str, _Field]
     required: frozenset[str]
@@ -747,7 +747,7 @@ _CODECS: dict[type[Header], _Codec] = {}
 
 
 def _codec(cls: type[Header]) -> _Codec:
-    """Compiled at first use."""
+    """Return the codec of a class, compiled at first use."""
     return _CODECS.get(cls) or _CODECS.setdefault(cls, _compile(cls))
 
 
@@ -761,13 +761,13 @@ def _compile(cls: type[Any]) -> _Codec:
 
 
 def _plain(annotation: Any) -> type:
-    """`int` of `int | None`."""
+    """Return `int` for `int | None`."""
     plain: type = (*get_args(annotation), annotation)[0]
     return plain
 
 
 def _read_integer(text: str) -> int:
-    """A 64-bit integer in Java's decimal form, which knows no spaces and no underscores."""
+    """Return a 64-bit integer from Java's decimal form, which has no spaces and no underscores."""
     if not (text.isascii() and text.lstrip("+-").isdigit() and len(text) <= _LONGEST_INTEGER):
         raise ValueError("not an integer")
     value = int(text)
@@ -777,7 +777,7 @@ def _read_integer(text: str) -> int:
 
 
 def _read_boolean(text: str) -> bool:
-    """Java's rule: only `true`, in any case, is true."""
+    """Return whether a text is `true` in any case; Java reads all other texts as false."""
     return text.lower() == "true"
 
 

@@ -236,7 +236,7 @@ def _stated_count(record: Record) -> int:
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of a record; sizes and CRC are computed, and the magic where the topic is too long for V1."""
+    """Return the bytes of a record, with sizes and CRC computed, and magic V2 where the topic needs it."""
     try:
         return _encode(record)
     except (struct.error, UnicodeEncodeError) as cause:

@@ -1,4 +1,4 @@
-"""Queues, members and strategies in the words of the recorded vectors."""
+"""Provide queues, members and strategies in the words of the recorded vectors."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "allocation.json").
 
 
 def as_queues(rows: Iterable[list[Any]]) -> list[MessageQueue]:
-    """Rows of topic, broker name and id as queues."""
+    """Return rows of topic, broker name and id as queues."""
     return [MessageQueue(*row) for row in rows]
 
 
 def make_queues(count: int, brokers: int = 3) -> list[MessageQueue]:
-    """Sorted queues spread evenly over brokers `room0@b`, `room1@b`, ..."""
+    """Return sorted queues spread evenly over brokers `room0@b`, `room1@b`, ..."""
     names = sorted((f"room{index % brokers}@b", index // brokers) for index in range(count))
     return [MessageQueue("T", broker_name, queue_id) for broker_name, queue_id in names]
 
 
 def room_of(name: str) -> str | None:
-    """The vectors' rule: the room stands before the first dash."""
+    """Return the room by the vectors' rule: the text before the first dash."""
     return name.partition("-")[0] if "-" in name else None
 
 
 def strategy_of(case: dict[str, Any]) -> AllocateStrategy:
-    """The strategy that a vector describes; error vectors hold its one setting in `param`."""
+    """Return the strategy that a vector describes; error vectors hold its one setting in `param`."""
     outer, _, inner = case["strategy"].partition("-")
     match outer:
         case "MACHINE_ROOM_NEARBY":

@@ -46,12 +46,12 @@ def test_nearby_knows_rooms_by_setting_and_by_name() -> None:
     [("CONFIG", "messageQueueList"), ("MACHINE_ROOM", "machineRooms"), ("MACHINE_ROOM_NEARBY", "consumerRooms")],
 )
 def test_missing_settings_are_named(name: str, option: str) -> None:
-    """A strategy without what it needs says which option gives it."""
+    """The error of a strategy without a setting names the option that gives it."""
     with pytest.raises(OptionError, match=rf"\[OPTION_MISSING\] {option}: required by strategy {name}"):
         build_strategy(AllocationSettings(parse_strategy(name)))
 
 
 @pytest.mark.parametrize(("name", "room"), [("r@b", "r"), ("b", None), ("r@b@c", None), ("@b", "")])
 def test_room_in_name(name: str, room: str | None) -> None:
-    """A broker's name tells its room if it holds exactly one at-sign."""
+    """A broker's name holds its room if it has exactly one at-sign."""
     assert room_in_name(name) == room

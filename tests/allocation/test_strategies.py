@@ -1,4 +1,4 @@
-"""What holds for every strategy, whatever the lists are."""
+"""Every strategy assigns all lists of queues and members by the same rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ any_members = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_s
 def test_all_at_once_equals_one_by_one(
     strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """Dealing to everybody gives what each member would have computed alone, listed twice or not."""
+    """Assigning to all members equals what each member computes alone, listed twice or not."""
     one_by_one = [strategy.allocate(member, queues, members) for member in members]
 
     assert strategy.allocate_all(queues, members) == one_by_one
@@ -46,7 +46,7 @@ def test_all_at_once_equals_one_by_one(
 def test_every_queue_goes_to_exactly_one_member(
     strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """Shares are disjoint and complete."""
+    """Every queue is assigned to exactly one member."""
     dealt = [queue for share in strategy.allocate_all(queues, members) for queue in share]
 
     assert sorted(dealt) == sorted(queues)
@@ -56,7 +56,7 @@ def test_every_queue_goes_to_exactly_one_member(
 def test_averages_differ_by_one_at_most(
     strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """The averaging strategies leave no member with two queues more than another."""
+    """The averaging strategies give no member two queues more than another."""
     sizes = [len(share) for share in strategy.allocate_all(queues, members)]
 
     assert max(sizes) - min(sizes) <= 1
@@ -65,7 +65,7 @@ def test_averages_differ_by_one_at_most(
 
 @given(queue_lists, distinct_members)
 def test_only_queues_of_listed_rooms_are_dealt(queues: list[MessageQueue], members: list[str]) -> None:
-    """MACHINE_ROOM deals all eligible queues once and no other."""
+    """MACHINE_ROOM assigns all eligible queues once, and no other."""
     strategy = MachineRoom(frozenset({"room1"}))
     dealt = [queue for share in strategy.allocate_all(queues, members) for queue in share]
 
@@ -97,6 +97,6 @@ def test_dealing_nothing_or_to_nobody_is_refused(strategy: AllocateStrategy) -> 
 def test_a_member_unknown_to_the_broker_owns_nothing(
     strategy: AllocateStrategy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client id that is not listed gets no queue, and the log says so."""
+    """A client id that is not listed gets no queue, and a warning says so."""
     assert strategy.allocate("stranger", make_queues(3), ["a", "b"]) == []
     assert "stranger" in caplog.text

@@ -1,4 +1,4 @@
-"""The strategies against results of RocketMQ's own classes."""
+"""Strategies agree with recorded results of RocketMQ's own classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RAISED_BY_ALLOCATING = [case for case in VECTORS["errors"] if case["message"]]
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["id"])
 def test_share_of_each_member(case: dict[str, Any]) -> None:
-    """Each member's share equals what the Java class returned, in the same order."""
+    """Each member's queues equal what the Java class returned, in the same order."""
     strategy = strategy_of(case)
     queues, members = as_queues(case["mq_all"]), case["cid_all"]
 
@@ -38,7 +38,7 @@ def test_share_of_each_member(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if case["cid_all"]], ids=lambda case: case["id"])
 def test_all_shares_at_once(case: dict[str, Any]) -> None:
-    """Dealing to all members at once gives each of them the recorded share."""
+    """Assigning to all members at once gives each of them the recorded queues."""
     members = case["cid_all"]
     shares = dict(zip(members, strategy_of(case).allocate_all(as_queues(case["mq_all"]), members), strict=True))
 
@@ -48,7 +48,7 @@ def test_all_shares_at_once(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", RAISED_BY_ALLOCATING, ids=lambda case: case["id"])
 def test_refusals(case: dict[str, Any]) -> None:
-    """Where the Java class throws, an error of our tree names the culprit."""
+    """Where the Java class throws, an error names the culprit."""
     error, words = OUR_ERRORS[case["message"]]
 
     with pytest.raises(error) as raised:
@@ -58,7 +58,7 @@ def test_refusals(case: dict[str, Any]) -> None:
 
 
 def test_every_recorded_refusal_is_covered() -> None:
-    """Only the never-set rooms, which fail at building, are missing from the list of refusals above."""
+    """The tests above cover every recorded refusal except rooms that were never set, which fail when built."""
     assert {case["id"] for case in VECTORS["errors"]} - {case["id"] for case in RAISED_BY_ALLOCATING} == {
         "ERR-MR-nullset"
     }
@@ -66,7 +66,7 @@ def test_every_recorded_refusal_is_covered() -> None:
 
 
 def test_queues_and_client_ids_sort_as_in_java() -> None:
-    """Both lists of a division are ordered by UTF-16 code units, queue ids by number."""
+    """Queues and client ids sort by UTF-16 code units, queue ids by number."""
     queues, ids = VECTORS["sorting"]["message_queues"], VECTORS["sorting"]["client_ids"]
 
     assert sort_queues(as_queues(queues["input"])) == as_queues(queues["sorted"])

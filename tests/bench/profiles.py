@@ -11,25 +11,26 @@ Parts = Mapping[str, list[str]]
 """Functions by their part, each as `file:function`; none of them calls another."""
 
 PULLING: Parts = {
-    "waiting for answers": ["transport.py:wait_ready"],
+    "waiting for responses": ["transport.py:wait_ready"],
     "receiving, by the kernel": ["transport.py:receive_into"],
     "sending, by the kernel": ["transport.py:send"],
-    "finding answers and reading their headers": ["channel.py:events"],
-    "writing requests": ["prepared.py:frames"],
-    "what an answer means for its range": ["reader.py:answered"],
-    "which requests are next": ["reader.py:allowance", "reader.py:next_requests", "reader.py:place"],
-    "putting answers into order": ["reader.py:take"],
+    "finding responses and reading their headers": ["connection.py:events"],
+    "reading outcomes": ["remoting.py:read_outcome"],
+    "applying outcomes to ranges": ["reader.py:accept"],
+    "choosing the next requests": ["reader.py:admit", "reader.py:choose_endpoint", "reader.py:take_requests"],
+    "writing requests": ["remoting.py:submit"],
+    "putting responses into order": ["reader.py:take"],
 }
 DECODING: Parts = {
-    "copying what was received": ["gathered.py:put"],
-    "finding records": ["starts.py:find_starts"],
-    "verifying property texts": ["shaped.py:maybe_find"],
-    "values of properties": ["shaped.py:values_of", "shaped.py:select"],
-    "bodies": ["bulk.py:_body"],
-    "heads and where things lie": ["bulk.py:__init__", "bulk.py:field", "bulk.py:_property_spans"],
-    "names of topic and broker": ["bulk.py:queue_texts"],
+    "copying responses": ["decoder.py:put"],
+    "finding records": ["bulk.py:find_records"],
+    "checking heads and finding spans": ["bulk.py:plain"],
+    "verifying property texts": ["shapes.py:maybe_find"],
+    "values of properties": ["shapes.py:values_of", "shapes.py:select"],
+    "bodies": ["bulk.py:body"],
+    "names of topic and broker": ["bulk.py:_queue_texts"],
 }
-READING: Parts = {"pulling": ["loop.py:_blocks"], **DECODING}
+READING: Parts = {"pulling": ["loop.py:_read_all"], **DECODING}
 
 
 def add_profile(

@@ -31,7 +31,7 @@ class Drained(NamedTuple):
 
 
 def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, depth: int, each: int) -> Drained:
-    """Drain everything once, in responses of `each` messages, with `depth` requests in flight, sent by quarters."""
+    """Drain everything once, in responses of `each` messages, with `depth` requests in flight, sent in groups."""
     requests = list(_requests(queues, per_queue, each))
     with socket.create_connection(address, TIMEOUT_S) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)

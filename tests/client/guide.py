@@ -19,6 +19,8 @@ TIMEOUT_S = 120.0
 _SECTION = re.compile(r"^##+ (.*)\n", flags=re.MULTILINE)
 _PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _ADDRESS, _TOPIC = "localhost:9876", "orders"
+_TAKES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Makes a program take Ctrl-C although tests run in the background, where shells have processes ignore it."""
 _GROUP = re.compile(r'(group=|letters = DeadLetters\("[^"]*", )"(\w+)"')
 
 
@@ -50,7 +52,7 @@ def run_section(title: str, directory: Path, name_server: str, *, topic: str = _
 
 def _run(code: str, directory: Path, expected: list[str]) -> list[str]:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", code],
+        [sys.executable, "-u", "-c", _TAKES_CTRL_C + code],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -11,10 +11,10 @@ from pyspark_rocketmq.client.message import Pulled, ReceivedMessage, read_batch,
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression, compress
 from pyspark_rocketmq.wire.properties import encode_properties
 from pyspark_rocketmq.wire.record import Record, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 from tests.client.fixtures import queue
 
 HERE, SIX = Address("10.0.0.1", 10911), Address("::1", 10911)

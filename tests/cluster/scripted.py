@@ -1,4 +1,4 @@
-"""A cluster of a few lines: servers that answer from a table, in the place of connections."""
+"""Build a cluster whose servers answer from a table, without connections."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Server = Callable[[Command], Command]
 def answer(
     code: int = 0, body: Any = None, remark: str | None = None, version: int = SERVER_VERSION, **fields: object
 ) -> Command:
-    """What a server says; `body` is bytes, or written as JSON."""
+    """Return a server's response; `body` is bytes, or a value to be written as JSON."""
     texts = {name: str(value) for name, value in fields.items()}
     data = body if isinstance(body, bytes) else b"" if body is None else fastjson.write(body)
     return Command(code, fields=texts, body=data, remark=remark, version=version)
 
 
 def unsupported() -> Command:
-    """What a server says to requests it does not know."""
+    """Return a server's response to a request that it does not know."""
     return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not supported")
 
 
 def raising(error: RocketMQError) -> Server:
-    """A server whose connection ends with an error."""
+    """Return a server whose connection ends with an error."""
 
     def fail(request: Command) -> Command:
         raise error
@@ -45,7 +45,7 @@ def raising(error: RocketMQError) -> Server:
 
 
 class ScriptedLinks:
-    """Servers by address, which remember all requests; an address without a server refuses connections."""
+    """Links to servers by address, which remember all requests; an address without a server refuses connections."""
 
     def __init__(self) -> None:
         self.servers: dict[Address, dict[int, Server]] = {}
@@ -53,7 +53,7 @@ class ScriptedLinks:
         self.bursts: list[int] = []
 
     def serve(self, address: str, **handlers: Server | Command) -> None:
-        """Have a server at an address answer requests by their names."""
+        """Have the server at an address answer requests, given by their names."""
         table = self.servers.setdefault(parse_address(address), {})
         for name, handler in handlers.items():
             table[RequestCode[name]] = _always(handler) if isinstance(handler, Command) else handler
@@ -67,7 +67,7 @@ class ScriptedLinks:
         return [request.fields or {} for _, request in self.calls if request.code == RequestCode[name]]
 
     def addresses(self, name: str | None = None) -> list[str]:
-        """Return where each request of one kind, or of any, has gone so far."""
+        """Return the address of each request of one kind, or of any kind, so far."""
         return [str(address) for address, request in self.calls if name in (None, RequestCode(request.code).name)]
 
     def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
@@ -88,7 +88,7 @@ class ScriptedLinks:
         self.call(address, request, deadline)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def _result(self, address: Address, request: Command, deadline: Deadline | None) -> Result:
         try:
@@ -102,7 +102,7 @@ def _always(command: Command) -> Server:
 
 
 def route_of(queue_count: int = 2, /, **masters: dict[int, str]) -> Command:
-    """A name server's answer: brokers by name, the addresses of each, the same number of queues at all."""
+    """Return a name server's response with the addresses of each broker; all brokers have the same number of queues."""
     counts = {"perm": 6, "readQueueNums": queue_count, "writeQueueNums": queue_count}
     return answer(
         body={
@@ -113,6 +113,6 @@ def route_of(queue_count: int = 2, /, **masters: dict[int, str]) -> Command:
 
 
 def cluster_of(links: ScriptedLinks, *name_servers: str, **settings: Any) -> Cluster:
-    """A cluster behind these name servers that does not wait between attempts."""
+    """Return a cluster behind these name servers that does not pause between attempts."""
     addresses = tuple(map(parse_address, name_servers or ("ns:1",)))
     return Cluster(ClusterSettings(addresses, pause=Backoff(0.0, 0.0), **settings), links)

@@ -1,4 +1,4 @@
-"""Ask once whether a topic is compacted."""
+"""A topic's compaction is fetched once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, raising, r
 
 
 def asking(config: Command) -> tuple[Cluster, ScriptedLinks]:
-    """A cluster of one broker that answers for the topic's configuration like this."""
+    """Return a cluster of one broker with this response to requests for the topic's configuration."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     links.serve("a:1", GET_TOPIC_CONFIG=config)
@@ -29,7 +29,7 @@ def asking(config: Command) -> tuple[Cluster, ScriptedLinks]:
     ],
 )
 def test_a_topic_is_compacted_if_its_attribute_says_so(config: Command, wanted: bool | None) -> None:
-    """Without permission, or before 5.0, it cannot be known; the broker is asked once whatever it says."""
+    """The attribute decides; without permission, or before 5.0, the result is None; the broker gets one request."""
     cluster, links = asking(config)
 
     assert [cluster.admin.is_compacted("T", "a") for _ in range(3)] == [wanted] * 3
@@ -37,7 +37,7 @@ def test_a_topic_is_compacted_if_its_attribute_says_so(config: Command, wanted: 
 
 
 def test_a_broker_that_does_not_answer_is_asked_again() -> None:
-    """What is not known for now is not taken for known."""
+    """The failure of a request is not remembered, so the next call repeats it."""
     cluster, links = asking(answer(body={"topicName": "T", "attributes": {"cleanup.policy": "COMPACTION"}}))
     links.serve("a:1", GET_TOPIC_CONFIG=raising(ConnectError("nobody there")))
     assert cluster.admin.is_compacted("T", "a") is None

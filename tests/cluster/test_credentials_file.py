@@ -1,4 +1,4 @@
-"""Credentials in a file: read when they are needed, never carried around."""
+"""Credentials in a file are read when a request is signed, and never pickled."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.options.samples import LEAST, error_of, read
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file with keys."""
+    """Return a file with keys."""
     path = tmp_path / "keys"
     path.write_text("# ours\naccessKey=AK\n\nsecretKey: hush=1\n")
     return path
 
 
 def test_lines_of_both_forms(file: Path) -> None:
-    """`name=value` and `name: value`; comments and empty lines say nothing."""
+    """Lines `name=value` and `name: value` are read; comments and empty lines are skipped."""
     assert CredentialsFile(str(file)).current() == Credentials("AK", "hush=1")
 
 
 def test_a_rotation_counts_from_the_next_signature(file: Path) -> None:
-    """A file that is replaced signs anew, without any other sign."""
+    """A replaced file counts from the next signature on."""
     source = CredentialsFile(str(file))
     before = sign(source, 30, {"topic": "T"}, b"")
 
@@ -63,14 +63,14 @@ def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, what: str) -> None:
 
 @pytest.mark.parametrize("path", ["/no/such/file", "/", "a\0b"])
 def test_a_file_that_cannot_be_read(path: str) -> None:
-    """Found before anything runs."""
+    """A missing file is an error of the option."""
     with pytest.raises(OptionError, match="cannot be read"):
         CredentialsFile(path).current()
     assert error_of(LEAST | {"credentialsFile": path}).code == "OPTION_VALUE"
 
 
 def test_secrets_stay_out_of_pickles(file: Path) -> None:
-    """Settings with a file hold its path alone, also after they were read."""
+    """Settings with a file pickle its path alone, also after it was read."""
     options = read(LEAST | {"credentialsFile": str(file)})
 
     assert options.cluster.credentials == CredentialsFile(str(file))

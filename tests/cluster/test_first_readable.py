@@ -1,4 +1,4 @@
-"""The first message that can be read, where a queue's minimum lags behind the commit log."""
+"""The first readable message is found although a queue's minimum lags behind the commit log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUES = [queue_of(number) for number in range(2)]
 
 
 def lose_log(stub: StubBroker, offset: int) -> None:
-    """The commit log loses what lies before an offset of queue 0; consume queues do not know yet."""
+    """Delete the commit log before an offset of queue 0; consume queues keep their minimum."""
 
     def lose() -> None:
         store = stub.state.brokers[0].store
@@ -30,7 +30,7 @@ def lose_log(stub: StubBroker, offset: int) -> None:
 
 @given(st.integers(0, 50), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 900))
 def test_it_is_found_wherever_it_is(smallest: int, gone: int, held: int, reach: int) -> None:
-    """Whether a pull looks beyond what is gone or not, in at most as many rounds as halving takes."""
+    """The search finds the first readable offset in as many rounds as halving takes, however far pulls search."""
     first, end = smallest + gone, smallest + gone + held
     search, rounds, answer = search_first_readable(smallest, end), 0, None
     with pytest.raises(StopIteration) as found:
@@ -44,7 +44,7 @@ def test_it_is_found_wherever_it_is(smallest: int, gone: int, held: int, reach: 
 
 @pytest.mark.parametrize("gone", [0, 1, 17, COUNT - 1])
 def test_a_pull_decides_what_the_minimum_does_not(gone: int) -> None:
-    """The minimum is still 0, but the messages before an offset are gone."""
+    """The search finds the first message that is left, though the minimum is still 0."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         lose_log(stub, gone)
@@ -54,7 +54,7 @@ def test_a_pull_decides_what_the_minimum_does_not(gone: int) -> None:
 
 
 def test_a_queue_whose_messages_are_all_gone_is_read_from_its_end() -> None:
-    """There is nothing else to read."""
+    """A queue without any readable message is read from its end."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.run(lambda: setattr(stub.state.brokers[0].store.log, "min_offset", 10**9))
@@ -119,7 +119,7 @@ def test_a_message_that_is_stored_with_a_larger_offset_is_not_passed_over() -> N
     "code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.SYSTEM_ERROR]
 )
 def test_only_what_a_master_calls_gone_is_passed_over(code: ResponseCode) -> None:
-    """Any other answer than messages counts as a message that is there, so that reading begins no later than it may."""
+    """Any response but "gone" counts as a message that is there, so that reading never begins too late."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.faults.answer(code, on=RequestCode.PULL_MESSAGE, times=None)
@@ -128,7 +128,7 @@ def test_only_what_a_master_calls_gone_is_passed_over(code: ResponseCode) -> Non
 
 
 def test_what_was_gone_for_a_moment_only_is_not_passed_over() -> None:
-    """The minimum is pulled once more before anything is passed over."""
+    """The search pulls at the minimum once more before it passes over any offset."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.faults.answer(ResponseCode.PULL_RETRY_IMMEDIATELY, on=RequestCode.PULL_MESSAGE, times=6)

@@ -1,4 +1,4 @@
-"""Names are wrapped into a namespace and unwrapped again as the Java client does it."""
+"""Names are wrapped into a namespace, and unwrapped, as the Java client does it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT_ALONE = ["TBW102", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer", "CID_RMQ_S
 
 @pytest.mark.parametrize(("ours", "theirs"), WRAPPED)
 def test_version_1_is_spelled_into_names(ours: str, theirs: str) -> None:
-    """Retry and dead-letter prefixes stay in front; what is wrapped is not wrapped twice."""
+    """Retry and dead-letter prefixes stay in front, and a wrapped name is not wrapped again."""
     namespace = Namespace("NS")
     assert namespace.wrap(ours) == theirs and namespace.wrap(theirs) == theirs
     assert namespace.unwrap(theirs) == ours and namespace.unwrap(ours) == ours
@@ -25,37 +25,37 @@ def test_version_1_is_spelled_into_names(ours: str, theirs: str) -> None:
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_system_names_belong_to_no_namespace(name: str) -> None:
-    """The servers' own topics and groups keep their names."""
+    """System topics and groups keep their names."""
     assert Namespace("NS").wrap(name) == name == Namespace("NS").unwrap(name)
 
 
 @pytest.mark.parametrize("name", ["orders", "NS%orders", "%RETRY%g"])
 def test_without_namespace_names_stay(name: str) -> None:
-    """No namespace and version 2 change no name."""
+    """No namespace, or version 2, changes no name."""
     for namespace in (Namespace(), Namespace(header="NS")):
         assert namespace.wrap(name) == name == namespace.unwrap(name)
 
 
 def test_a_name_of_another_namespace_stays() -> None:
-    """Only our own prefix is taken off."""
+    """Only the namespace's own prefix is removed."""
     assert Namespace("NS").unwrap("OTHER%orders") == "OTHER%orders"
 
 
 @pytest.mark.parametrize("name", ["orders", "OTHER%orders", "NSX%orders", "%RETRY%group"])
 def test_a_namespace_holds_no_foreign_names(name: str) -> None:
-    """So lists of topics can be cut to ours; system names are everybody's."""
+    """A namespace holds its own names and system names, so that lists of topics can be cut to it."""
     namespace = Namespace("NS")
     assert not namespace.holds(name) and namespace.holds("TBW102")
     assert namespace.holds(namespace.wrap(name)) and Namespace().holds(name)
 
 
 def test_version_2_travels_in_header_fields() -> None:
-    """The two fields are those of the recorded client."""
+    """The two header fields are those of the recorded client."""
     assert Namespace(header="GNS2").fields() == {"ns": "GNS2", "nsd": "true"}
     assert Namespace("NS").fields() == {}
 
 
 def test_system_topics_are_known() -> None:
-    """Listing topics can leave them out."""
+    """System topics are recognized by name or by prefix."""
     assert is_system_topic("SCHEDULE_TOPIC_XXXX") and is_system_topic("rmq_sys_REVIVE_LOG_C")
     assert not is_system_topic("%RETRY%g") and not is_system_topic("orders")

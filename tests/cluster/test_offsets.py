@@ -1,11 +1,11 @@
-"""Places in queues are asked for in bursts, and taken for what they are."""
+"""Offsets are fetched in bursts and checked; positions are committed at masters."""
 
 from __future__ import annotations
 
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.queue_offsets import Standing
+from pyspark_rocketmq.cluster.queue_offsets import ReportedPosition
 from pyspark_rocketmq.errors import ConnectionLost, MalformedFrame, NoBrokerAvailable
 from pyspark_rocketmq.model import Address, MessageQueue, QueueBounds
 from pyspark_rocketmq.wire.codes import ResponseCode
@@ -19,7 +19,7 @@ ABSENT = answer(ResponseCode.QUERY_NOT_FOUND)
 
 
 def two_brokers(**handlers: Command) -> tuple[Cluster, ScriptedLinks]:
-    """A topic with two queues at each of two masters, which answer alike."""
+    """Return a cluster with a topic of two queues at each of two masters, which answer alike."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     for address in ("a:1", "b:1"):
@@ -28,14 +28,14 @@ def two_brokers(**handlers: Command) -> tuple[Cluster, ScriptedLinks]:
 
 
 def statistics(broker_name: str, *numbers: int) -> Command:
-    """Queues that hold `[-1, 10 + number)`."""
+    """Return statistics of queues that hold `[-1, 10 + number)`."""
     bounds = {"minOffset": -1, "lastUpdateTimestamp": 0}
     table = {MessageQueue("T", broker_name, n): {**bounds, "maxOffset": 10 + n} for n in numbers}
     return answer(body={"offsetTable": table})
 
 
 def test_bounds_of_all_queues_take_one_request_a_broker() -> None:
-    """In one burst; a queue that never held a message begins at 0."""
+    """One burst carries one request per broker; a queue that never held a message begins at 0."""
     cluster, links = two_brokers()
     for name in ("a", "b"):
         links.serve(f"{name}:1", GET_TOPIC_STATS_INFO=statistics(name, 0, 1))
@@ -46,7 +46,7 @@ def test_bounds_of_all_queues_take_one_request_a_broker() -> None:
 
 
 def test_where_statistics_are_refused_each_queue_is_asked() -> None:
-    """In one burst as well; the refusal is remembered."""
+    """After a refusal one burst carries two requests per queue, and the refusal is remembered."""
     cluster, links = two_brokers(
         GET_TOPIC_STATS_INFO=unsupported(), GET_MIN_OFFSET=answer(offset=3), GET_MAX_OFFSET=answer(offset=9)
     )
@@ -56,14 +56,14 @@ def test_where_statistics_are_refused_each_queue_is_asked() -> None:
 
 
 def test_a_queue_that_statistics_leave_out_is_asked_for_itself() -> None:
-    """So every queue asked for has bounds."""
+    """A queue that is missing from the statistics gets its bounds by requests of its own."""
     cluster, links = two_brokers(GET_MIN_OFFSET=answer(offset=0), GET_MAX_OFFSET=answer(offset=4))
     links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 1))
     assert cluster.offsets.fetch_bounds([A]) == {A: QueueBounds(0, 4)}
 
 
 def test_bounds_from_a_replica_say_so() -> None:
-    """It may lie behind its master."""
+    """Bounds from a replica are marked, since it may lag behind its master."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", GET_TOPIC_STATS_INFO=statistics("a", 0))
@@ -71,14 +71,14 @@ def test_bounds_from_a_replica_say_so() -> None:
 
 
 def test_no_queues_ask_nobody() -> None:
-    """Not even a name server."""
+    """For no queues no request is sent, not even to a name server."""
     cluster, links = two_brokers()
     assert not cluster.offsets.fetch_bounds([]) and not cluster.offsets.fetch_committed("g", [])
     assert not links.calls
 
 
 def test_only_committed_queues_have_a_position() -> None:
-    """Brokers are asked not to make one up, unless the caller wants what Java's consumers get."""
+    """Requests forbid a made-up 0, unless the caller wants what Java's consumers get."""
     cluster, links = two_brokers()
     links.serve("a:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
     links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
@@ -89,12 +89,12 @@ def test_only_committed_queues_have_a_position() -> None:
 
 
 def test_a_replica_that_knows_no_position_proves_nothing() -> None:
-    """Starting anew because the master is down would read everything again."""
+    """A replica without a position is an error: starting again while the master is down would read everything twice."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=ABSENT)
     offsets = cluster_of(links).offsets
-    for fetch in (offsets.fetch_committed, offsets.fetch_standings):
+    for fetch in (offsets.fetch_committed, offsets.fetch_reported_positions):
         with pytest.raises(NoBrokerAvailable, match="no master"):
             fetch("g", [A])
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
@@ -102,14 +102,14 @@ def test_a_replica_that_knows_no_position_proves_nothing() -> None:
 
 
 def test_a_standing_says_whose_word_it_is() -> None:
-    """A replica's may be some seconds old."""
+    """A standing names the process that reports it, and whether it is a replica."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={1: "replica:1"}))
     for address in ("a:1", "replica:1"):
         links.serve(address, QUERY_CONSUMER_OFFSET=answer(offset=5))
-    assert cluster_of(links).offsets.fetch_standings("g", [A, B]) == {
-        A: Standing(5, Address("a", 1)),
-        B: Standing(5, Address("replica", 1), from_replica=True),
+    assert cluster_of(links).offsets.fetch_reported_positions("g", [A, B]) == {
+        A: ReportedPosition(5, Address("a", 1)),
+        B: ReportedPosition(5, Address("replica", 1), from_replica=True),
     }
 
 
@@ -118,7 +118,7 @@ def test_a_standing_says_whose_word_it_is() -> None:
     [(raising(ConnectionLost("cut")), True), (answer(ResponseCode.SYSTEM_BUSY), False), (answer(offset=5), False)],
 )
 def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_silence: bool) -> None:
-    """A refusal is none; whoever refuses has not been away."""
+    """Only a missing response counts as silence; a refusal does not."""
     cluster, links = two_brokers()
     rest = iter([first])
 
@@ -128,13 +128,13 @@ def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_s
 
     links.serve("a:1", QUERY_CONSUMER_OFFSET=serve)
     links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
-    expected = Standing(5, Address("a", 1), after_silence=is_silence)
-    assert cluster.offsets.fetch_standings("g", [A, B]) == {A: expected}
+    expected = ReportedPosition(5, Address("a", 1), after_silence=is_silence)
+    assert cluster.offsets.fetch_reported_positions("g", [A, B]) == {A: expected}
     assert len(links.asked("QUERY_CONSUMER_OFFSET")) == 2 + (first != answer(offset=5))
 
 
 def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> None:
-    """Brokers lose some of those that make their table at once."""
+    """One position of each topic and broker goes ahead, since brokers lose some of several first ones."""
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
     queues = [MessageQueue("T", name, number) for name in ("a", "b") for number in range(3)]
     cluster.offsets.commit("g", dict.fromkeys(queues, 7))
@@ -146,7 +146,7 @@ def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> Non
 
 
 def test_positions_are_committed_with_and_without_answer() -> None:
-    """Both ways carry group, queue and offset."""
+    """Commits with and without response carry group, queue and offset."""
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
     cluster.offsets.commit("g", {A: 7, B: 8})
     cluster.offsets.commit_oneway("g", {A: 9})
@@ -159,7 +159,7 @@ def test_positions_are_committed_with_and_without_answer() -> None:
 
 
 def test_empty_queues_have_no_earliest_time() -> None:
-    """Brokers say -1."""
+    """A queue for which the broker reports time -1 is left out."""
     cluster, links = two_brokers(GET_EARLIEST_MSG_STORETIME=answer(timestamp=-1))
     links.serve("a:1", GET_EARLIEST_MSG_STORETIME=answer(timestamp=77))
     assert cluster.offsets.fetch_earliest_times([A, B]) == {A: 77}
@@ -171,7 +171,7 @@ def offset_of(request: Command) -> int:
 
 
 def stored_at(request: Command) -> Command:
-    """A queue whose message at offset n was stored at 100 n."""
+    """Return the message at an offset, stored at 100 times the offset."""
     host, offset = Address("127.0.0.1", 1), offset_of(request)
     record = Record(
         topic="T", queue_id=0, queue_offset=offset, physical_offset=0, born_timestamp=0, born_host=host,
@@ -182,7 +182,7 @@ def stored_at(request: Command) -> Command:
 
 @pytest.mark.parametrize(("nearest", "first"), [(4, 5), (5, 5), (6, 5), (9, 5)])
 def test_an_old_brokers_nearest_message_is_put_right(nearest: int, first: int) -> None:
-    """The first message at or after time 450 is number 5, whatever the broker took for near."""
+    """The first message at or after time 450 is number 5, whichever message the broker reports as near."""
     cluster, links = two_brokers()
     links.serve("a:1", SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=nearest, version=VERSION_4_9_7))
     links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 0))
@@ -191,7 +191,7 @@ def test_an_old_brokers_nearest_message_is_put_right(nearest: int, first: int) -
 
 
 def test_a_replica_that_is_behind_does_not_move_a_time_to_the_end() -> None:
-    """The master names message 5 of 10 and dies; the replica, which has 3, cannot tell that 5 is too old."""
+    """The search fails when a replica with 3 of 10 messages takes over from the master that named message 5."""
     links = ScriptedLinks()
     routes = [route_of(a={0: "a:1", 1: "replica:1"})]
 
@@ -213,7 +213,7 @@ def test_a_replica_that_is_behind_does_not_move_a_time_to_the_end() -> None:
 
 
 def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
-    """No message is looked at."""
+    """No message is pulled when the broker's search is exact."""
     cluster, links = two_brokers(SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=5))
     assert cluster.offsets.fetch_first_since({A: 450, B: 450}) == {A: 5, B: 5}
     assert {fields["boundaryType"] for fields in links.asked("SEARCH_OFFSET_BY_TIMESTAMP")} == {"LOWER"}
@@ -221,7 +221,7 @@ def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
 
 
 def test_replicas_are_not_told_positions() -> None:
-    """They would forget them when their master is back, so without a master commits fail and say so."""
+    """Commits fail without a master: a replica would forget them when its master is back."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "a:2"}))
     links.serve("a:2", UPDATE_CONSUMER_OFFSET=answer())
@@ -238,7 +238,7 @@ def test_replicas_are_not_told_positions() -> None:
 @pytest.mark.parametrize("number", [10**30, 2**63, -2])
 @pytest.mark.parametrize("name", ["minOffset", "maxOffset"])
 def test_statistics_that_hold_no_offsets_are_refused(name: str, number: int) -> None:
-    """By the field's name; a checkpoint with such a number could never be read again."""
+    """An illegal bound is refused by its field's name, before it can enter a checkpoint."""
     cluster, links = two_brokers()
     table = {A: {"minOffset": 0, "maxOffset": 5, "lastUpdateTimestamp": 0, name: number}}
     links.serve("a:1", GET_TOPIC_STATS_INFO=answer(body={"offsetTable": table}))
@@ -248,7 +248,7 @@ def test_statistics_that_hold_no_offsets_are_refused(name: str, number: int) -> 
 
 @pytest.mark.parametrize("number", [10**30, 2**63, -2])
 def test_answers_that_hold_no_offset_are_refused(number: int) -> None:
-    """Whichever question they answer."""
+    """Every kind of reply with an illegal offset is refused."""
     cluster, _ = two_brokers(
         GET_MIN_OFFSET=answer(offset=number),
         GET_MAX_OFFSET=answer(offset=number),
@@ -261,15 +261,15 @@ def test_answers_that_hold_no_offset_are_refused(number: int) -> None:
         lambda: ask.fetch_max([A]),
         lambda: ask.search({A: 0}),
         lambda: ask.fetch_committed("g", [A]),
-        lambda: ask.fetch_standings("g", [A]),
+        lambda: ask.fetch_reported_positions("g", [A]),
     ):
         with pytest.raises(MalformedFrame, match=f"offset.*{number}.*topic T, broker a"):
             question()
 
 
 def test_a_group_stands_nowhere_before_0() -> None:
-    """-1 stands for the bounds of an empty queue, and for nothing else."""
+    """A position of -1 is refused, since -1 is legal only as a bound of an empty queue."""
     cluster, _ = two_brokers(QUERY_CONSUMER_OFFSET=answer(offset=-1), GET_MIN_OFFSET=answer(offset=-1))
     assert cluster.offsets.fetch_min([A]) == {A: -1}
-    with pytest.raises(MalformedFrame, match="offset is -1, which is no offset"):
+    with pytest.raises(MalformedFrame, match="offset is -1, which is not an offset"):
         cluster.offsets.fetch_committed("g", [A])

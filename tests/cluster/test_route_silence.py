@@ -1,4 +1,4 @@
-"""While name servers are away, who knows a route does not wait for them again and again."""
+"""While name servers are away, callers with a known route do not wait for them again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUTE = "GET_ROUTEINFO_BY_TOPIC"
 
 
 class World:
-    """A name server that takes its time, with a clock; every topic's route has come of age."""
+    """A slow name server with a clock; every topic's route is stale."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,7 +30,7 @@ class World:
         self.now = 100.0
 
     def fetch(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
-        """A route, or after a while none."""
+        """Return a route, or raise once the name server is away."""
         self.asked.append(topic)
         self.deadlines.append(deadline)
         self.now += self.takes_s
@@ -39,7 +39,7 @@ class World:
         return make_route(topic, TopicRouteData(), AddressMap())
 
     def ask_all(self) -> list[str]:
-        """Want every topic's route; those that the name server was asked for."""
+        """Fetch every topic's route; return the topics that the name server was asked for."""
         self.asked.clear()
         for topic in TOPICS:
             self.table.route(topic)
@@ -48,7 +48,7 @@ class World:
 
 @pytest.mark.parametrize(("takes_s", "silence_s"), [(0.0, 1.0), (3.0, 12.0), (60.0, 30.0)])
 def test_one_failure_is_told_to_all_topics(takes_s: float, silence_s: float) -> None:
-    """For four times as long as it took, a second at least and half a minute at most."""
+    """One failure stops renewals of all topics for four times its duration, between a second and half a minute."""
     world = World()
     world.is_away, world.takes_s = True, takes_s
     assert world.ask_all() == ["T"]
@@ -59,7 +59,7 @@ def test_one_failure_is_told_to_all_topics(takes_s: float, silence_s: float) -> 
 
 
 def test_nobody_is_asked_again_because_a_route_is_wrong() -> None:
-    """There is no other to be had."""
+    """An expired route is not renewed while name servers are away."""
     world = World()
     world.is_away = True
     world.ask_all()
@@ -68,7 +68,7 @@ def test_nobody_is_asked_again_because_a_route_is_wrong() -> None:
 
 
 def test_the_first_answer_ends_the_silence() -> None:
-    """Even if it is about a topic that was not known."""
+    """Any reply, also about an unknown topic, allows renewals again."""
     world = World()
     world.is_away = True
     world.ask_all()
@@ -78,14 +78,14 @@ def test_the_first_answer_ends_the_silence() -> None:
 
 
 def test_who_renews_has_time_left_for_the_old_route() -> None:
-    """Otherwise a mute name server would keep its callers from all brokers."""
+    """A renewal takes half of the caller's time, so that a silent name server leaves time for brokers."""
     world = World()
     world.table.route("T", Deadline(at=10.0, seconds=10.0, clock=lambda: 0.0))
     assert world.deadlines[-1] is not None and world.deadlines[-1].seconds == 5.0
 
 
 def test_what_is_known_is_not_insisted_on() -> None:
-    """A first route is tried to get again and again, another one once."""
+    """The fetch of an unknown route is repeated; a renewal is tried once."""
     links = ScriptedLinks()
     links.serve("ns:1", **{ROUTE: route_of(a={0: "a:1"})})
     cluster = cluster_of(links, retries=3, route_max_age_s=0.0)

@@ -1,4 +1,4 @@
-"""A route says which queues may be read and written and where their brokers listen."""
+"""A route lists the queues to read, the queues to write, and the brokers' addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pyspark_rocketmq.cluster.routes import AddressMap, BrokerEndpoints, Place, Route, make_route
+from pyspark_rocketmq.cluster.routes import AddressMap, BrokerEndpoint, BrokerEndpoints, Route, make_route
 from pyspark_rocketmq.errors import (
     LimitExceeded,
     MalformedFrame,
@@ -31,7 +31,7 @@ def route(
     address_map: AddressMap = EMPTY_MAP,
     **more: object,
 ) -> Route:
-    """The route of topic T over these brokers, each with the same numbers of queues."""
+    """Return the route of topic T over these brokers, each with the same numbers of queues."""
     read, write = counts
     data = {
         "queueDatas": [
@@ -45,7 +45,7 @@ def route(
 
 
 def names(queues: tuple[MessageQueue, ...]) -> list[str]:
-    """Queues as `broker/number`."""
+    """Return queues as `broker/number`."""
     return [f"{queue.broker_name}/{queue.queue_id}" for queue in queues]
 
 
@@ -53,52 +53,52 @@ A, B = {"0": "a:1", "1": "a:2"}, {"1": "b:2"}
 
 
 def test_a_recorded_route() -> None:
-    """A real name server's answer gives its two queues and its master."""
-    [answer] = {e.answer.body for e in exchanges() if e.file == "route_found.jsonl" and e.answer}
+    """A real name server's response gives its two queues and its master."""
+    [answer] = {e.response.body for e in exchanges() if e.file == "route_found.jsonl" and e.response}
     found = make_route("GoldPull", decode_body(TopicRouteData, answer), AddressMap())
     assert names(found.readable) == names(found.writable) == ["broker-a/0", "broker-a/1"]
     assert found.broker("broker-a").master() == Address("127.0.0.2", 20911)
 
 
 def test_queues_sort_as_in_java_whatever_the_order_of_the_answer() -> None:
-    """Broker names sort by code units, numbers as numbers."""
+    """Broker names sort by UTF-16 code units, and numbers as numbers."""
     found = route(perms={"b-2": RW, "b-10": RW}, addresses={}, counts=(11, 1))
     assert names(found.readable) == [f"{name}/{number}" for name in ("b-10", "b-2") for number in range(11)]
 
 
 def test_reading_counts_read_queues_and_asks_for_no_master() -> None:
-    """A shrunk topic is read to its end; a broker without master, or not there at all, is still read."""
+    """Read queues of a shrunk topic and of a broker without master are still read."""
     found = route(perms={"a": READ, "b": RW, "gone": READ}, addresses={"a": A, "b": B}, counts=(3, 1))
     assert names(found.readable) == [f"{name}/{number}" for name in ("a", "b", "gone") for number in range(3)]
 
 
 def test_writing_counts_write_queues_of_brokers_with_a_master() -> None:
-    """Without permission or without master nothing is written."""
+    """A broker without write permission or without master has no queue to write."""
     perms = {"a": RW, "b": RW, "gone": RW, "ro": READ}
     assert names(route(perms=perms, addresses={"a": A, "b": B, "ro": A}, counts=(3, 1)).writable) == ["a/0"]
 
 
 def test_a_write_only_broker_is_not_read() -> None:
-    """Queues without read permission are none of the reader's."""
+    """Queues without read permission are not read."""
     found = route(perms={"a": WRITE, "none": 0}, addresses={"a": A, "none": A})
     assert found.readable == () and names(found.writable) == ["a/0", "a/1"]
 
 
 def test_an_order_configuration_alone_says_what_is_written() -> None:
-    """Its queues are taken as they are, read queues do not change."""
+    """An order configuration replaces the queues to write and leaves those to read."""
     found = route(perms={"a": RW}, addresses={"a": A}, orderTopicConf="b:1;a:3;")
     assert names(found.writable) == ["a/0", "a/1", "a/2", "b/0"] and names(found.readable) == ["a/0", "a/1"]
 
 
 @pytest.mark.parametrize("text", ["a", "a:", "a:x", "a:-1", "a:1;b"])
 def test_a_broken_order_configuration_is_named(text: str) -> None:
-    """It is not guessed at."""
+    """A broken order configuration is an error that shows it."""
     with pytest.raises(MalformedFrame, match=r"order configuration '.*topic T"):
         route(perms={"a": RW}, addresses={"a": A}, orderTopicConf=text)
 
 
 def test_static_topics_are_refused_by_name() -> None:
-    """Their logical queues would be misread."""
+    """A static topic is refused, since its logical queues would be misread."""
     with pytest.raises(StaticTopicUnsupported, match="topic T"):
         route(perms={"a": RW}, addresses={"a": A}, topicQueueMappingByBroker={"a": {"bname": "a", "totalQueues": 8}})
     assert route(perms={"a": RW}, addresses={"a": A}, topicQueueMappingByBroker={}).readable
@@ -109,14 +109,14 @@ def test_static_topics_are_refused_by_name() -> None:
     [((0, 1), 0, 0), ((0, 1), 1, 1), ((0, 2), 1, 2), ((0, 3), 1, 0), ((1, 2), 0, 1), ((0,), 1, 0), ((2, 1), 0, 1)],
 )
 def test_reads_follow_the_suggestion_as_far_as_they_can(ids: tuple[int, ...], suggested: int, chosen: int) -> None:
-    """A missing replica gives way to the next number, a missing process to any other."""
-    places = tuple(sorted(Place(number, Address("h", 10 + number)) for number in ids))
+    """A missing replica is replaced by the next number, a missing process by any other."""
+    places = tuple(sorted(BrokerEndpoint(number, Address("h", 10 + number)) for number in ids))
     place = BrokerEndpoints("b", "C", places).to_read(suggested)
-    assert place == Place(chosen, Address("h", 10 + chosen)) and place.is_master == (chosen == 0)
+    assert place == BrokerEndpoint(chosen, Address("h", 10 + chosen)) and place.is_master == (chosen == 0)
 
 
 def test_a_broker_without_processes_is_not_available() -> None:
-    """Nothing to read from, nothing to write to."""
+    """A broker without processes can be neither read nor written."""
     nobody = BrokerEndpoints("b", "C", ())
     for ask in (nobody.master, nobody.to_read):
         with pytest.raises(NoBrokerAvailable, match="broker b"):
@@ -124,14 +124,14 @@ def test_a_broker_without_processes_is_not_available() -> None:
 
 
 def test_a_broker_that_left_the_route_has_moved() -> None:
-    """The error tells retry loops to fetch the route again."""
+    """The error is retriable and has the route fetched again."""
     with pytest.raises(QueueMoved, match="broker x") as caught:
         route(perms={"a": RW}, addresses={"a": A}).broker("x")
     assert caught.value.retriable and caught.value.refresh_routes
 
 
 def test_advertised_addresses_are_mapped() -> None:
-    """Entries win over the star, which stands for all others."""
+    """An entry of the address map outranks the address for all others."""
     address_map = AddressMap(((Address("a", 1), Address("near", 7)),), other=Address("::1", 9))
     places = route(perms={"a": RW}, addresses={"a": A}, address_map=address_map).broker("a")
     assert [place.address for place in places.endpoints] == [Address("near", 7), Address("::1", 9)]
@@ -140,13 +140,13 @@ def test_advertised_addresses_are_mapped() -> None:
 
 @pytest.mark.parametrize("address", ["nowhere", "h:0", "h:x", ""])
 def test_a_broker_registered_without_a_real_address_is_named(address: str) -> None:
-    """What cannot be connected to is refused where it shows."""
+    """A broker with a broken address is an error that names the broker."""
     with pytest.raises(MalformedFrame, match="broker a"):
         route(perms={"a": RW}, addresses={"a": {"0": address}})
 
 
 def test_a_snapshot_cannot_be_changed() -> None:
-    """Neither its members nor the table of brokers."""
+    """Neither the members of a route nor its table of brokers can be changed."""
     found = route(perms={"a": RW}, addresses={"a": A})
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.topic = "U"  # type: ignore[misc]  # the point of the test
@@ -159,7 +159,7 @@ def test_a_snapshot_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("field", ["readQueueNums", "writeQueueNums", "orderTopicConf"])
 def test_a_route_of_too_many_queues_is_refused_before_it_is_made(field: str) -> None:
-    """A number in a small answer costs no memory, and the error names limit, field, topic and broker."""
+    """A large number costs no memory; the error names limit, field, topic and broker."""
     counts = {"readQueueNums": "(2**31 - 1, 1)", "writeQueueNums": "(1, 2**31 - 1)", "orderTopicConf": "(1, 1)"}[field]
     more = ', orderTopicConf="a:2147483647"' if field == "orderTopicConf" else ""
     said, peak = run_apart(
@@ -174,7 +174,7 @@ route({{"a": RW}}, {{"a": {{"0": "a:1"}}}}, {counts}{more})
 
 
 def test_many_brokers_with_few_queues_add_up() -> None:
-    """The limit holds for the whole route; a route of just so many queues is made."""
+    """The limit counts the queues of all brokers; a route at the limit is built."""
     perms = {f"b{number}": RW for number in range(101)}
     with pytest.raises(LimitExceeded, match="at least 101000 queues"):
         route(perms, {}, counts=(1000, 0))
@@ -182,7 +182,7 @@ def test_many_brokers_with_few_queues_add_up() -> None:
 
 
 def test_too_many_broker_processes_are_refused() -> None:
-    """Each of them would be an address to keep, and to connect to."""
+    """A reply with too many broker processes is refused."""
     many = {str(number): "h:1" for number in range(10_001)}
     with pytest.raises(LimitExceeded, match="names 10001 broker processes, the limit is 10000"):
         route({"a": RW}, {"a": many})
@@ -190,7 +190,7 @@ def test_too_many_broker_processes_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ["a:" + "9" * 5000, "a" * 10_000_000])
 def test_an_order_configuration_is_shown_in_short(text: str) -> None:
-    """Neither long numbers nor long texts get through to a log."""
+    """Long numbers and long texts are cut in the error."""
     with pytest.raises(MalformedFrame, match="order configuration") as caught:
         route({"a": RW}, {"a": A}, orderTopicConf=text)
     assert len(str(caught.value)) < 500
@@ -198,7 +198,7 @@ def test_an_order_configuration_is_shown_in_short(text: str) -> None:
 
 @pytest.mark.parametrize("address", ["h:" + "9" * 5000, "x" * 1_000_000])
 def test_a_broken_address_is_shown_in_short(address: str) -> None:
-    """Ports of any length are our error."""
+    """A port of any length is an error with a cut text."""
     with pytest.raises(MalformedFrame, match="broker a") as caught:
         route({"a": RW}, {"a": {"0": address}})
     assert len(str(caught.value)) < 500

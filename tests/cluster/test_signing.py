@@ -11,13 +11,13 @@ KEYS = Credentials("RocketMQ", "12345678")
 
 
 def test_header_fields_alone() -> None:
-    """A request without body: the values in the order of their names, capitals first."""
+    """A request without body is signed over its values by the order of their names, capitals first."""
     signed = sign(KEYS, 30, {"topic": "TopicTest", "queueId": "0", "bname": "broker-a"}, b"")
     assert signed["Signature"] == "IhyIdx+reFuLYFEsxDFac/vPgKU="
 
 
 def test_body_and_security_token() -> None:
-    """A heartbeat with temporary credentials: key, token, body."""
+    """A heartbeat with temporary credentials is signed over key, token and body."""
     body = b'{"clientID":"10.0.0.9@1","consumerDataSet":[],"producerDataSet":[{"groupName":"PG"}]}'
     signed = sign(Credentials("RocketMQ", "12345678", "tok"), 34, {}, memoryview(body))
     assert signed == {"AccessKey": "RocketMQ", "SecurityToken": "tok", "Signature": "1XmQucxC/ifaQKkhgz+u9cHnYjs="}
@@ -58,11 +58,11 @@ def test_an_old_signature_is_not_signed() -> None:
 
 @pytest.mark.parametrize("text", [repr, str])
 def test_secrets_are_not_shown(text: type[str]) -> None:
-    """The access key may be seen, secret and token may not."""
+    """The access key is shown; secret and token are not."""
     shown = text(Credentials("me", "s3cret", "t0ken"))
     assert "me" in shown and "s3cret" not in shown and "t0ken" not in shown
 
 
 def test_names_sort_by_utf16_units() -> None:
-    """Java compares UTF-16 units: an emoji sorts before the private-use area, though its code point is higher."""
+    """Names sort by UTF-16 units as in Java: an emoji sorts before the private-use area."""
     assert signature("k", {"\U0001f600": "1", "\ue000": "2"}, b"") == signature("k", {"a": "12"}, b"")

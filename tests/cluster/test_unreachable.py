@@ -1,4 +1,4 @@
-"""A broker that is silently gone, or down, takes nothing from the others: neither time nor what they are told."""
+"""A broker that is silent or down takes neither time nor requests from the others."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.net.fixtures import StartPeer, echo
 
 SETTINGS = NetSettings(connect_timeout_s=30.0, request_timeout_s=30.0)
 A, B = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-b", 0)
-PATIENCE_S = 2.0
-"""Enough for what is well, and all of it is what a deaf server takes."""
+TIMEOUT_S = 2.0
+"""Time of a request: more than a running server takes, and all that a silent one takes."""
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def links() -> Iterator[SharedLinks]:
 
 
 def ask(links: SharedLinks, *addresses: Address) -> list[type]:
-    """Ask servers in this order, with a deadline; what kind of outcome each has."""
+    """Send requests to servers in this order, with a deadline; return the type of each result."""
     calls = [(address, Command(30, fields={}, body=b"x")) for address in addresses]
-    return [type(outcome) for outcome in links.call_all(calls, Deadline.after(PATIENCE_S))]
+    return [type(outcome) for outcome in links.call_all(calls, Deadline.after(TIMEOUT_S))]
 
 
 # --- connecting ------------------------------------------------------------------------------------------------------
@@ -47,13 +47,13 @@ def ask(links: SharedLinks, *addresses: Address) -> list[type]:
 def test_a_deaf_server_takes_no_time_from_those_behind_it(
     links: SharedLinks, deaf: Address, start_peer: StartPeer
 ) -> None:
-    """They are connected to at the same time."""
+    """Servers are connected to in parallel, so a silent one delays no other."""
     one, two = start_peer(echo).address, start_peer(echo).address
     assert ask(links, deaf, one, deaf, two) == [ConnectError, Command, ConnectError, Command]
 
 
 def test_who_is_connected_is_asked_first(start_peer: StartPeer) -> None:
-    """Whatever the order of the calls."""
+    """Connected servers get their requests first, whatever the order of the requests."""
     order: list[Address] = []
 
     class Watched(SharedPool):
@@ -69,13 +69,13 @@ def test_who_is_connected_is_asked_first(start_peer: StartPeer) -> None:
 
 
 def test_a_deaf_broker_keeps_no_lock_of_others_from_being_renewed(deaf: Address) -> None:
-    """Wherever its name sorts."""
+    """Locks at other brokers are renewed while one broker is silent, wherever its name sorts."""
     with StubCluster(2, topics={"T": 1}) as stub:
         for gone, there in ((A, B), (B, A)):
             away = AddressMap(((parse_address(stub.broker_address(gone.broker_name)), deaf),))
             settings = ClusterSettings((parse_address(stub.name_server),), address_map=away)
             with closing(open_shared_cluster(settings)) as cluster:
-                locked = cluster.groups.lock("g", "me@1", [A, B], Deadline.after(PATIENCE_S))
+                locked = cluster.groups.lock("g", "me@1", [A, B], Deadline.after(TIMEOUT_S))
                 assert locked.granted == {there} and list(locked.unknown) == [gone.broker_name]
 
 
@@ -83,7 +83,7 @@ def test_a_deaf_broker_keeps_no_lock_of_others_from_being_renewed(deaf: Address)
 
 
 class TimedLinks(ScriptedLinks):
-    """Remembers how much time each one-way request had."""
+    """Links that remember how much time each one-way request had."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class TimedLinks(ScriptedLinks):
 
 
 def test_every_broker_is_told_that_queues_are_free() -> None:
-    """Each once, and none has the time of those behind it; what went wrong first is said when all have been told."""
+    """Every broker gets one unlock request with time of its own; the first error is raised in the end."""
     links = TimedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**{"broker-a": {0: "a:1"}, "broker-b": {0: "b:1"}}))
     with pytest.raises(ConnectError, match="broker broker-a"):
@@ -108,7 +108,7 @@ def test_every_broker_is_told_that_queues_are_free() -> None:
 
 
 def test_a_failure_to_unlock_makes_the_route_old() -> None:
-    """Next time another one is asked for."""
+    """A failed unlock request expires the route."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**{"broker-a": {0: "a:1"}}))
     cluster = cluster_of(links)
@@ -119,5 +119,5 @@ def test_a_failure_to_unlock_makes_the_route_old() -> None:
 
 
 def test_a_share_of_no_deadline_is_none() -> None:
-    """Then every step takes the time that it takes."""
+    """A part of no deadline is no deadline."""
     assert share(None, 2) is None

@@ -53,7 +53,7 @@ def ask(cluster: Cluster) -> int:
     return cluster.offsets.fetch_max([QUEUE])[QUEUE]
 
 
-# --- answers that mean wait ------------------------------------------------------------------------------------------
+# --- responses that ask to wait --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("fault", "error"), [("busy", SystemBusy), ("flow_control", FlowControl)])

@@ -78,7 +78,7 @@ def read(stub: StubCluster, settings: PullSettings = IN_PIECES) -> dict[MessageQ
     return offsets_of(read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], settings))
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["busy", "flow_control", "cut_reply", "half_close", "trickle"])

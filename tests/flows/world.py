@@ -162,9 +162,9 @@ class World:
     def pull(self, queue: MessageQueue, offset: int = 0, **options: Any) -> PullOutcome:
         """Send one pull and return its outcome, whatever the response code."""
         request = self.cluster.brokers.locate(pull_request(queue, offset, **options))
-        answer = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)
+        response = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)
         with located(request.where()):
-            return read_outcome(answer.command)
+            return read_outcome(response.command)
 
     def read(self, queue: MessageQueue, offset: int = 0, **options: Any) -> list[Record]:
         """Return the messages of one pull."""

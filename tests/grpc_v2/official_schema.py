@@ -1,4 +1,4 @@
-"""Prints the schema of the official Python client as JSON."""
+"""Print the schema of the official Python client as JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FILES = [importlib.import_module(f"rocketmq.grpc_protocol.{name}_pb2").DESCRIPTO
 
 
 def messages() -> Iterator[Any]:
-    """All messages; none of interest lies in another."""
+    """Yield all messages that lie in no other message."""
     for file in FILES:
         yield from file.message_types_by_name.values()
 
 
 def all_enums() -> Iterator[tuple[str, Any]]:
-    """All enums, under our names."""
+    """Yield all enums, under the names of `grpc_v2.enums`."""
     for file in FILES:
         for enum in file.enum_types_by_name.values():
             yield enum.name, enum
@@ -29,7 +29,7 @@ def all_enums() -> Iterator[tuple[str, Any]]:
 
 
 def main() -> None:
-    """Print it."""
+    """Print fields, values and methods."""
     fields = {
         f"{message.name}.{field.name}": describe_field(field) for message in messages() for field in message.fields
     }

@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_rocketmq.errors import LocalProtocolError
 from pyspark_rocketmq.grpc_v2 import enums, schema
-from pyspark_rocketmq.grpc_v2.layouts import LAYOUTS
+from pyspark_rocketmq.grpc_v2.message_fields import MESSAGE_FIELDS
 from pyspark_rocketmq.grpc_v2.methods import METHODS
 from pyspark_rocketmq.grpc_v2.schema import message_class
 
@@ -23,7 +23,7 @@ YOUNGER_THAN_THE_CLIENT = ("Settings.client_properties", "Code.INVALID_CLIENT_PR
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the official Python client has, read in a process of its own: importing it writes log files at home."""
+    """The official Python client's schema, read in another process, since importing it writes log files at home."""
     environment = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
     command = [sys.executable, "-m", "tests.grpc_v2.official_schema"]
     output = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True, timeout=60)
@@ -31,17 +31,17 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def describe_field(field: Any) -> list[Any]:
-    """What of a field shows on the wire or in its presence."""
+    """Return the parts of a field that show on the wire or in its presence."""
     kind = field.message_type.name if field.message_type else field.enum_type.name if field.enum_type else ""
     choice = field.containing_oneof.name if field.containing_oneof else None
     return [field.number, field.type, kind.removeprefix("Offset"), field.is_repeated, choice]
 
 
 def test_every_field_is_the_official_one(official: dict[str, Any]) -> None:
-    """Number, type, repetition and presence, in both directions."""
+    """Every field has the official number, type, repetition and presence, and no field is missing."""
     ours = {
         f"{name}.{field.name}": describe_field(field)
-        for name in LAYOUTS
+        for name in MESSAGE_FIELDS
         for field in message_class(name).DESCRIPTOR.fields
     }
 
@@ -49,7 +49,7 @@ def test_every_field_is_the_official_one(official: dict[str, Any]) -> None:
 
 
 def test_every_number_has_the_official_name(official: dict[str, Any]) -> None:
-    """Only the zeros that mean nothing are called otherwise."""
+    """Every value of an enum has the official name, except the zeros that mean "not set"."""
     ours = {
         f"{name}.{value.name}": value.value
         for name in enums.__all__
@@ -61,7 +61,7 @@ def test_every_number_has_the_official_name(official: dict[str, Any]) -> None:
 
 
 def test_every_method_is_the_official_one(official: dict[str, Any]) -> None:
-    """Its messages, and which side streams."""
+    """Every method has the official messages and streams."""
     ours = {
         method.path: [
             method.request.DESCRIPTOR.name,
@@ -86,7 +86,7 @@ def test_every_method_is_the_official_one(official: dict[str, Any]) -> None:
     ],
 )
 def test_bytes(name: str, fields: dict[str, Any], data: str) -> None:
-    """Presence is on the wire where the API has it: an optional text that is empty, a chosen zero."""
+    """Optional fields that are empty, and a chosen zero, are on the wire."""
     message = message_class(name)(**fields)
 
     assert message.SerializeToString().hex(" ") == data
@@ -94,20 +94,20 @@ def test_bytes(name: str, fields: dict[str, Any], data: str) -> None:
 
 
 def test_a_chosen_zero_is_there() -> None:
-    """Truth of the value would not tell."""
+    """A chosen field of value zero counts as chosen."""
     assert message_class("PullMessageResponse")(next_offset=0).WhichOneof("content") == "next_offset"
 
 
 def test_unknown_codes_are_kept() -> None:
-    """A younger server may send what we cannot name."""
+    """Unknown codes of newer servers are kept."""
     Status = message_class("Status")
 
     assert Status.FromString(Status(code=49999).SerializeToString()).code == 49999
 
 
 def test_a_faulty_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the message it stands in."""
-    monkeypatch.setitem(LAYOUTS, "Resource", "one name string")
+    """A faulty line of a table is named with its message."""
+    monkeypatch.setitem(MESSAGE_FIELDS, "Resource", "one name string")
 
     with pytest.raises(LocalProtocolError, match="no field: 'one name string' of Resource"):
         schema.make_pool()

@@ -1,4 +1,4 @@
-"""Ways in which a server lies, and wrappers that say when it does."""
+"""Provide behaviours of hostile servers, and wrappers that limit when they apply."""
 
 from __future__ import annotations
 
@@ -23,66 +23,66 @@ ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
 def on(codes: int | Iterable[int], behaviour: Behaviour, otherwise: Behaviour = honest) -> Behaviour:
-    """Misbehave at requests with these codes only."""
+    """Apply a behaviour to requests with these codes only."""
     chosen = {int(codes)} if isinstance(codes, int) else set(map(int, codes))
     return lambda exchange: (behaviour if exchange.request.code in chosen else otherwise)(exchange)
 
 
 def at_pulls(behaviour: Behaviour) -> Behaviour:
-    """Misbehave at pulls only."""
+    """Apply a behaviour to pulls only."""
     return on(PULLS, behaviour)
 
 
 def first(count: int, behaviour: Behaviour) -> Behaviour:
-    """Misbehave so many times, then be honest."""
+    """Apply a behaviour to the first requests, then respond honestly."""
     turns = itertools.count()
     return lambda exchange: (behaviour if next(turns) < count else honest)(exchange)
 
 
 def after(count: int, behaviour: Behaviour) -> Behaviour:
-    """Be honest so many times, then misbehave."""
+    """Respond honestly to the first requests, then apply a behaviour."""
     turns = itertools.count()
     return lambda exchange: (honest if next(turns) < count else behaviour)(exchange)
 
 
 def during(seconds: float, behaviour: Behaviour) -> Behaviour:
-    """Misbehave for so long, from the first request on."""
-    ends: list[float] = []
+    """Apply a behaviour for some seconds from the first request on."""
+    allowed: list[float] = []
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
-        if not ends:
-            ends.append(time.monotonic() + seconds)
-        return (behaviour if time.monotonic() < ends[0] else honest)(exchange)
+    def respond(exchange: Exchange) -> Iterable[bytes]:
+        if not allowed:
+            allowed.append(time.monotonic() + seconds)
+        return (behaviour if time.monotonic() < allowed[0] else honest)(exchange)
 
-    return behave
+    return respond
 
 
 def both(*behaviours: Behaviour) -> Behaviour:
-    """Distort an answer by all of these, which change it; the last one sends it."""
+    """Apply several behaviours to one response: each changes it, and the last one sends it."""
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
+    def respond(exchange: Exchange) -> Iterable[bytes]:
         for behaviour in behaviours[:-1]:
             list(behaviour(exchange))
         return behaviours[-1](exchange)
 
-    return behave
+    return respond
 
 
 # --- headers and bodies ----------------------------------------------------------------------------------------------
 
 
 def change(act: Callable[[Exchange], object]) -> Behaviour:
-    """Change the exchange's answer, then send it."""
+    """Change the response, then send it."""
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
+    def respond(exchange: Exchange) -> Iterable[bytes]:
         act(exchange)
         return [exchange.honest()]
 
-    return behave
+    return respond
 
 
 def fields(**values: str | None) -> Behaviour:
-    """Set header fields of the answer; None removes one."""
+    """Set header fields of the response; None removes one."""
 
     def act(exchange: Exchange) -> None:
         merged = {**(exchange.answer.fields or {}), **values}
@@ -92,33 +92,33 @@ def fields(**values: str | None) -> Behaviour:
 
 
 def refuse(code: int, remark: str = "hostile") -> Behaviour:
-    """Answer with an error."""
+    """Respond with an error."""
     return lambda exchange: [encode_command(_with(exchange.answer, code=code, remark=remark, fields={}, body=b""))]
 
 
 def body(content: bytes) -> Behaviour:
-    """Answer with success and this body."""
+    """Respond with success and this body."""
     return change(lambda exchange: _set(exchange, code=0, body=content))
 
 
 def rewrite(pattern: bytes, replacement: bytes | Callable[[re.Match[bytes]], bytes]) -> Behaviour:
-    """Replace text in the body, by a regular expression; a replacement by a function is taken as it is."""
+    """Replace text in the body by a regular expression; the result of a replacement function is used unchanged."""
     return change(lambda exchange: _set(exchange, body=re.sub(pattern, replacement, bytes(exchange.answer.body))))
 
 
 def header(text: str) -> Behaviour:
-    """Answer with a header of this text, in which OPAQUE stands for the right number."""
+    """Respond with this header text, in which OPAQUE stands for the right number."""
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
+    def respond(exchange: Exchange) -> Iterable[bytes]:
         written = text.replace("OPAQUE", str(exchange.request.opaque)).encode()
         length = 4 + len(written) + len(exchange.answer.body)
         return [length.to_bytes(4, "big") + len(written).to_bytes(4, "big") + written + bytes(exchange.answer.body)]
 
-    return behave
+    return respond
 
 
-def say(data: bytes) -> Behaviour:
-    """Send these bytes instead of an answer."""
+def send_bytes(data: bytes) -> Behaviour:
+    """Send these bytes instead of a response."""
     return lambda _: [data]
 
 
@@ -134,7 +134,7 @@ def _set(exchange: Exchange, **values: Any) -> None:
 
 
 def records(act: Callable[[list[Record]], Iterable[Record]]) -> Behaviour:
-    """Send other records than were found; the answer's offsets stay."""
+    """Send other records than were found; the response's offsets stay."""
 
     def edit(exchange: Exchange) -> None:
         if exchange.answer.code == 0 and exchange.answer.body:
@@ -150,7 +150,7 @@ def each_record(**values: Any) -> Behaviour:
 
 
 def shifted(by: int, since: int = 0) -> Behaviour:
-    """Store a wrong queue offset in each record from an offset on, as brokers do after an odd message."""
+    """Store a wrong queue offset in each record from an offset on, as brokers do after a mis-stored message."""
     return records(
         lambda found: [
             replace(record, queue_offset=record.queue_offset + (by if record.queue_offset >= since else 0))
@@ -172,7 +172,7 @@ def stored(act: Callable[[bytearray], object]) -> Behaviour:
 
 
 def not_found(code: ResponseCode, next_offset: Callable[[int, int], int]) -> Behaviour:
-    """Answer a pull with another status; `next_offset` makes the next offset of the asked one and the maximum."""
+    """Respond to a pull with another status; `next_offset` gets the asked offset and the maximum."""
 
     def act(exchange: Exchange) -> None:
         said = exchange.answer.fields or {}
@@ -187,82 +187,82 @@ def not_found(code: ResponseCode, next_offset: Callable[[int, int], int]) -> Beh
 
 
 def mute(_: Exchange) -> Iterable[bytes]:
-    """Never answer."""
+    """Never respond."""
     return []
 
 
 def slow(seconds: float) -> Behaviour:
-    """Answer late."""
+    """Respond late."""
 
-    def behave(exchange: Exchange) -> Iterator[bytes]:
+    def respond(exchange: Exchange) -> Iterator[bytes]:
         time.sleep(seconds)
         yield exchange.honest()
 
-    return behave
+    return respond
 
 
 def drip(pause_s: float, size: int = 1) -> Behaviour:
-    """Send the answer a few bytes at a time."""
+    """Send the response a few bytes at a time."""
 
-    def behave(exchange: Exchange) -> Iterator[bytes]:
+    def respond(exchange: Exchange) -> Iterator[bytes]:
         frame = exchange.honest()
         for start in range(0, len(frame), size):
             yield frame[start : start + size]
             time.sleep(pause_s)
 
-    return behave
+    return respond
 
 
 def hang_up(exchange: Exchange) -> Iterable[bytes]:
-    """End the connection instead of answering."""
+    """Close the connection instead of responding."""
     raise HangUp
 
 
 def cut(size: int) -> Behaviour:
-    """Send the first bytes of the answer, then end the connection."""
+    """Send the first bytes of the response, then close the connection."""
 
-    def behave(exchange: Exchange) -> Iterator[bytes]:
+    def respond(exchange: Exchange) -> Iterator[bytes]:
         yield exchange.honest()[:size]
         raise HangUp
 
-    return behave
+    return respond
 
 
-def again(count: int) -> Behaviour:
-    """Send the answer, and so many more times the same answer."""
+def repeat(count: int) -> Behaviour:
+    """Send the response, and repeat it a number of times."""
 
-    def behave(exchange: Exchange) -> Iterator[bytes]:
+    def respond(exchange: Exchange) -> Iterator[bytes]:
         frame = exchange.honest()
         return itertools.repeat(frame, 1 + count)
 
-    return behave
+    return respond
 
 
 def resized(by: int) -> Behaviour:
-    """Send the answer with a wrong frame length."""
+    """Send the response with a wrong frame length."""
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
+    def respond(exchange: Exchange) -> Iterable[bytes]:
         frame = exchange.honest()
         length = int.from_bytes(frame[:4], "big") + by
         return [(length % 2**32).to_bytes(4, "big") + frame[4:]]
 
-    return behave
+    return respond
 
 
 # --- unasked ---------------------------------------------------------------------------------------------------------
 
 
 def flood(frame: bytes, seconds: float = 15.0, count: int | None = None) -> Greeting:
-    """Send a frame over and over: so often on each connection, or until so long after the first one."""
-    ends: list[float] = []
+    """Send a frame repeatedly: a number of times on each connection, or for some seconds after the first one."""
+    allowed: list[float] = []
 
     def greet() -> Iterator[bytes]:
         if count is not None:
             yield frame * count
             return
-        ends.append(time.monotonic() + seconds)
+        allowed.append(time.monotonic() + seconds)
         block = frame * max(1, 2**16 // len(frame))
-        while time.monotonic() < ends[0]:
+        while time.monotonic() < allowed[0]:
             yield block
 
     return greet
@@ -274,15 +274,15 @@ def request_frame(code: int, *, is_oneway: bool, body: bytes = b"", **values: st
 
 
 def reply_frame(opaque: int, code: int = 0) -> bytes:
-    """Return the frame of an answer that nobody asked for."""
+    """Return the frame of a response without a request."""
     return encode_command(Command(code, opaque, {}, flag=1))
 
 
 # --- what was asked --------------------------------------------------------------------------------------------------
 
 
-def mishear(code_filter: Iterable[int], **values: str) -> Callable[[Command], None]:
-    """Have the stub get requests with other fields."""
+def change_requests(code_filter: Iterable[int], **values: str) -> Callable[[Command], None]:
+    """Pass requests to the stub with other fields."""
     codes = set(map(int, code_filter))
 
     def change_request(command: Command) -> None:
@@ -293,11 +293,11 @@ def mishear(code_filter: Iterable[int], **values: str) -> Callable[[Command], No
 
 
 def stale() -> Behaviour:
-    """Answer each pull with what the pull before it was answered."""
+    """Respond to each pull with the response to the previous one."""
     last: list[Command] = []
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
+    def respond(exchange: Exchange) -> Iterable[bytes]:
         last.append(exchange.answer)
         return [encode_command(replace(last[-2:][0], opaque=exchange.request.opaque))]
 
-    return behave
+    return respond

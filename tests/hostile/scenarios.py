@@ -1,8 +1,8 @@
-"""What a scenario is, and how it is run and judged.
+"""Define scenarios, run them, and check their outcomes.
 
-A scenario lays one lie over the honest stub and drives one public face. It must end in time as what honest servers
-would have led to, or as an error of ours; `ends` narrows that. With `apart` the face runs in a process of its own,
-whose peak of memory is measured.
+A scenario distorts the honest stub in one way and drives one public entry point. The call must end in time, either with
+the result that honest servers lead to, or with an error of ours; `allowed` narrows that. With `own_process` the entry
+point runs in a process of its own, whose peak of memory is measured.
 """
 
 from __future__ import annotations
@@ -18,63 +18,63 @@ from typing import Any
 from broker_stub import StubCluster
 from tests.source.driving import TOPIC
 
-from .endings import Ending, ending_of
-from .faces import FACES, QUEUES, Found, body_of, fill, truth
-from .server import Behaviour, HostileCluster, Manner
+from .call_outcome import CallOutcome, run_call
+from .entry_points import ENTRY_POINTS, QUEUES, Found, body_of, expected_rows, fill
+from .server import Behaviour, HostileCluster, ServerFaults
 from .worker import drive
 
 DEADLINE_S = 30.0
-PATIENCE_S = 30.0
-APART = get_context("forkserver")
-"""Starts processes from one that has imported everything and done nothing, so that their memory is their own."""
-APART.set_forkserver_preload(["tests.hostile.worker"])
+GRACE_S = 30.0
+FORK_SERVER = get_context("forkserver")
+"""Starts processes from one that has only imported everything, so that their memory is their own."""
+FORK_SERVER.set_forkserver_preload(["tests.hostile.worker"])
 
 
-class Ends(Enum):
-    """How a scenario may end."""
+class Allowed(Enum):
+    """The outcomes that a scenario allows."""
 
     EITHER = "right, or an error of ours"
     RIGHT = "right"
     ERROR = "an error of ours"
-    TOLD = "right, or without some rows and with a warning"
+    WARNED = "right, or without some rows and with a warning"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One lie, told to one face."""
+    """One distortion, met by one entry point."""
 
     name: str
-    make: Callable[[], Manner]
-    """Makes the servers' manner, which may count."""
-    face: str = "batch"
+    make: Callable[[], ServerFaults]
+    """Makes the servers' faults, which may have a state."""
+    entry_point: str = "batch"
     options: dict[str, str] = field(default_factory=dict)
-    ends: Ends = Ends.EITHER
+    allowed: Allowed = Allowed.EITHER
     tag: str = ""
-    """The tag that is asked for."""
+    """Tag to filter by."""
     slaves: int = 0
     shut: str = ""
-    """A broker that is away."""
+    """A broker that is down."""
     codes: tuple[str, ...] = ()
-    """Codes of the errors that it may end as; none: any."""
-    apart: bool = False
+    """Codes of the allowed errors; none: any."""
+    own_process: bool = False
     deadline_s: float = DEADLINE_S
 
     def __str__(self) -> str:
         return self.name
 
 
-def lie(name: str, make: Callable[[], Behaviour], face: str = "batch", **given: Any) -> Scenario:
-    """Return the scenario of servers with this behaviour; `given` are the other fields of a scenario."""
-    return Scenario(name, lambda: Manner(make()), face, **given)
+def scenario_of(name: str, make: Callable[[], Behaviour], entry_point: str = "batch", **given: Any) -> Scenario:
+    """Return the scenario of servers with this behaviour; `given` are further fields."""
+    return Scenario(name, lambda: ServerFaults(make()), entry_point, **given)
 
 
-def assert_ends_well(scenario: Scenario) -> None:
-    """Run a scenario, and raise unless it ended as it may."""
+def run_and_check(scenario: Scenario) -> None:
+    """Run a scenario, and raise unless its outcome is allowed."""
     check(scenario, run(scenario))
 
 
-def run(scenario: Scenario) -> Ending:
-    """Run a scenario, and return how it ended."""
+def run(scenario: Scenario) -> CallOutcome:
+    """Run a scenario, and return its outcome."""
     with ExitStack() as stack:
         stub = stack.enter_context(StubCluster(1, scenario.slaves, topics={TOPIC: QUEUES, "sent": QUEUES}))
         fill(stub)
@@ -83,51 +83,51 @@ def run(scenario: Scenario) -> Ending:
             cluster.shut(scenario.shut)
             name, number = scenario.shut.split()
             stub.faults.broker_down(name, int(number))
-        options = {**_patience(scenario), **scenario.options, **({"tags": scenario.tag} if scenario.tag else {})}
-        if scenario.apart:
-            return _run_apart(scenario, cluster.name_server, options)
-        face = FACES[scenario.face]
-        return ending_of(lambda: face.call(cluster.name_server, **options), scenario.deadline_s)
+        options = {**_long_timeouts(scenario), **scenario.options, **({"tags": scenario.tag} if scenario.tag else {})}
+        if scenario.own_process:
+            return _run_in_own_process(scenario, cluster.name_server, options)
+        entry_point = ENTRY_POINTS[scenario.entry_point]
+        return run_call(lambda: entry_point.call(cluster.name_server, **options), scenario.deadline_s)
 
 
-def _patience(scenario: Scenario) -> dict[str, str]:
-    """Return options for a loaded machine, where a scenario must not end by being slow."""
-    if scenario.ends is not Ends.RIGHT:
+def _long_timeouts(scenario: Scenario) -> dict[str, str]:
+    """Return long timeouts for a scenario that must succeed, also on a loaded machine."""
+    if scenario.allowed is not Allowed.RIGHT:
         return {}
     return {"pollTimeoutMs": "20000", "fetchOffset.numRetries": "8"}
 
 
-def check(scenario: Scenario, ending: Ending) -> None:
-    """Raise unless the scenario ended as it may."""
-    ending.check()
-    if ending.error is not None:
-        assert scenario.ends not in (Ends.RIGHT, Ends.TOLD), str(ending.error)
-        assert not scenario.codes or ending.error.code in scenario.codes, str(ending.error)
+def check(scenario: Scenario, outcome: CallOutcome) -> None:
+    """Raise unless a scenario allows its outcome."""
+    outcome.check()
+    if outcome.error is not None:
+        assert scenario.allowed not in (Allowed.RIGHT, Allowed.WARNED), str(outcome.error)
+        assert not scenario.codes or outcome.error.code in scenario.codes, str(outcome.error)
         return
-    assert scenario.ends is not Ends.ERROR, f"no error, but {ending.value!r:.500}"
-    face = FACES[scenario.face]
-    if face.is_rows:
-        _check_rows(scenario, ending)
+    assert scenario.allowed is not Allowed.ERROR, f"no error, but {outcome.value!r:.500}"
+    entry_point = ENTRY_POINTS[scenario.entry_point]
+    if entry_point.is_rows:
+        _check_rows(scenario, outcome)
     else:
-        assert ending.value == face.right
+        assert outcome.value == entry_point.right
 
 
-def _check_rows(scenario: Scenario, ending: Ending) -> None:
-    wanted = Counter(truth(tag=scenario.tag))
-    rows = Counter(map(_completed, ending.value) if scenario.options.get("mode") == "PERMISSIVE" else ending.value)
+def _check_rows(scenario: Scenario, outcome: CallOutcome) -> None:
+    wanted = Counter(expected_rows(tag=scenario.tag))
+    rows = Counter(map(_completed, outcome.value) if scenario.options.get("mode") == "PERMISSIVE" else outcome.value)
     assert not rows - wanted, f"wrong rows: {_shown(rows - wanted)}"
-    if scenario.ends is Ends.TOLD and rows != wanted:
-        assert any(line.startswith("WARNING") for line in ending.log), f"lost in silence: {_shown(wanted - rows)}"
+    if scenario.allowed is Allowed.WARNED and rows != wanted:
+        assert any(line.startswith("WARNING") for line in outcome.log), f"lost in silence: {_shown(wanted - rows)}"
         return
     assert rows == wanted, f"lost in silence: {_shown(wanted - rows)}"
     if scenario.options.get("ordering") == "queue":
         for number in range(QUEUES):
-            offsets = [row.offset for row in ending.value if row.queue_id == number]
+            offsets = [row.offset for row in outcome.value if row.queue_id == number]
             assert offsets == sorted(offsets)
 
 
 def _completed(row: Found) -> Found:
-    """Return a row with the body that a tolerant reader may leave out."""
+    """Return a row with the body that a tolerant reader may omit."""
     return row._replace(body=body_of(row.queue_id, row.offset)) if row.body is None else row
 
 
@@ -136,22 +136,22 @@ def _shown(rows: Counter[Found]) -> str:
     return f"{len(places)}, {places[:8]} ..."
 
 
-def _run_apart(scenario: Scenario, name_server: str, options: dict[str, str]) -> Ending:
-    """Run the face in a new process, which is killed long after its own deadline."""
-    ours, theirs = APART.Pipe(duplex=False)
-    task = (theirs, scenario.face, name_server, options, scenario.deadline_s)
-    process = APART.Process(target=drive, args=task, daemon=True)
+def _run_in_own_process(scenario: Scenario, name_server: str, options: dict[str, str]) -> CallOutcome:
+    """Run the entry point in a new process, and kill it some time after its deadline."""
+    ours, theirs = FORK_SERVER.Pipe(duplex=False)
+    task = (theirs, scenario.entry_point, name_server, options, scenario.deadline_s)
+    process = FORK_SERVER.Process(target=drive, args=task, daemon=True)
     process.start()
     theirs.close()
     try:
-        if not ours.poll(scenario.deadline_s + PATIENCE_S):
-            return Ending(foreign="the process did not end")
-        ending: Ending = ours.recv()
-        return ending
+        if not ours.poll(scenario.deadline_s + GRACE_S):
+            return CallOutcome(foreign="the process did not end")
+        outcome: CallOutcome = ours.recv()
+        return outcome
     except EOFError:
-        process.join(PATIENCE_S)
-        return Ending(foreign=f"the process ended by itself, with {process.exitcode}")
+        process.join(GRACE_S)
+        return CallOutcome(foreign=f"the process ended by itself, with {process.exitcode}")
     finally:
         process.kill()
-        process.join(PATIENCE_S)
+        process.join(GRACE_S)
         ours.close()

@@ -1,12 +1,12 @@
-"""A hostile name server and hostile brokers: the stub behind a proxy that distorts answers.
+"""Run a hostile name server and hostile brokers: the stub behind a proxy that distorts responses.
 
-    with HostileCluster(stub, on(RequestCode.PULL_MESSAGE, fields(nextBeginOffset="-5"))) as cluster:
+    with HostileCluster(stub, ServerFaults(on(PULLS, fields(nextBeginOffset="-5")))) as cluster:
         read(cluster.name_server)
 
-Every listener forwards to one server of the stub. Requests pass unchanged; each answer is decoded and handed with its
-request to a *behaviour*, which yields the bytes that the client gets instead. So a scenario says what is wrong and
-nothing else. Routes name the proxy's addresses. A *greeting* yields bytes that are sent to each new connection while
-answers pass, for floods.
+Every listener forwards to one server of the stub. Requests pass unchanged. Each response is decoded and passed, with
+its request, to a *behaviour*, which yields the bytes that the client gets instead. So a scenario states only what is
+wrong. Routes name the proxy's addresses. For floods, a *greeting* yields bytes that are sent to each new connection
+between responses.
 """
 
 from __future__ import annotations
@@ -28,101 +28,103 @@ NAME_SERVER = "name server"
 
 
 class HangUp(Exception):
-    """Raised by a behaviour that ends the connection."""
+    """Raised by a behaviour to close the connection."""
 
 
 @dataclass
 class Exchange:
-    """A request and the stub's answer to it, which a behaviour may change."""
+    """A request and the stub's response, which a behaviour may change."""
 
     request: Command
     answer: Command
 
     def honest(self) -> bytes:
-        """Return the frame of the answer as it is now."""
+        """Return the frame of the response as it is now."""
         return encode_command(self.answer)
 
 
 Behaviour = Callable[[Exchange], Iterable[bytes]]
-"""Yields what the client receives for one request; raises `HangUp` to end the connection."""
+"""Yields what the client receives for one request; raises `HangUp` to close the connection."""
 Greeting = Callable[[], Iterable[bytes]]
 
 
 def honest(exchange: Exchange) -> Iterable[bytes]:
-    """Answer as the stub does."""
+    """Respond as the stub does."""
     return [exchange.honest()]
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How the servers treat their clients."""
+class ServerFaults:
+    """The faults of hostile servers."""
 
     behaviour: Behaviour = honest
     greeting: Greeting | None = None
-    """What new connections to brokers are sent unasked."""
+    """Bytes that brokers send to new connections without a request."""
     greets_at_name_server: bool = False
-    """Whether the name server sends the greeting, and the brokers do not."""
-    misunderstanding: Callable[[Command], None] | None = None
+    """Whether the name server sends the greeting instead of the brokers."""
+    change_request: Callable[[Command], None] | None = None
     """Changes requests before the stub gets them."""
-    deaf_after: int | None = None
-    """After so many requests on a connection, brokers do not read from it any more."""
+    stop_reading_after: int | None = None
+    """Number of requests after which brokers stop reading from a connection."""
     tls: ssl.SSLContext | None = None
-    """With it, clients must speak TLS."""
+    """TLS context; with it, clients must speak TLS."""
 
 
 class HostileCluster:
     """Listeners in front of all servers of a stub."""
 
-    def __init__(self, stub: StubCluster, manner: Manner) -> None:
+    def __init__(self, stub: StubCluster, faults: ServerFaults) -> None:
         servers = {NAME_SERVER: parse_address(stub.name_server)}
         servers |= {f"{broker.name} {broker.broker_id}": broker.address for broker in stub.state.brokers}
-        self._fronts = {name: _Front(name, server, manner) for name, server in servers.items()}
-        renamed = {str(front.server).encode(): str(front.address).encode() for front in self._fronts.values()}
-        for front in self._fronts.values():
-            front.start(renamed)
+        self._listeners = {name: _Listener(name, server, faults) for name, server in servers.items()}
+        renamed = {
+            str(listener.server).encode(): str(listener.address).encode() for listener in self._listeners.values()
+        }
+        for listener in self._listeners.values():
+            listener.start(renamed)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for front in self._fronts.values():
-            front.close()
+        for listener in self._listeners.values():
+            listener.close()
 
     @property
     def name_server(self) -> str:
-        """Where clients find the cluster."""
-        return str(self._fronts[NAME_SERVER].address)
+        """Address of the hostile name server."""
+        return str(self._listeners[NAME_SERVER].address)
 
     def shut(self, broker: str) -> None:
-        """End a broker's connections and refuse new ones; `broker-a 0` is a master."""
-        self._fronts[broker].close()
+        """Close a broker's connections and refuse new ones; `broker-a 0` is a master."""
+        self._listeners[broker].close()
 
 
-class _Front:
-    """One listener, and the connections that it forwards."""
+class _Listener:
+    """One listener and the connections that it forwards."""
 
-    def __init__(self, name: str, server: Address, manner: Manner) -> None:
+    def __init__(self, name: str, server: Address, faults: ServerFaults) -> None:
         self.server = server
-        is_greeting = (name == NAME_SERVER) == manner.greets_at_name_server
-        self._manner = manner if is_greeting else replace(manner, greeting=None)
+        is_greeting = (name == NAME_SERVER) == faults.greets_at_name_server
+        self._faults = faults if is_greeting else replace(faults, greeting=None)
         if name == NAME_SERVER:
-            self._manner = replace(self._manner, deaf_after=None)
+            self._faults = replace(self._faults, stop_reading_after=None)
         self._renamed: dict[bytes, bytes] = {}
         self._listener = socket.create_server((LOOPBACK, 0))
-        self._open: list[_Forwarded] = []
+        self._open: list[_ForwardedConnection] = []
 
     @property
     def address(self) -> Address:
-        """Where clients connect."""
+        """Address to connect to."""
         return Address(*self._listener.getsockname()[:2])
 
     def start(self, renamed: dict[bytes, bytes]) -> None:
-        """Accept connections; in answers, these addresses are replaced."""
+        """Accept connections, and replace these addresses in responses."""
         self._renamed = renamed
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """End all connections, and take no more."""
+        """Close all connections and accept no more."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -137,11 +139,11 @@ class _Front:
 
     def _forward(self, client: socket.socket) -> None:
         try:
-            if self._manner.tls:
+            if self._faults.tls:
                 client.settimeout(10)
-                client = self._manner.tls.wrap_socket(client, server_side=True)
+                client = self._faults.tls.wrap_socket(client, server_side=True)
                 client.settimeout(None)
-            forwarded = _Forwarded(client, socket.create_connection(self.server), self._manner, self._renamed)
+            forwarded = _ForwardedConnection(client, socket.create_connection(self.server), self._faults, self._renamed)
         except OSError:
             client.close()
             return
@@ -149,30 +151,30 @@ class _Front:
         forwarded.start()
 
 
-class _Forwarded:
-    """One client's connection and the stub's connection behind it."""
+class _ForwardedConnection:
+    """A client's connection and the connection to the stub behind it."""
 
     def __init__(
-        self, client: socket.socket, server: socket.socket, manner: Manner, renamed: dict[bytes, bytes]
+        self, client: socket.socket, server: socket.socket, faults: ServerFaults, renamed: dict[bytes, bytes]
     ) -> None:
         self._client = client
         self._server = server
-        self._manner = manner
+        self._faults = faults
         self._renamed = renamed
-        self._asked: dict[int, Command] = {}
+        self._requests: dict[int, Command] = {}
         self._sending = threading.Lock()
         self._closed = threading.Event()
 
     def start(self) -> None:
-        """Begin to forward."""
-        works = [self._carry_requests, self._carry_answers]
-        if self._manner.greeting:
-            works.append(self._greet)
+        """Start forwarding in both directions."""
+        works = [self._forward_requests, self._forward_responses]
+        if self._faults.greeting:
+            works.append(self._send_greeting)
         for work in works:
             threading.Thread(target=self._run, args=(work,), daemon=True).start()
 
     def close(self) -> None:
-        """End both connections."""
+        """Close both connections."""
         self._closed.set()
         for end in (self._client, self._server):
             with suppress(OSError):
@@ -185,32 +187,32 @@ class _Forwarded:
             work()
         self.close()
 
-    def _carry_requests(self) -> None:
+    def _forward_requests(self) -> None:
         for count, frame in enumerate(_frames(self._client), 1):
             command = decode_command(memoryview(frame))
-            if not command.is_response:  # The stub did not ask what floods ask.
-                self._asked[command.opaque] = command
-                self._server.sendall(self._understood(frame, command))
-            if count == self._manner.deaf_after:
+            if not command.is_response:  # floods contain requests that the stub never sent
+                self._requests[command.opaque] = command
+                self._server.sendall(self._changed_request(frame, command))
+            if count == self._faults.stop_reading_after:
                 self._closed.wait()
 
-    def _understood(self, frame: bytes, command: Command) -> bytes:
-        if self._manner.misunderstanding is None:
+    def _changed_request(self, frame: bytes, command: Command) -> bytes:
+        if self._faults.change_request is None:
             return frame
         wrong = replace(command, fields=dict(command.fields or {}))
-        self._manner.misunderstanding(wrong)
+        self._faults.change_request(wrong)
         return encode_command(wrong)
 
-    def _carry_answers(self) -> None:
+    def _forward_responses(self) -> None:
         for frame in _frames(self._server):
             answer = _plain(frame, self._renamed)
-            request = self._asked.pop(answer.opaque, None) if answer.is_response else None
-            for chunk in [frame] if request is None else self._manner.behaviour(Exchange(request, answer)):
+            request = self._requests.pop(answer.opaque, None) if answer.is_response else None
+            for chunk in [frame] if request is None else self._faults.behaviour(Exchange(request, answer)):
                 self._send(chunk)
 
-    def _greet(self) -> None:
-        if self._manner.greeting:
-            for chunk in self._manner.greeting():
+    def _send_greeting(self) -> None:
+        if self._faults.greeting:
+            for chunk in self._faults.greeting():
                 self._send(chunk)
         self._closed.wait()
 
@@ -220,7 +222,7 @@ class _Forwarded:
 
 
 def _plain(frame: bytes, renamed: dict[bytes, bytes]) -> Command:
-    """Return a frame's command, its body as bytes with addresses replaced."""
+    """Return a frame's command, with its body as bytes and addresses replaced."""
     command = decode_command(memoryview(frame))
     if isinstance(command, PullResponse):
         command = command.plain()

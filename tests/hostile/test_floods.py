@@ -1,4 +1,4 @@
-"""Servers that never stop talking: memory, time and log lines stay bounded. Each runs in a process of its own."""
+"""Servers that send without end: memory, time and log lines stay bounded. Each runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP
 
-from .behaviours import PULLS, STATISTICS, again, flood, mute, on, reply_frame, request_frame
-from .scenarios import Ends, Scenario, assert_ends_well
-from .server import Behaviour, Manner, honest
+from .behaviours import PULLS, STATISTICS, flood, mute, on, repeat, reply_frame, request_frame
+from .scenarios import Allowed, Scenario, run_and_check
+from .server import Behaviour, ServerFaults, honest
 
 NOTIFY, RUNNING, CHECK, DIRECTLY = (
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
@@ -19,17 +19,17 @@ NOTIFY, RUNNING, CHECK, DIRECTLY = (
     RequestCode.CHECK_TRANSACTION_STATE,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
 )
-NOTICE = request_frame(NOTIFY, is_oneway=True, consumerGroup=GROUP)
-QUESTION = request_frame(RUNNING, is_oneway=False, consumerGroup=GROUP, clientId="x")
-BIG_QUESTION = request_frame(DIRECTLY, is_oneway=False, body=bytes(2**20), consumerGroup=GROUP, clientId="x")
+NOTIFICATION = request_frame(NOTIFY, is_oneway=True, consumerGroup=GROUP)
+REQUEST = request_frame(RUNNING, is_oneway=False, consumerGroup=GROUP, clientId="x")
+BIG_REQUEST = request_frame(DIRECTLY, is_oneway=False, body=bytes(2**20), consumerGroup=GROUP, clientId="x")
 UNKNOWN = request_frame(29_999, is_oneway=False)
-TO_NOBODY, TO_THE_FIRST = reply_frame(10**6), reply_frame(1)
+UNMATCHED, LATE_DUPLICATE = reply_frame(10**6), reply_frame(1)
 FRAMES = {
-    "notices": NOTICE,
-    "questions": QUESTION,
-    "unknown questions": UNKNOWN,
-    "answers to nobody": TO_NOBODY,
-    "answers to an old request": TO_THE_FIRST,
+    "notifications": NOTIFICATION,
+    "requests": REQUEST,
+    "unknown requests": UNKNOWN,
+    "unmatched responses": UNMATCHED,
+    "late duplicates": LATE_DUPLICATE,
 }
 DEADLINE_S = 20.0
 EVER_S = 2 * DEADLINE_S
@@ -39,72 +39,87 @@ MOMENT_S = 3.0
 def flooded(
     name: str,
     frame: bytes,
-    face: str = "batch",
+    entry_point: str = "batch",
     behaviour: Behaviour = honest,
     *,
     seconds: float = EVER_S,
     **given: Any,
 ) -> Scenario:
-    """Return the scenario of brokers that send a frame all the time while they answer."""
-    deaf_after = given.pop("deaf_after", None)
-    return _apart(name, lambda: Manner(behaviour, flood(frame, seconds), deaf_after=deaf_after), face, **given)
+    """Return the scenario of brokers that send a frame all the time while they respond."""
+    stop_reading_after = given.pop("stop_reading_after", None)
+    return _in_own_process(
+        name,
+        lambda: ServerFaults(behaviour, flood(frame, seconds), stop_reading_after=stop_reading_after),
+        entry_point,
+        **given,
+    )
 
 
-def repeated(name: str, behaviour: Behaviour, face: str = "batch", **given: Any) -> Scenario:
-    """Return the scenario of brokers that send answers again and again."""
-    return _apart(name, lambda: Manner(behaviour), face, **given)
+def repeated(name: str, behaviour: Behaviour, entry_point: str = "batch", **given: Any) -> Scenario:
+    """Return the scenario of brokers that repeat responses."""
+    return _in_own_process(name, lambda: ServerFaults(behaviour), entry_point, **given)
 
 
-def counted(name: str, frame: bytes, face: str, **given: Any) -> Scenario:
+def counted(name: str, frame: bytes, entry_point: str, **given: Any) -> Scenario:
     """Return the scenario of brokers that send each connection a thousand frames."""
-    return _apart(name, lambda: Manner(greeting=flood(frame, count=1000)), face, **given)
+    return _in_own_process(name, lambda: ServerFaults(greeting=flood(frame, count=1000)), entry_point, **given)
 
 
-def of_name_server(name: str, frame: bytes, face: str = "batch") -> Scenario:
+def of_name_server(name: str, frame: bytes, entry_point: str = "batch") -> Scenario:
     """Return the scenario of a name server that sends a frame all the time."""
-    return _apart(name, lambda: Manner(greeting=flood(frame, EVER_S), greets_at_name_server=True), face)
+    return _in_own_process(
+        name, lambda: ServerFaults(greeting=flood(frame, EVER_S), greets_at_name_server=True), entry_point
+    )
 
 
-def _apart(name: str, make: Any, face: str, **given: Any) -> Scenario:
-    return Scenario(name, make, face, apart=True, deadline_s=DEADLINE_S, **given)
+def _in_own_process(name: str, make: Any, entry_point: str, **given: Any) -> Scenario:
+    return Scenario(name, make, entry_point, own_process=True, deadline_s=DEADLINE_S, **given)
 
 
 SCENARIOS = [
     *(flooded(f"{what} to a reader", frame) for what, frame in FRAMES.items()),
     *(
-        flooded(f"{what} to a member for a moment", frame, "consume", seconds=MOMENT_S, ends=Ends.RIGHT)
+        flooded(f"{what} to a member for a moment", frame, "consume", seconds=MOMENT_S, allowed=Allowed.RIGHT)
         for what, frame in FRAMES.items()
     ),
-    flooded("notices while pulls are mute", NOTICE, behaviour=on(PULLS, mute), ends=Ends.ERROR),
-    flooded("notices while statistics are mute", NOTICE, behaviour=on(STATISTICS, mute), ends=Ends.ERROR),
-    flooded("questions while pulls are mute", QUESTION, behaviour=on(PULLS, mute), ends=Ends.ERROR),
-    flooded("answers to an old request while pulls are mute", TO_THE_FIRST, behaviour=on(PULLS, mute), ends=Ends.ERROR),
-    flooded("notices to a mute stream", NOTICE, "stream", on(PULLS, mute), ends=Ends.ERROR),
-    flooded("notices to the engine while pulls are mute", NOTICE, "engine", on(PULLS, mute), ends=Ends.ERROR),
-    flooded("questions of a deaf broker", QUESTION, deaf_after=1),
-    flooded("unknown questions of a deaf broker", UNKNOWN, deaf_after=1),
-    flooded("questions of a broker deaf to the stream", QUESTION, "stream", deaf_after=2),
-    flooded("questions of a broker deaf to sends", QUESTION, "send", deaf_after=2),
-    flooded("big questions to a reader", BIG_QUESTION),
-    flooded("big questions to a member for a moment", BIG_QUESTION, "consume", seconds=MOMENT_S, ends=Ends.RIGHT),
+    flooded("notifications while pulls are mute", NOTIFICATION, behaviour=on(PULLS, mute), allowed=Allowed.ERROR),
+    flooded(
+        "notifications while statistics are mute", NOTIFICATION, behaviour=on(STATISTICS, mute), allowed=Allowed.ERROR
+    ),
+    flooded("requests while pulls are mute", REQUEST, behaviour=on(PULLS, mute), allowed=Allowed.ERROR),
+    flooded("late duplicates while pulls are mute", LATE_DUPLICATE, behaviour=on(PULLS, mute), allowed=Allowed.ERROR),
+    flooded("notifications to a mute stream", NOTIFICATION, "stream", on(PULLS, mute), allowed=Allowed.ERROR),
+    flooded(
+        "notifications to the engine while pulls are mute",
+        NOTIFICATION,
+        "engine",
+        on(PULLS, mute),
+        allowed=Allowed.ERROR,
+    ),
+    flooded("requests of a deaf broker", REQUEST, stop_reading_after=1),
+    flooded("unknown requests of a deaf broker", UNKNOWN, stop_reading_after=1),
+    flooded("requests of a broker deaf to the stream", REQUEST, "stream", stop_reading_after=2),
+    flooded("requests of a broker deaf to sends", REQUEST, "send", stop_reading_after=2),
+    flooded("big requests to a reader", BIG_REQUEST),
+    flooded("big requests to a member for a moment", BIG_REQUEST, "consume", seconds=MOMENT_S, allowed=Allowed.RIGHT),
     flooded("checks to a producer", request_frame(CHECK, is_oneway=True), "send"),
-    flooded("questions to a producer", QUESTION, "send"),
-    counted("a thousand questions to a member", QUESTION, "consume", ends=Ends.RIGHT),
-    counted("a thousand notices to a member", NOTICE, "consume", ends=Ends.RIGHT),
-    counted("a thousand notices to a reader", NOTICE, "batch", ends=Ends.RIGHT),
-    counted("a thousand questions to a reader", QUESTION, "batch"),
-    repeated("duplicates of pulls", on(PULLS, again(10**9))),
-    repeated("duplicates of statistics", on(STATISTICS, again(10**9))),
-    repeated("a hundred duplicates of each answer", again(100)),
-    repeated("duplicates for a client", again(10**9), "bounds"),
-    repeated("duplicates for the engine", on(PULLS, again(10**9)), "engine"),
-    of_name_server("notices of the name server", NOTICE),
-    of_name_server("questions of the name server", QUESTION, "topics"),
+    flooded("requests to a producer", REQUEST, "send"),
+    counted("a thousand requests to a member", REQUEST, "consume", allowed=Allowed.RIGHT),
+    counted("a thousand notifications to a member", NOTIFICATION, "consume", allowed=Allowed.RIGHT),
+    counted("a thousand notifications to a reader", NOTIFICATION, "batch", allowed=Allowed.RIGHT),
+    counted("a thousand requests to a reader", REQUEST, "batch"),
+    repeated("duplicates of pulls", on(PULLS, repeat(10**9))),
+    repeated("duplicates of statistics", on(STATISTICS, repeat(10**9))),
+    repeated("a hundred duplicates of each response", repeat(100)),
+    repeated("duplicates for a client", repeat(10**9), "bounds"),
+    repeated("duplicates for the engine", on(PULLS, repeat(10**9)), "engine"),
+    of_name_server("notifications of the name server", NOTIFICATION),
+    of_name_server("requests of the name server", REQUEST, "topics"),
     of_name_server("noise of the name server", b"\0\0\0\x08\0\0\0\x04abcd", "stream"),
 ]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_floods(scenario: Scenario) -> None:
-    """What nobody asked for neither fills memory nor holds up what was asked."""
-    assert_ends_well(scenario)
+    """Unrequested frames neither fill the memory nor delay requested ones beyond the deadline."""
+    run_and_check(scenario)

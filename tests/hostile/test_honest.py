@@ -1,20 +1,20 @@
-"""The harness itself: without a lie every face ends right."""
+"""The harness itself: with honest servers every entry point succeeds."""
 
 from __future__ import annotations
 
 import pytest
 
-from .faces import FACES
-from .scenarios import Ends, Scenario, check, run
-from .server import Manner
+from .entry_points import ENTRY_POINTS
+from .scenarios import Allowed, Scenario, check, run
+from .server import ServerFaults
 
-HONEST = [Scenario(face, Manner, face, ends=Ends.RIGHT) for face in FACES]
-APART = Scenario("apart", Manner, "batch", ends=Ends.RIGHT, apart=True)
+HONEST = [Scenario(entry_point, ServerFaults, entry_point, allowed=Allowed.RIGHT) for entry_point in ENTRY_POINTS]
+OWN_PROCESS = Scenario("own process", ServerFaults, "batch", allowed=Allowed.RIGHT, own_process=True)
 
 
-@pytest.mark.parametrize("scenario", [*HONEST, APART], ids=str)
+@pytest.mark.parametrize("scenario", [*HONEST, OWN_PROCESS], ids=str)
 def test_honest_servers_are_believed(scenario: Scenario) -> None:
-    """Through the proxy, with nothing distorted, each face gives what is right."""
-    ending = run(scenario)
-    check(scenario, ending)
-    assert not [line for line in ending.log if not line.startswith("INFO")]
+    """Through the proxy, without distortion, each entry point returns the right result."""
+    outcome = run(scenario)
+    check(scenario, outcome)
+    assert not [line for line in outcome.log if not line.startswith("INFO")]

@@ -1,9 +1,9 @@
 """Read under random faults, two or more at a time, and compare rows with what was stored.
 
-A schedule is drawn from its seed: how the topic is read, what the network and the brokers do to answers, when brokers
-are away, and when retention takes messages. Threads make the order of events vary a little, so a seed that fails may
-have to run a few times. Every row must be a stored message, once. A message that is missing must have been told of:
-by an error, or by a warning whose offsets include it.
+A schedule is drawn from its seed: how the topic is read, what the network and the brokers do to responses, when brokers
+are down, and when retention deletes messages. Threads make the order of events vary a little, so a failing seed may
+have to run a few times. Every row must be a stored message, once. Every missing message must be reported: by an error,
+or by a warning whose offsets include it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from tests.source.driving import (
 )
 
 from .behaviours import PULLS, ROUTE
-from .endings import ending_of
-from .server import Exchange, HangUp, HostileCluster, Manner
+from .call_outcome import run_call
+from .server import Exchange, HangUp, HostileCluster, ServerFaults
 
 SEEDS = (1, 5, 20, 39, 53, 61, 175, 184)
-"""A few quick ones; 39 and 175 found wrong rows. `run_schedule` takes any number."""
+"""A few quick seeds; 39 and 175 found wrong rows. `run_schedule` takes any number."""
 BROKERS, QUEUES, COUNT = ("broker-a", "broker-b"), 2, 400
 DEADLINE_S = 60.0
 OPTIONS = {
@@ -61,7 +61,7 @@ FILTERS: dict[str, tuple[dict[str, str], Callable[[int], bool]]] = {
     "SQL": ({"sqlFilter": "number > 6"}, lambda offset: offset % 10 > 6),
 }
 BUSY = (1, 2, 14, 215)
-"""Refusals that pass: the server failed or is overloaded, is not ready, or asks for fewer requests."""
+"""Temporary refusals: the server failed or is overloaded, is not ready, or asks for fewer requests."""
 
 
 def queues() -> list[MessageQueue]:
@@ -70,13 +70,13 @@ def queues() -> list[MessageQueue]:
 
 
 def body_of(queue: MessageQueue, offset: int) -> bytes:
-    """Return the body of a message, which no other has."""
+    """Return the unique body of a message."""
     return b"%s %d %d" % (queue.broker_name.encode(), queue.queue_id, offset)
 
 
 @dataclass
 class Schedule:
-    """What a seed draws; an instance is used for one read."""
+    """The random choices of a seed; each read needs an instance of its own."""
 
     seed: int
 
@@ -104,58 +104,58 @@ class Schedule:
         )
 
     def chance(self, share: float) -> bool:
-        """Return true in so large a share of calls."""
+        """Return True in this share of calls."""
         with self.lock:
             return self.random.random() < share
 
     def below(self, end: int) -> int:
-        """Return a number of [0, end)."""
+        """Return a random number in [0, end)."""
         with self.lock:
             return self.random.randrange(end)
 
 
-# --- what happens to answers -----------------------------------------------------------------------------------------
+# --- faults of responses ---------------------------------------------------------------------------------------------
 
 Fault = Callable[[Schedule, Exchange], Iterable[bytes]]
 
 
 def late(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Answer late, at times too late; what is behind on the connection waits, too."""
+    """Respond late, at times too late; later responses on the connection wait, too."""
     threading.Event().wait(schedule.below(300) / 1000 if schedule.chance(0.2) else 0.01)
     return [exchange.honest()]
 
 
 def lost(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Never answer."""
+    """Never respond."""
     return []
 
 
 def twice(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Answer twice."""
+    """Respond twice."""
     return [exchange.honest()] * 2
 
 
 def cut(schedule: Schedule, exchange: Exchange) -> Iterator[bytes]:
-    """End the connection within the answer."""
+    """Close the connection within the response."""
     frame = exchange.honest()
     yield frame[: schedule.below(len(frame))]
     raise HangUp
 
 
 def behind(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Answer after the next answer on the connection."""
+    """Respond after the next response on the connection."""
     place, frame = threading.get_ident(), exchange.honest()
     return [] if schedule.held.setdefault(place, frame) is frame else [frame, schedule.held.pop(place)]
 
 
 def busy(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Refuse for now."""
+    """Refuse temporarily."""
     code = BUSY[schedule.below(len(BUSY))]
     return [encode_command(replace(exchange.answer, code=code, remark="hostile", fields={}, body=b""))]
 
 
 def shorter(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Answer with the first of the messages that were found, as brokers may."""
+    """Respond with the first of the messages that were found, as brokers may."""
     answer = exchange.answer
     if answer.code == 0 and len(records := decode_records(answer.body)) > 1:
         kept = records[: 1 + schedule.below(len(records) - 1)]
@@ -165,7 +165,7 @@ def shorter(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def holed(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Leave messages out and claim that they were there; only who counts can see it."""
+    """Leave messages out and claim that they were included; only counting detects it."""
     answer = exchange.answer
     if schedule.filter == "unfiltered" and answer.code == 0 and answer.body:
         kept = [each for each in decode_records(answer.body) if schedule.chance(0.8)]
@@ -174,7 +174,7 @@ def holed(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def foreign(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Say another queue in one record."""
+    """Change the queue id of one record."""
     answer = exchange.answer
     if answer.code == 0 and answer.body:
         records = decode_records(answer.body)
@@ -195,7 +195,7 @@ def repeated(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def old(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Answer as the queue was answered before; a filtered answer of another place cannot be told from a hole."""
+    """Repeat an earlier response of the queue; a filtered one at its own offset only, since others look like gaps."""
     said = exchange.request.fields or {}
     names = ("bname", "queueId", "subscription", *(("queueOffset",) if schedule.filter != "unfiltered" else ()))
     answer = schedule.answers.setdefault(tuple(said[name] for name in names), exchange.answer)
@@ -203,7 +203,7 @@ def old(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def misdirected(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Suggest a replica, which may be away or not there at all."""
+    """Suggest a replica, which may be down or not exist."""
     fields = {**(exchange.answer.fields or {}), "suggestWhichBrokerId": str(schedule.below(3))}
     return [encode_command(replace(exchange.answer, fields=fields))]
 
@@ -225,21 +225,21 @@ def unrouted(exchange: Exchange) -> Iterable[bytes]:
     return [encode_command(answer)]
 
 
-# --- the world -------------------------------------------------------------------------------------------------------
+# --- the cluster -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class World:
-    """A stub that holds messages, and what is done to it and between it and the reader."""
+class FaultyCluster:
+    """A stub with messages, and the faults between it and the reader."""
 
     stub: StubCluster
     schedule: Schedule
     finished: dict[MessageQueue, int] = field(default_factory=dict)
-    """Where the batches end that are done."""
+    """End offsets of the finished batches."""
     ahead: list[str] = field(default_factory=list)
-    """Commits beyond them."""
+    """Commits beyond finished batches."""
     gone: dict[MessageQueue, int] = field(default_factory=dict)
-    """From where on the log still has messages."""
+    """First offsets that the log still holds."""
     away: set[str] = field(default_factory=set)
 
     def fill(self) -> None:
@@ -251,8 +251,8 @@ class World:
                 given = {"tags": tag, "properties": properties, "queue_id": queue.queue_id, "broker": queue.broker_name}
                 self.stub.put(TOPIC, body, **given)  # type: ignore[arg-type]
 
-    def behave(self, exchange: Exchange) -> Iterable[bytes]:
-        """Treat one answer as the schedule says."""
+    def respond(self, exchange: Exchange) -> Iterable[bytes]:
+        """Respond to one request as the schedule says."""
         schedule, code = self.schedule, exchange.request.code
         if code == RequestCode.UPDATE_CONSUMER_OFFSET:
             self._check_commit(exchange.request.fields or {})
@@ -270,7 +270,7 @@ class World:
         return [exchange.honest(), *self._held()]
 
     def take_front(self) -> None:
-        """Let retention take more of a queue's log, or raise the minimum to what it has taken."""
+        """Delete more of a queue's log, or raise the minimum to what is deleted, as retention does."""
         queue = queues()[self.schedule.below(len(queues()))]
         places = [each for each in self.stub.state.brokers if each.name == queue.broker_name and each.broker_id == 0]
         store = places[0].store
@@ -288,7 +288,7 @@ class World:
                 self.gone[each] = max(self.gone.get(each, 0), at)
 
     def toggle_broker(self) -> None:
-        """Take the second broker away, or bring it back."""
+        """Stop the second broker, or start it again."""
         if self.away:
             self.stub.faults.broker_up(self.away.pop())
         else:
@@ -317,9 +317,9 @@ class _Named:
         self.name_server = name_server
 
 
-def read(world: World, name_server: str) -> list[Row]:
+def read(cluster_state: FaultyCluster, name_server: str) -> list[Row]:
     """Read the topic once, as the schedule says."""
-    schedule = world.schedule
+    schedule = cluster_state.schedule
     limits = {"startingOffsets": {b: dict.fromkeys(map(str, range(QUEUES)), 0) for b in BROKERS}}
     if not schedule.is_stream:
         limits["endingOffsets"] = {b: dict.fromkeys(map(str, range(QUEUES)), COUNT) for b in BROKERS}
@@ -327,22 +327,22 @@ def read(world: World, name_server: str) -> list[Row]:
     if schedule.is_open:
         bounds["startingOffsets"] = "earliest"
     if schedule.is_stream:
-        return read_stream(world, name_server, {**schedule.options, **bounds})
+        return read_stream(cluster_state, name_server, {**schedule.options, **bounds})
     return read_batch(batch_options_for(_Named(name_server), **schedule.options, **bounds))
 
 
-def read_stream(world: World, name_server: str, given: dict[str, str]) -> list[Row]:
-    """Read micro-batches; a query that fails is started again with its checkpoint, some times."""
+def read_stream(cluster_state: FaultyCluster, name_server: str, given: dict[str, str]) -> list[Row]:
+    """Read micro-batches; a failed query restarts from its checkpoint, up to six times."""
     options = options_for(_Named(name_server), **given, consumerGroup=GROUP, maxOffsetsPerQueue="90")
     checkpoint, rows, failures = Checkpoint(), list[Row](), 0
     while True:
         try:
             with Run(options, checkpoint) as run:
-                while any(world.finished.get(queue, 0) < COUNT for queue in queues()):
+                while any(cluster_state.finished.get(queue, 0) < COUNT for queue in queues()):
                     if (batch := run.trigger()) is None:
                         continue
                     rows += batch
-                    world.finished |= ends_of(checkpoint)
+                    cluster_state.finished |= ends_of(checkpoint)
                 return rows
         except RocketMQError:
             failures += 1
@@ -351,14 +351,14 @@ def read_stream(world: World, name_server: str, given: dict[str, str]) -> list[R
 
 
 def ends_of(checkpoint: Checkpoint) -> dict[MessageQueue, int]:
-    """Return where the last batch ends."""
+    """Return the end offsets of the last batch."""
     tree = checkpoint.last["next"][TOPIC]
     return {queue_of(int(key), broker): end for broker, ids in tree.items() for key, end in ids.items()}
 
 
 @contextmanager
 def warnings() -> Iterator[list[LossWarning]]:
-    """Collect the losses that are warned about."""
+    """Collect the loss warnings."""
     found: list[LossWarning] = []
     handler, logger = logging.Handler(), logging.getLogger("pyspark_rocketmq.source.losses")
 
@@ -375,25 +375,27 @@ def warnings() -> Iterator[list[LossWarning]]:
 
 
 def run_schedule(seed: int) -> str:
-    """Run a schedule, raise unless it ended as it may, and return how."""
+    """Run a schedule, raise unless its outcome is allowed, and return a summary."""
     schedule = Schedule(seed)
-    with StubCluster(len(BROKERS), topics={TOPIC: QUEUES}) as stub, warnings() as told:
-        world = World(stub, schedule)
-        world.fill()
-        with HostileCluster(stub, Manner(world.behave)) as cluster:
-            ending = ending_of(lambda: read(world, cluster.name_server), DEADLINE_S)
-        assert not ending.foreign, f"{schedule}: {ending.foreign}"
-        assert not world.ahead, f"{schedule}: committed ahead: {world.ahead}"
-        if ending.error is not None:
+    with StubCluster(len(BROKERS), topics={TOPIC: QUEUES}) as stub, warnings() as warned:
+        cluster_state = FaultyCluster(stub, schedule)
+        cluster_state.fill()
+        with HostileCluster(stub, ServerFaults(cluster_state.respond)) as cluster:
+            outcome = run_call(lambda: read(cluster_state, cluster.name_server), DEADLINE_S)
+        assert not outcome.foreign, f"{schedule}: {outcome.foreign}"
+        assert not cluster_state.ahead, f"{schedule}: committed ahead: {cluster_state.ahead}"
+        if outcome.error is not None:
             return (
-                f"{ending.error.code} {ending.error}" if ending.error.code.startswith("OPTION") else ending.error.code
+                f"{outcome.error.code} {outcome.error}"
+                if outcome.error.code.startswith("OPTION")
+                else outcome.error.code
             )
-        check_rows(schedule, ending.value, told)
-    return "rows" if not told else "rows and warnings"
+        check_rows(schedule, outcome.value, warned)
+    return "rows" if not warned else "rows and warnings"
 
 
-def check_rows(schedule: Schedule, rows: list[Row], told: list[LossWarning]) -> None:
-    """Raise unless the rows are stored messages, once each, and each that is missing was told of."""
+def check_rows(schedule: Schedule, rows: list[Row], warned: list[LossWarning]) -> None:
+    """Raise unless the rows are stored messages, once each, and every missing one was reported."""
     places = Counter((row.queue, row.offset) for row in rows)
     wrong = [row for row in rows if row.body != body_of(row.queue, row.offset)]
     assert not wrong, f"{schedule}: {len(wrong)} wrong bodies: {wrong[:3]}"
@@ -405,9 +407,9 @@ def check_rows(schedule: Schedule, rows: list[Row], told: list[LossWarning]) -> 
         assert schedule.options.get("ordering") != "queue" or offsets == sorted(offsets), f"{schedule}: {queue}"
         begin = min(offsets, default=COUNT) if schedule.is_open else 0
         missing = set(filter(is_wanted, range(begin, COUNT))) - set(offsets)
-        lost = {at for each in told if each.queue == queue for at in _span(each)}
-        assert not missing - lost, f"{schedule}: {queue} lost in silence: {sorted(missing - lost)[:9]}, told {told}"
-    assert schedule.is_tolerant or not any(_span(each) for each in told), f"{schedule}: {told}"
+        lost = {at for each in warned if each.queue == queue for at in _span(each)}
+        assert not missing - lost, f"{schedule}: {queue} lost in silence: {sorted(missing - lost)[:9]}, warned {warned}"
+    assert schedule.is_tolerant or not any(_span(each) for each in warned), f"{schedule}: {warned}"
 
 
 def _span(warning: LossWarning) -> range:
@@ -418,5 +420,5 @@ def _span(warning: LossWarning) -> range:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_message_is_lost_in_silence(seed: int) -> None:
-    """Rows are right, and what is missing was told of."""
+    """Every row is right, and every missing message is reported."""
     run_schedule(seed)

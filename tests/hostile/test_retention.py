@@ -1,4 +1,4 @@
-"""Retention takes messages while the answer to the first pull is lost and later answers wait for it."""
+"""Retention deletes messages while the first pull's response is lost and later responses wait for it."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from pyspark_rocketmq.source.partition import RangePartition, read_partition
 from tests.source.driving import TOPIC, options_for, queue_of, rows_of
 
 from .behaviours import at_pulls
-from .server import Exchange, HostileCluster, Manner
+from .server import Exchange, HostileCluster, ServerFaults
 
 COUNT, MINIMUM = 4_000, 3_000
 
 
 @pytest.fixture
 def servers() -> Iterator[HostileCluster]:
-    """A queue whose minimum rises after the first answer of a read was lost."""
+    """A queue whose minimum rises after the first response of a read was lost."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.fill(TOPIC, COUNT, size=100)
-        with HostileCluster(stub, Manner(at_pulls(lose_the_first(stub)))) as cluster:
+        with HostileCluster(stub, ServerFaults(at_pulls(lose_the_first(stub)))) as cluster:
             yield cluster
 
 
 def lose_the_first(stub: StubBroker) -> Callable[[Exchange], Iterable[bytes]]:
-    """Return a behaviour that does not answer the first pull, and lets retention go on a little later."""
+    """Return a behaviour that does not respond to the first pull, and lets retention proceed a little later."""
     lost: list[Exchange] = []
 
-    def behave(exchange: Exchange) -> Iterable[bytes]:
+    def respond(exchange: Exchange) -> Iterable[bytes]:
         if lost:
             return [exchange.honest()]
         lost.append(exchange)
         threading.Timer(0.2, stub.expire, (TOPIC, 0, MINIMUM)).start()
         return []
 
-    return behave
+    return respond
 
 
 def read(servers: HostileCluster, *, is_front_open: bool, held_s: float = 0.0, **given: str) -> list[int]:
-    """Return the offsets of the rows; the first record batch is held for some time."""
+    """Return the offsets of the rows; the consumer keeps the first record batch for `held_s` seconds."""
     options = options_for(servers, pullTimeoutMs="500", **given)
     offsets: list[int] = []
     for batch in read_partition(RangePartition((QueueRange(queue_of(0), 0, COUNT, is_front_open),)), options):
@@ -53,14 +53,14 @@ def read(servers: HostileCluster, *, is_front_open: bool, held_s: float = 0.0, *
     return offsets
 
 
-def test_messages_behind_those_that_came_are_no_front(servers: HostileCluster) -> None:
-    """A range from the first readable message fails where messages are gone behind some that were received."""
+def test_messages_missing_behind_received_ones_fail_the_read(servers: HostileCluster) -> None:
+    """A range that starts at the first readable message fails where messages behind received ones are gone."""
     with pytest.raises(OffsetBeforeEarliest, match=f"offset 1024 is gone, the queue starts at {MINIMUM}"):
         read(servers, is_front_open=True)
 
 
-def test_a_consumer_that_holds_what_waited_is_no_stall(servers: HostileCluster) -> None:
-    """Rows that are handed out because the minimum has passed them may be held for longer than a task may stand."""
+def test_a_slow_consumer_is_not_a_stall(servers: HostileCluster) -> None:
+    """A consumer may keep rows longer than a task may wait, also rows that are released by a raised minimum."""
     given = {"failOnDataLoss": "false", "pollTimeoutMs": "1000", "arrowBatchSize": "100"}
     offsets = read(servers, is_front_open=False, held_s=1.5, **given)
     assert offsets == [*range(32, 1024), *range(MINIMUM, COUNT)]

@@ -1,4 +1,4 @@
-"""Drive one face in a process of its own, and tell how it ended and how much memory it took."""
+"""Run one entry point in a process of its own, and report its outcome and its peak of memory."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 import resource
 from multiprocessing.connection import Connection
 
-from .endings import ending_of, peak_mb
-from .faces import FACES
+from .call_outcome import peak_mb, run_call
+from .entry_points import ENTRY_POINTS
 
-_MOST_DATA_BYTES = 2 * 1024**3
-"""Protects the machine; a process that gets there has failed anyway."""
+_MAX_DATA_BYTES = 2 * 1024**3
+"""Limit that protects the machine; a process that reaches it has failed anyway."""
 
 
-def drive(result: Connection, face: str, name_server: str, options: dict[str, str], deadline_s: float) -> None:
-    """Call a face, send its ending, and end this process."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_DATA_BYTES, _MOST_DATA_BYTES))
-    ending = ending_of(lambda: FACES[face].call(name_server, **options), deadline_s)
-    ending.peak_mb = peak_mb()
-    result.send(ending)
+def drive(result: Connection, entry_point: str, name_server: str, options: dict[str, str], deadline_s: float) -> None:
+    """Call an entry point, send its outcome, and end this process."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_DATA_BYTES, _MAX_DATA_BYTES))
+    outcome = run_call(lambda: ENTRY_POINTS[entry_point].call(name_server, **options), deadline_s)
+    outcome.peak_mb = peak_mb()
+    result.send(outcome)
     result.close()
     os._exit(0)  # Threads that still wait for a hostile server are of no interest.

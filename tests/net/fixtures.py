@@ -1,4 +1,4 @@
-"""A server that plays a script: real sockets on loopback, one thread per connection."""
+"""Play scripts as a server: real sockets on loopback, one thread per connection."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, en
 from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
 
 PKI = Path(__file__).parent / "pki"
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
-QUICK = NetSettings(connect_timeout_s=PATIENCE_S, request_timeout_s=PATIENCE_S)
+QUICK = NetSettings(connect_timeout_s=TIMEOUT_S, request_timeout_s=TIMEOUT_S)
 TRUSTING = TlsSettings(trust_cert_path=str(PKI / "ca.pem"))
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, and fail when it does not come true."""
-    end = time.monotonic() + PATIENCE_S
+    """Wait for a condition; fail when it does not become true."""
+    end = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.001)
@@ -40,7 +40,7 @@ forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def in_child(check: Callable[[], bool]) -> bool:
-    """Whether a check holds in a forked child, which is killed when it hangs."""
+    """Return whether a check holds in a forked child, which is killed when it hangs."""
     child = os.fork()
     if not child:
         held = False
@@ -48,31 +48,31 @@ def in_child(check: Callable[[], bool]) -> bool:
             held = check()
         finally:
             os._exit(0 if held else 1)
-    patience = threading.Timer(PATIENCE_S, os.kill, (child, signal.SIGKILL))
-    patience.start()
+    timer = threading.Timer(TIMEOUT_S, os.kill, (child, signal.SIGKILL))
+    timer.start()
     try:
         return os.waitpid(child, 0)[1] == 0
     finally:
-        patience.cancel()
+        timer.cancel()
 
 
 class Talk:
     """The server's end of one connection."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(PATIENCE_S)
+        sock.settimeout(TIMEOUT_S)
         self.sock = sock
         self._session = Session()
         self._events: list[Event] = []
 
     def read(self) -> Command:
-        """The next request of the client."""
+        """Return the next request of the client."""
         event = self._next()
         assert isinstance(event, Request), event
         return event.command
 
     def ask(self, code: int) -> Command:
-        """Ask the client something, and read its answer."""
+        """Send the client a request; return its answer."""
         self.sock.sendall(self._session.request(code)[1])
         event = self._next()
         assert isinstance(event, Reply), event
@@ -83,7 +83,7 @@ class Talk:
         self.sock.sendall(encode_command(Command(code, opaque=77, flag=ONEWAY_FLAG)))
 
     def answer(self, request: Command, code: int = 0, body: bytes = b"") -> None:
-        """Answer a request; by default with success."""
+        """Answer a request, by default with success."""
         self.sock.sendall(answer_to(request, code, body))
 
     def wait_gone(self) -> None:
@@ -101,7 +101,7 @@ class Talk:
 
 
 def answer_to(request: Command, code: int = 0, body: bytes = b"") -> bytes:
-    """The frame of an answer."""
+    """Return the frame of an answer."""
     return encode_command(Command(code, request.opaque, body=body, flag=RESPONSE_FLAG))
 
 
@@ -109,7 +109,7 @@ Script = Callable[[Talk], None]
 
 
 class Peer:
-    """Plays its script with every client that connects."""
+    """A server that plays its script with every client that connects."""
 
     def __init__(self, script: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self._script = script
@@ -122,12 +122,12 @@ class Peer:
 
     @property
     def address(self) -> Address:
-        """Where the peer listens."""
+        """The address where the peer listens."""
         return Address(*self._listener.getsockname())
 
     @property
     def accepted(self) -> int:
-        """How many connections came in so far."""
+        """The number of connections so far."""
         return len(self._socks)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class Peer:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in tuple(self._threads):
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
             assert not thread.is_alive(), "the script did not end"
 
     def _start(self, function: Callable[..., None], *args: object) -> None:
@@ -157,7 +157,7 @@ class Peer:
 
     def _play(self, sock: socket.socket) -> None:
         try:
-            sock.settimeout(PATIENCE_S)
+            sock.settimeout(TIMEOUT_S)
             with sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream:
                 self._script(Talk(stream))
         except OSError:
@@ -174,7 +174,7 @@ class StartPeer(Protocol):
 
 @pytest.fixture
 def start_peer() -> Iterator[StartPeer]:
-    """Start scripted servers; what a script asserts counts."""
+    """Return a function that starts scripted servers; an assertion that fails in a script fails the test."""
     peers: list[Peer] = []
 
     def start(script: Script, *, tls: ssl.SSLContext | None = None) -> Peer:
@@ -188,7 +188,7 @@ def start_peer() -> Iterator[StartPeer]:
 
 
 def server_tls(name: str = "server", client_ca: str | None = None) -> ssl.SSLContext:
-    """The server side of TLS, with one of the certificates in `pki`."""
+    """Return the server side of TLS, with one of the certificates in `pki`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(PKI / f"{name}.pem", PKI / f"{name}.key")
     if client_ca:
@@ -209,15 +209,15 @@ def echo(talk: Talk) -> None:
 
 
 def never_answer(talk: Talk) -> None:
-    """Read everything and say nothing."""
+    """Read everything and answer nothing."""
     talk.wait_gone()
 
 
 def never_read(done: threading.Event) -> Script:
-    """Read nothing until the test is done."""
+    """Return a script that reads nothing until the test is done."""
 
     def script(talk: Talk) -> None:
-        done.wait(PATIENCE_S)
+        done.wait(TIMEOUT_S)
 
     return script
 
@@ -228,7 +228,7 @@ def end_at_once(talk: Talk) -> None:
 
 
 def sends(data: bytes) -> Script:
-    """Answer the first request with these bytes, and wait."""
+    """Return a script that answers the first request with these bytes, and waits."""
 
     def script(talk: Talk) -> None:
         talk.read()
@@ -240,7 +240,7 @@ def sends(data: bytes) -> Script:
 
 @pytest.fixture
 def deaf() -> Iterator[Address]:
-    """An address where nobody refuses a connection, and nobody takes it: the queue of those who wait is full."""
+    """Return an address that neither accepts nor refuses connections, because its queue is full."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Delays between attempts grow, stay bounded, and are spread by chance."""
+"""Test that delays between attempts grow, stay bounded, and are spread by chance."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark_rocketmq.net.backoff import Backoff, Jitter
 
 
 def longest_chance() -> float:
-    """The draw that shortens a delay least."""
+    """Return the draw that shortens a delay least."""
     return 0.0
 
 
 def test_delays_double_up_to_the_longest() -> None:
-    """Without luck the delays are the plain exponential ones."""
+    """If chance takes nothing away, the delays are the plain exponential ones."""
     backoff = Backoff(first_s=0.5, longest_s=3.0)
 
     assert [backoff.delay_s(attempt, longest_chance) for attempt in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
@@ -31,7 +31,7 @@ def test_chance_shortens_a_delay_within_its_jitter(jitter: Jitter, shortest: flo
 
 @given(st.integers(0, 10**6), st.floats(0, 1, exclude_max=True), st.sampled_from(Jitter))
 def test_every_delay_is_within_its_bounds(attempt: int, draw: float, jitter: Jitter) -> None:
-    """However many attempts failed, the delay is finite, positive and no longer than the longest."""
+    """After any number of attempts the delay is finite, positive and not above the longest."""
     delay = Backoff(first_s=0.1, longest_s=10.0, jitter=jitter).delay_s(attempt, lambda: draw)
 
     assert 0.0 < delay <= 10.0

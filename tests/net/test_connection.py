@@ -1,4 +1,4 @@
-"""One thread keeps many requests in flight, and each of them ends: with its answer or with a named error."""
+"""Test a connection with many requests in flight, each of which ends with its response or a named error."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, HeaderType, encode_command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Script,
     StartPeer,
@@ -49,7 +49,7 @@ Dial = Callable[..., Connection]
 
 @pytest.fixture
 def dial(start_peer: StartPeer) -> Iterator[Dial]:
-    """Connect to a peer that plays a script."""
+    """Return a function that connects to a peer with a script."""
     opened: list[Connection] = []
 
     def start(script: Script, settings: NetSettings = QUICK) -> Connection:
@@ -61,17 +61,23 @@ def dial(start_peer: StartPeer) -> Iterator[Dial]:
         connection.close()
 
 
+def flush(connection: Connection) -> None:
+    """Send every request that is gathered."""
+    while ", 0 bytes to send" not in repr(connection):
+        connection.exchange()
+
+
 def soon() -> Deadline:
-    """A deadline that is meant to pass."""
+    """Return a deadline that is meant to pass."""
     return Deadline.after(0.05)
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("header_type", HeaderType)
 def test_a_call_returns_the_answer(dial: Dial, header_type: HeaderType) -> None:
-    """Request and answer meet by their number, whichever header form is used."""
+    """Request and response are matched by their opaque, in either header form."""
     connection = dial(echo, replace(QUICK, header_type=header_type))
 
     assert bytes(connection.call(PULL, {"topic": "T"}, b"one").body) == b"one"
@@ -95,19 +101,19 @@ def test_answers_may_come_in_any_order(dial: Dial) -> None:
 
 
 def test_submitted_requests_leave_together(dial: Dial) -> None:
-    """Nothing is sent before somebody waits, so a refilled window is one write."""
+    """No request is sent before the caller waits, so many are one write."""
     connection = dial(never_answer)
     for _ in range(4):
         connection.submit(PULL)
     gathered = repr(connection)
-    connection.flush()
+    flush(connection)
 
     assert "4 in flight" in gathered and ", 0 bytes to send" not in gathered
     assert "4 in flight" in repr(connection) and ", 0 bytes to send" in repr(connection)
 
 
 def test_a_call_leaves_other_answers_for_those_who_wait_for_them(dial: Dial) -> None:
-    """A commit in the middle of a window of pulls disturbs nobody."""
+    """A commit between pulls takes only its own response."""
     connection = dial(echo)
     pull = connection.submit(PULL, body=b"pull")
 
@@ -116,13 +122,13 @@ def test_a_call_leaves_other_answers_for_those_who_wait_for_them(dial: Dial) -> 
 
 
 def test_what_is_there_is_taken_at_once(dial: Dial) -> None:
-    """Without waiting a caller gets every answer that has come, and then the error that ended the connection."""
+    """A caller gets every response at hand without waiting, and then the error that ended the connection."""
     connection = dial(echo)
     opaques = {connection.submit(PULL, None, b"x") for _ in range(3)}
     taken: list[int] = []
 
     while len(taken) < 3:
-        assert wait_any([connection], time.monotonic() + PATIENCE_S) == [connection]
+        assert wait_any([connection], time.monotonic() + TIMEOUT_S) == [connection]
         taken += [reply.opaque for reply in connection.ready_replies()]
 
     assert set(taken) == opaques and connection.ready_replies() == []
@@ -132,7 +138,7 @@ def test_what_is_there_is_taken_at_once(dial: Dial) -> None:
 
 
 def test_collect_gathers_a_burst(dial: Dial) -> None:
-    """Pipelined requests cost one round trip, and other requests' answers are left alone."""
+    """Pipelined requests cost one round trip, and responses to other requests are kept."""
     connection = dial(echo)
     other = connection.submit(PULL)
     asked = [connection.submit(PULL, body=bytes([number])) for number in range(5)]
@@ -157,7 +163,7 @@ def test_a_response_code_is_not_an_error(dial: Dial) -> None:
 
 
 def test_telling_waits_for_no_answer(dial: Dial) -> None:
-    """A one-way request is out when the call returns, and the next answer is another request's."""
+    """A one-way request is sent when the call returns, and the next response is another request's."""
     connection = dial(echo)
     connection.tell(RequestCode.UPDATE_CONSUMER_OFFSET)
 
@@ -166,7 +172,7 @@ def test_telling_waits_for_no_answer(dial: Dial) -> None:
 
 
 def test_an_answer_may_come_byte_by_byte(dial: Dial) -> None:
-    """However the network cuts the stream, the answer is whole."""
+    """The response is whole, however the network cuts the stream."""
 
     def script(talk: Talk) -> None:
         for byte in answer_to(talk.read(), body=b"body"):
@@ -188,21 +194,21 @@ def test_a_large_answer_and_its_neighbours_stay_valid(dial: Dial) -> None:
 
 
 def test_waiting_for_nothing_is_refused(dial: Dial) -> None:
-    """Without a request in flight no answer can come, and nobody should wait for one."""
+    """Without a request in flight no response can come, so waiting raises at once."""
     with pytest.raises(LocalProtocolError, match="no request is in flight"):
         dial(never_answer).next_reply()
 
 
-# --- time-outs -------------------------------------------------------------------------------------------------------
+# --- timeouts --------------------------------------------------------------------------------------------------------
 
 
 def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
-    """The late answer is dropped and counted, and the connection answers on."""
+    """The late response is dropped and counted, and the connection stays in use."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:
         late = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(late)
         echo(talk)
 
@@ -216,23 +222,23 @@ def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
 
 
 def test_it_knows_when_it_was_last_heard(dial: Dial) -> None:
-    """At first that is the time when it was opened; what is sent does not count."""
+    """At first that is the time when it was opened; bytes sent do not count."""
     before, connection = time.monotonic(), dial(echo)
     opened_at = connection.heard_at
     connection.submit(PULL)
-    connection.flush()
+    flush(connection)
     connection.next_reply()
 
     assert before <= opened_at < connection.heard_at <= time.monotonic()
 
 
 def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> None:
-    """Perhaps the network has forgotten it, so the next user should not get it; a late answer shows that it lives."""
+    """The network may have lost track of it, so it is not settled until the late response comes."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:
         late = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(late)
         talk.wait_gone()
 
@@ -246,7 +252,7 @@ def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> No
 
 
 def test_a_time_out_of_next_reply_gives_nothing_up(dial: Dial) -> None:
-    """A window's owner decides which of its requests are overdue."""
+    """The request stays in flight: the caller decides when it is overdue."""
     connection = dial(never_answer)
     connection.submit(PULL)
 
@@ -274,8 +280,8 @@ def test_collect_hands_out_what_came_in_time(dial: Dial) -> None:
     assert connection.in_flight == 0
 
 
-def test_an_answer_nobody_wants_any_more_is_dropped(dial: Dial) -> None:
-    """Also one that had arrived already when its request was given up."""
+def test_an_answer_to_a_forgotten_request_is_dropped(dial: Dial) -> None:
+    """A response that had arrived before its request was given up is dropped, too."""
     connection = dial(echo)
     unwanted = connection.submit(PULL)
     connection.call(PULL)
@@ -286,7 +292,7 @@ def test_an_answer_nobody_wants_any_more_is_dropped(dial: Dial) -> None:
 
 
 def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> None:
-    """A server that always has something to say, but never what we wait for, cannot hold us."""
+    """A server that sends other responses all the time does not keep a call past its deadline."""
 
     def script(talk: Talk) -> None:
         late = [talk.read() for _ in range(100_000)]
@@ -298,16 +304,16 @@ def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> No
     connection = dial(script)
     for opaque in [connection.submit(PULL) for _ in range(100_000)]:
         connection.forget(opaque)
-    connection.flush()
+    flush(connection)
 
     started = time.monotonic()
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=Deadline.after(0.2))
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2
 
 
 def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial) -> None:
-    """Sending ends with the deadline, and the text says that the server takes nothing."""
+    """Sending ends at the deadline, and the text says that the server takes no bytes."""
     done = threading.Event()
     connection = dial(never_read(done))
     bodies = bytes(15 << 20)
@@ -318,7 +324,7 @@ def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial)
 
 
 def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
-    """While the server does not take our requests we go on reading its answers."""
+    """While the server does not take requests, the connection goes on reading responses."""
 
     def script(talk: Talk) -> None:
         first = talk.read()
@@ -334,7 +340,7 @@ def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
     assert connection.dropped_replies == 15
 
 
-# --- how a connection ends -------------------------------------------------------------------------------------------
+# --- the end of a connection -----------------------------------------------------------------------------------------
 
 BAD_FRAMES = {
     "garbage": (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", FrameTooLarge, "maxFrameSize"),
@@ -349,7 +355,7 @@ BAD_FRAMES = {
 
 @pytest.mark.parametrize(("data", "kind", "text"), BAD_FRAMES.values(), ids=BAD_FRAMES)
 def test_a_broken_rule_ends_the_connection(dial: Dial, data: bytes, kind: type[RocketMQError], text: str) -> None:
-    """Every request in flight raises the same error, naming the address and what was asked."""
+    """Every request in flight raises the same error, which names the address and the request."""
     connection = dial(sends(data))
     connection.submit(RequestCode.GET_MAX_OFFSET)
 
@@ -378,7 +384,7 @@ def reset(talk: Talk) -> None:
 
 @pytest.mark.parametrize("script", [end_at_once, half_close, cut_inside_a_frame, reset])
 def test_a_closed_connection_is_lost_for_all_requests(dial: Dial, script: Script) -> None:
-    """Closed, half-closed, cut and reset are the same to those who wait: no answer can come."""
+    """Closed, half-closed, cut and reset streams raise the same error: no response can come."""
     connection = dial(script)
     connection.submit(RequestCode.GET_MAX_OFFSET)
     connection.submit(PULL)
@@ -389,14 +395,14 @@ def test_a_closed_connection_is_lost_for_all_requests(dial: Dial, script: Script
 
 
 def test_a_cut_frame_is_told(dial: Dial) -> None:
-    """Who looks for a crashed broker wants to know that it died in the middle of an answer."""
+    """The error says that the broker stopped inside a response, as a crash does."""
     with pytest.raises(ConnectionLost, match="ended inside a frame") as caught:
         dial(cut_inside_a_frame).call(PULL)
     assert isinstance(caught.value.__cause__, MalformedFrame)
 
 
 def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> None:
-    """What was answered is answered, whatever follows it in the same packet."""
+    """A whole response counts, whatever follows it in the same packet."""
 
     def script(talk: Talk) -> None:
         talk.sock.sendall(answer_to(talk.read(), body=b"one") + bytes(8))
@@ -411,7 +417,7 @@ def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> No
 
 
 def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
-    """A server may answer, and go while we still send: its last words count."""
+    """A response counts although the server closes while the client still sends."""
     answered = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -422,8 +428,8 @@ def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
 
     connection = dial(script)
     connection.submit(PULL)
-    connection.flush()
-    assert answered.wait(PATIENCE_S)
+    flush(connection)
+    assert answered.wait(TIMEOUT_S)
     connection.submit(PULL)
 
     assert bytes(connection.next_reply().command.body) == b"last words"
@@ -432,7 +438,7 @@ def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
 
 
 def test_a_plain_client_at_a_tls_port_is_told_about_tls(start_peer: StartPeer) -> None:
-    """Such servers close or send an alert; both lead to the option."""
+    """Such servers close or send an alert; the error names the option in both cases."""
     peer = start_peer(echo, tls=server_tls())
 
     with (
@@ -444,13 +450,13 @@ def test_a_plain_client_at_a_tls_port_is_told_about_tls(start_peer: StartPeer) -
 
 @pytest.mark.parametrize("script", [end_at_once, sends(b"\x15\x03\x03\x00\x02\x02\x46")], ids=["closed", "alert"])
 def test_a_server_that_wants_tls_is_recognised(dial: Dial, script: Script) -> None:
-    """Silence and TLS alerts are what a plain client gets there."""
+    """A plain client gets silence or a TLS alert there, and the error names the option."""
     with pytest.raises(ConnectionLost, match="set useTLS=true"):
         dial(script).call(PULL)
 
 
 def test_calls_work_over_tls(start_peer: StartPeer) -> None:
-    """Large bodies too, which TLS hands over in pieces."""
+    """Large bodies arrive whole, although TLS hands them over in pieces."""
     peer = start_peer(echo, tls=server_tls())
 
     with closing(Connection.open(peer.address, replace(QUICK, tls=TRUSTING))) as connection:
@@ -458,8 +464,8 @@ def test_calls_work_over_tls(start_peer: StartPeer) -> None:
         assert sum(len(reply.command.body) for reply in connection.collect(asked)) == 4 << 20
 
 
-def test_a_request_that_is_too_large_harms_nobody(dial: Dial) -> None:
-    """It is refused before anything is sent, naming the option; the connection stays in use."""
+def test_a_request_that_is_too_large_is_refused_alone(dial: Dial) -> None:
+    """It is refused before any byte is sent, naming the option; the connection stays in use."""
     connection = dial(echo, replace(QUICK, max_frame_bytes=1000))
 
     with pytest.raises(FrameTooLarge, match=rf"address {connection.address}, request SEND_MESSAGE_V2.*maxFrameSize"):
@@ -470,7 +476,7 @@ def test_a_request_that_is_too_large_harms_nobody(dial: Dial) -> None:
 
 
 def test_a_closed_connection_says_so(dial: Dial) -> None:
-    """Using it after `close` is an error, not a wait."""
+    """A request after `close` raises at once."""
     connection = dial(never_answer)
     connection.close()
 
@@ -480,7 +486,7 @@ def test_a_closed_connection_says_so(dial: Dial) -> None:
 
 
 def test_the_servers_own_requests_are_declined(dial: Dial) -> None:
-    """They get code 3 on the same connection, except one-way ones, which get nothing."""
+    """They get code 3 on the same connection; one-way requests get no response."""
     declined: list[Command] = []
 
     def script(talk: Talk) -> None:
@@ -498,33 +504,33 @@ def test_the_servers_own_requests_are_declined(dial: Dial) -> None:
 
 
 def test_one_thread_waits_for_several_servers(dial: Dial) -> None:
-    """Whoever has an answer is reported, and a silent server holds up nobody."""
+    """A connection with a response is returned, though another server is silent."""
     silent, talking = dial(never_answer), dial(echo)
     silent.submit(PULL)
     asked = talking.submit(PULL)
 
-    assert wait_any([silent, talking], time.monotonic() + PATIENCE_S) == [talking]
+    assert wait_any([silent, talking], time.monotonic() + TIMEOUT_S) == [talking]
     assert talking.next_reply().opaque == asked
 
 
 def test_all_servers_with_news_are_reported(dial: Dial) -> None:
-    """A busy server cannot hide another one: all that are ready are named."""
+    """All connections with news are returned, so a busy server cannot hide another one."""
     first, second = dial(echo), dial(echo)
     for connection in (first, second):
         connection.submit(PULL)
         connection.submit(PULL)
         connection.call(PULL)
 
-    assert wait_any([first, second], time.monotonic() + PATIENCE_S) == [first, second]
+    assert wait_any([first, second], time.monotonic() + TIMEOUT_S) == [first, second]
 
 
 def test_the_end_of_a_connection_is_news(dial: Dial) -> None:
-    """The broken connection is reported, and its next reply raises."""
+    """The broken connection is returned, and its next reply raises."""
     silent, broken = dial(never_answer), dial(end_at_once)
     silent.submit(PULL)
     broken.submit(PULL)
 
-    assert wait_any([silent, broken], time.monotonic() + PATIENCE_S) == [broken]
+    assert wait_any([silent, broken], time.monotonic() + TIMEOUT_S) == [broken]
     with pytest.raises(ConnectionLost):
         broken.next_reply()
 
@@ -541,7 +547,7 @@ def test_waiting_for_several_ends_at_the_deadline(dial: Dial) -> None:
 
 
 def test_its_repr_tells_the_state_in_one_line(dial: Dial) -> None:
-    """What a log needs to show is there."""
+    """The representation counts requests in flight, ready and dropped responses, and unsent bytes."""
 
     def script(talk: Talk) -> None:
         talk.answer(talk.read())
@@ -552,7 +558,7 @@ def test_its_repr_tells_the_state_in_one_line(dial: Dial) -> None:
     connection.submit(PULL)
     connection.call(PULL)
     connection.submit(PULL)
-    connection.flush()
+    flush(connection)
 
     assert repr(connection) == (
         f"<Connection {connection.address} open, 1 in flight, 1 ready, 0 dropped, 0 bytes to send>"

@@ -1,4 +1,4 @@
-"""Deadlines run on a clock that only goes forward."""
+"""Test deadlines on a clock that only goes forward."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark_rocketmq.net.deadline import Deadline
 
 
 class Clock:
-    """A clock that is moved by hand."""
+    """A clock that a test moves."""
 
     now = 100.0
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def test_the_remaining_time_shrinks_with_the_clock() -> None:
-    """What is left is counted from now, not from the beginning."""
+    """The time left is counted from now, not from the beginning."""
     clock = Clock()
     deadline = Deadline.after(3.0, clock)
     clock.now += 1.0
@@ -25,7 +25,7 @@ def test_the_remaining_time_shrinks_with_the_clock() -> None:
 
 
 def test_nothing_remains_once_it_has_passed() -> None:
-    """The remaining time never becomes negative, so it can be handed to any wait."""
+    """The remaining time never becomes negative, so every wait accepts it."""
     clock = Clock()
     deadline = Deadline.after(3.0, clock)
     clock.now += 5.0
@@ -35,7 +35,7 @@ def test_nothing_remains_once_it_has_passed() -> None:
 
 
 def test_its_whole_length_stays_known() -> None:
-    """Error texts name the time-out that was asked for, not what was left of it."""
+    """Error texts name the whole timeout, not the time left of it."""
     clock = Clock()
     deadline = Deadline.after(3.0, clock)
     clock.now += 5.0
@@ -44,5 +44,5 @@ def test_its_whole_length_stays_known() -> None:
 
 
 def test_a_deadline_of_no_time_is_expired_at_once() -> None:
-    """A time-out of zero means one attempt without waiting."""
+    """A timeout of zero means one attempt without waiting."""
     assert Deadline.after(0.0).expired

@@ -1,4 +1,4 @@
-"""A server that always has something to say, or never listens, holds nobody past a deadline and fills no memory."""
+"""Test that a server which never stops sending, or never reads, delays no caller and fills no memory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pyspark_rocketmq.net.threaded import Handler, ThreadedConnection
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, encode_command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Script,
     StartPeer,
@@ -33,7 +33,7 @@ from tests.net.fixtures import (
 
 PULL = RequestCode.PULL_MESSAGE
 CHECK = RequestCode.CHECK_TRANSACTION_STATE
-LONG = replace(QUICK, request_timeout_s=4 * PATIENCE_S)
+LONG = replace(QUICK, request_timeout_s=4 * TIMEOUT_S)
 
 FRAMES = {
     "one-way requests": Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, opaque=1, flag=ONEWAY_FLAG),
@@ -43,7 +43,7 @@ FRAMES = {
 
 
 class Flood:
-    """Sends the same bytes over and over until it is told to stop or the client has left."""
+    """A script that sends the same bytes until it is stopped or the client has left."""
 
     def __init__(self, data: bytes, listens: bool = False) -> None:
         self.data, self.listens = data, listens
@@ -54,7 +54,7 @@ class Flood:
         talk.read()
         if self.listens:
             threading.Thread(target=self._read, args=(talk,), daemon=True).start()
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not self._is_over.is_set() and time.monotonic() < end:
             talk.sock.sendall(self.data)
             self.sent_bytes += len(self.data)
@@ -72,7 +72,7 @@ class Flood:
 
 @pytest.fixture
 def dial(start_peer: StartPeer) -> Iterator[Callable[..., Connection]]:
-    """Connect to a peer that plays a script."""
+    """Return a function that connects to a peer with a script."""
     opened: list[Connection] = []
 
     def start(script: Script, **settings: object) -> Connection:
@@ -86,7 +86,7 @@ def dial(start_peer: StartPeer) -> Iterator[Callable[..., Connection]]:
 
 @pytest.fixture
 def share(start_peer: StartPeer) -> Iterator[Callable[..., ThreadedConnection]]:
-    """Connect to a peer with a thread that reads."""
+    """Return a function that connects to a peer, with a reader thread."""
     opened: list[ThreadedConnection] = []
 
     def start(script: Script, handler: Handler | None = None, **more: object) -> ThreadedConnection:
@@ -107,7 +107,7 @@ def share(start_peer: StartPeer) -> Iterator[Callable[..., ThreadedConnection]]:
 def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
     dial: Callable[..., Connection], frame: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deadline holds whatever comes, also before it is too much."""
+    """The deadline holds for every kind of frame, before the limit ends the connection."""
     monkeypatch.setattr("pyspark_rocketmq.net.connection.MOST_UNASKED", 10**9)
     flood = Flood(encode_command(frame) * 1000)
     flooded, silent = dial(flood), dial(never_answer)
@@ -116,12 +116,12 @@ def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
     started = time.monotonic()
 
     assert wait_any([flooded, silent], started + 0.5) == []
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2
     flood.stop()
 
 
 def test_a_request_ends_though_its_answer_grows_for_ever(share: Callable[..., ThreadedConnection]) -> None:
-    """A reader that always has bytes to receive fails overdue requests all the same."""
+    """A reader that always has bytes to receive still fails overdue requests."""
     flood = Flood(bytes(1))
 
     def script(talk: Talk) -> None:
@@ -133,12 +133,12 @@ def test_a_request_ends_though_its_answer_grows_for_ever(share: Callable[..., Th
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=Deadline.after(0.5))
     overdue = connection.submit(PULL, deadline=Deadline.after(0.5))
-    assert isinstance(overdue.exception(PATIENCE_S), RequestTimeout)
+    assert isinstance(overdue.exception(TIMEOUT_S), RequestTimeout)
     flood.stop()
 
 
 def test_half_an_answer_is_not_left_to_the_next_user(dial: Callable[..., Connection]) -> None:
-    """A connection that is in the middle of a frame when its user is done is not settled."""
+    """A connection inside a frame is not settled when its user is done."""
 
     def script(talk: Talk) -> None:
         talk.sock.sendall(answer_to(talk.read(), body=b"body")[:-2])
@@ -150,18 +150,18 @@ def test_half_an_answer_is_not_left_to_the_next_user(dial: Callable[..., Connect
     assert connection.is_open and not connection.is_settled
 
 
-# --- what nobody asked for ------------------------------------------------------------------------------------------
+# --- unrequested frames -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 def test_frames_that_nobody_asked_for_end_a_connection(dial: Callable[..., Connection], frame: Command) -> None:
-    """The error names the address, and how many such frames came."""
+    """The error names the address and the number of such frames."""
     flood = Flood(encode_command(frame) * 100)
     connection = dial(flood)
     connection.forget(connection.submit(PULL))
 
     with pytest.raises(Flooded, match=rf"\d{{4,}} unrequested frames.*address {connection.address}"):
-        connection.call(PULL, deadline=Deadline.after(PATIENCE_S / 3))
+        connection.call(PULL, deadline=Deadline.after(TIMEOUT_S / 3))
     assert not connection.is_open
     flood.stop()
 
@@ -173,16 +173,16 @@ def test_frames_that_nobody_asked_for_end_a_shared_connection(
     """Every request in flight raises the same error."""
     flood = Flood(encode_command(frame) * 100)
     connection = share(flood)
-    connection.submit(PULL, deadline=Deadline.after(PATIENCE_S))
-    waiting = connection.submit(PULL, deadline=Deadline.after(PATIENCE_S / 3))
+    connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
+    waiting = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S / 3))
 
-    assert isinstance(waiting.exception(PATIENCE_S), Flooded)
+    assert isinstance(waiting.exception(TIMEOUT_S), Flooded)
     assert str(connection.address) in str(waiting.exception())
     flood.stop()
 
 
 def test_late_answers_to_requests_that_were_given_up_are_no_flood(dial: Callable[..., Connection]) -> None:
-    """A slow server owes an answer to each of them, however many there are."""
+    """Responses to requests that were given up are expected, however many there are."""
 
     def script(talk: Talk) -> None:
         late = [talk.read() for _ in range(3000)]
@@ -194,14 +194,14 @@ def test_late_answers_to_requests_that_were_given_up_are_no_flood(dial: Callable
     for opaque in [connection.submit(PULL) for _ in range(3000)]:
         connection.forget(opaque)
 
-    assert bytes(connection.call(PULL, deadline=Deadline.after(PATIENCE_S)).body) == b"in time"
+    assert bytes(connection.call(PULL, deadline=Deadline.after(TIMEOUT_S)).body) == b"in time"
     assert connection.dropped_replies == 3000
 
 
 def test_a_few_unasked_frames_at_a_time_are_forgiven(
     dial: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They count for a while, not for a connection's whole life."""
+    """They count for a minute, not for the whole life of a connection."""
     monkeypatch.setattr("pyspark_rocketmq.net.connection.UNASKED_S", -1.0)
     notice = encode_command(FRAMES["one-way requests"])
 
@@ -217,23 +217,23 @@ def test_a_few_unasked_frames_at_a_time_are_forgiven(
     assert connection.is_settled
 
 
-# --- who never listens ------------------------------------------------------------------------------------------------
+# --- servers that never read ------------------------------------------------------------------------------------------
 
 
 def test_a_server_that_takes_nothing_loses_its_connection(dial: Callable[..., Connection]) -> None:
-    """Whoever uses it after that learns so, and does not wait for another time-out."""
+    """The next request raises at once, instead of waiting for another timeout."""
     done = threading.Event()
     connection = dial(never_read(done), untaken_s=0.5)
     with pytest.raises(RequestTimeout, match="has yet to take"):
         connection.call(RequestCode.SEND_MESSAGE_V2, body=bytes(15 << 20), deadline=Deadline.after(1.0))
 
     with pytest.raises(ConnectionLost, match=r"has taken none of the \d+ bytes .* 0.5 s .*request PULL_MESSAGE"):
-        connection.call(PULL, deadline=Deadline.after(PATIENCE_S))
+        connection.call(PULL, deadline=Deadline.after(TIMEOUT_S))
     done.set()
 
 
 def test_a_server_that_takes_nothing_loses_its_shared_connection(share: Callable[..., ThreadedConnection]) -> None:
-    """Also when no request is left that could time out."""
+    """The connection also ends when no request is left that could time out."""
     done = threading.Event()
     connection = share(never_read(done), untaken_s=0.2)
     connection.tell(RequestCode.SEND_MESSAGE_V2, body=bytes(15 << 20))
@@ -245,10 +245,10 @@ def test_a_server_that_takes_nothing_loses_its_shared_connection(share: Callable
 
 
 def test_answers_that_nobody_reads_do_not_pile_up(share: Callable[..., ThreadedConnection]) -> None:
-    """Who asks on and reads no answer is left; what waits to be sent stays bounded."""
+    """A server that sends requests and reads no answers loses its connection, so unsent bytes stay bounded."""
     flood = Flood(encode_command(FRAMES["requests"]) * 100)
     connection = share(flood, lambda address, request: Command(0, body=bytes(100_000)), quick=frozenset({CHECK}))
-    connection.submit(PULL, deadline=Deadline.after(PATIENCE_S))
+    connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
 
     until(lambda: not connection.is_open)
     assert int(repr(connection).split()[-4]) < 100 << 20
@@ -260,16 +260,16 @@ def test_answers_that_nobody_reads_do_not_pile_up(share: Callable[..., ThreadedC
 # --- the server's own requests ----------------------------------------------------------------------------------------
 
 
-def test_questions_wait_in_bounded_number_and_what_was_pending_is_told(
+def test_server_requests_wait_in_bounded_number_and_unserved_ones_are_logged(
     share: Callable[..., ThreadedConnection], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While the handler is busy nothing more is read; after a request's time-out the connection ends with one line."""
+    """Receiving pauses while the handler is busy; after a request's timeout the connection ends with one log line."""
     flood, done = Flood(encode_command(Command(CHECK, opaque=1, body=bytes(10_000)))), threading.Event()
-    connection = share(flood, lambda address, request: done.wait(PATIENCE_S) and None, request_timeout_s=0.5)
-    waiting = connection.submit(PULL, deadline=Deadline.after(PATIENCE_S))
+    connection = share(flood, lambda address, request: done.wait(TIMEOUT_S) and None, request_timeout_s=0.5)
+    waiting = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
 
     with pytest.raises(Flooded, match=rf"\d+ requests .* wait .*address {connection.address}, request PULL_MESSAGE"):
-        waiting.result(PATIENCE_S)
+        waiting.result(TIMEOUT_S)
     until(lambda: "were not served" in caplog.text)
     assert flood.sent_bytes < 64 << 20
     assert len(caplog.records) == 1 and "CHECK_TRANSACTION_STATE" in caplog.text
@@ -278,7 +278,7 @@ def test_questions_wait_in_bounded_number_and_what_was_pending_is_told(
 
 
 def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., ThreadedConnection]) -> None:
-    """A burst above the bound is served to its end, and answers come through again."""
+    """A burst above the bound is served to its end, and then responses arrive again."""
     burst, gate, served = 5000, threading.Event(), list[int]()
 
     def script(talk: Talk) -> None:
@@ -289,21 +289,21 @@ def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., Thr
         talk.wait_gone()
 
     def handler(address: Address, request: Command) -> Command:
-        gate.wait(PATIENCE_S)
+        gate.wait(TIMEOUT_S)
         served.append(request.opaque)
         return Command(0)
 
     connection = share(script, handler)
     waiting = connection.submit(PULL)
-    until(lambda: connection.is_held_up)
+    until(lambda: " held up," in repr(connection))
     gate.set()
 
-    assert waiting.result(PATIENCE_S).code == 0
+    assert waiting.result(TIMEOUT_S).code == 0
     until(lambda: served == list(range(burst)))
 
 
 def test_quick_requests_are_answered_while_the_handler_is_busy(share: Callable[..., ThreadedConnection]) -> None:
-    """Requests of the codes that are named are served by the reader itself, before those that wait."""
+    """The reader itself serves requests with a quick code, before those that wait."""
     gate, checked = threading.Event(), list[str]()
 
     def script(talk: Talk) -> None:
@@ -316,7 +316,7 @@ def test_quick_requests_are_answered_while_the_handler_is_busy(share: Callable[.
     def handler(address: Address, request: Command) -> Command | None:
         if request.code == CHECK:
             return Command(0, remark=threading.current_thread().name)
-        gate.wait(PATIENCE_S)
+        gate.wait(TIMEOUT_S)
         return None
 
     connection = share(script, handler, quick=frozenset({CHECK}))
@@ -329,7 +329,7 @@ def test_quick_requests_are_answered_while_the_handler_is_busy(share: Callable[.
 def test_a_handler_that_fails_each_time_fills_no_log(
     share: Callable[..., ThreadedConnection], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first failures are told with their tracebacks, and the server gets an answer to each request."""
+    """The first failures are logged with their tracebacks, and every request gets an answer."""
     codes: list[int] = []
 
     def script(talk: Talk) -> None:
@@ -350,11 +350,11 @@ def test_a_handler_that_fails_each_time_fills_no_log(
 
 
 def test_a_handshake_that_never_ends_costs_no_more_than_the_deadline(start_peer: StartPeer) -> None:
-    """A server that goes on greeting keeps nobody."""
+    """A server that goes on with the handshake keeps no caller."""
     hello_request = b"\x16\x03\x03\x00\x04\x00\x00\x00\x00"
 
     def script(talk: Talk) -> None:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
             talk.sock.sendall(hello_request * 10_000)
 
@@ -364,4 +364,4 @@ def test_a_handshake_that_never_ends_costs_no_more_than_the_deadline(start_peer:
         closing(Connection.open(peer.address, replace(QUICK, tls=TRUSTING), Deadline.after(0.5))),
     ):
         pass
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2

@@ -1,4 +1,4 @@
-"""The address that others know this machine by."""
+"""Test the address by which others know this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pyspark_rocketmq.net.host import local_host
 
 
 def test_this_machine_has_an_address() -> None:
-    """It is an IPv4 address, the same whenever it is asked for."""
+    """The address is IPv4, and every call returns the same one."""
     assert ip_address(local_host()).version == 4
     assert local_host() == local_host()

@@ -15,8 +15,8 @@ from pyspark_rocketmq.net.pool import ConnectionPool
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import Command, encode_command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     Script,
     StartPeer,
     Talk,
@@ -51,7 +51,7 @@ def read(response: Command) -> bytes:
 class Pulls(Pipeline[str, bytes, bytes]):
     """A pipeline whose requests are bodies, and whose results are the bodies of the responses."""
 
-    def __init__(self, timeout_s: float = PATIENCE_S) -> None:
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self.pool, self.clock = ConnectionPool(QUICK), Clock()
         super().__init__(self.pool, RequestKind(PULL, "a test's pull", timeout_s, "be quicker", read), self.clock)
 
@@ -69,7 +69,7 @@ class Pulls(Pipeline[str, bytes, bytes]):
         """Return everything that is in flight with its result or error."""
         drained: list[tuple[str, bytes, bytes | RocketMQError]] = []
         while self.in_flight:
-            drained += self.drain(self.clock() + PATIENCE_S)
+            drained += self.drain(self.clock() + TIMEOUT_S)
         return drained
 
 
@@ -129,8 +129,8 @@ def test_a_request_without_a_response_is_given_up_when_it_is_due(pulls: Pulls, s
     """Other responses still come over the same connection, and the late request times out alone."""
     peer = start_peer(answers_only(1, 2))
     pulls.ask(peer.address, "group", b"lost", b"answered")
-    assert [request for _, request, _ in pulls.drain(pulls.clock() + PATIENCE_S)] == [b"answered"]
-    pulls.clock.moved_s += PATIENCE_S
+    assert [request for _, request, _ in pulls.drain(pulls.clock() + TIMEOUT_S)] == [b"answered"]
+    pulls.clock.moved_s += TIMEOUT_S
     pulls.ask(peer.address, "later", b"after the deadline")
     results: dict[bytes, Any] = {request: result for _, request, result in pulls.drain_all()}
 
@@ -144,11 +144,11 @@ def test_a_silent_connection_is_replaced(pulls: Pulls, start_peer: StartPeer) ->
     """All its requests time out when the first is due, and the next request gets a new connection."""
     peer = start_peer(never_answer)
     pulls.ask(peer.address, "first", b"1")
-    pulls.clock.moved_s += PATIENCE_S / 2
+    pulls.clock.moved_s += TIMEOUT_S / 2
     pulls.ask(peer.address, "second", b"2")
     pulls.send()
-    pulls.clock.moved_s += PATIENCE_S / 2
-    drained = pulls.drain(pulls.clock() + PATIENCE_S)
+    pulls.clock.moved_s += TIMEOUT_S / 2
+    drained = pulls.drain(pulls.clock() + TIMEOUT_S)
     pulls.ask(peer.address, "third", b"3")
     pulls.send()
 
@@ -199,7 +199,7 @@ def test_an_address_out_of_reach_is_tried_once_for_each_send(pulls: Pulls, monke
 
 
 def test_submitted_requests_do_not_wait_for_a_new_connection(pulls: Pulls, start_peer: StartPeer) -> None:
-    """What was submitted is sent before another connection is opened."""
+    """Submitted requests are sent before another connection is opened."""
     one = start_peer(echo)
     pulls.ask(one.address, "group", b"1")
 

@@ -1,4 +1,4 @@
-"""Connections are used again while they are good, and only by the process that opened them."""
+"""Test that connections are reused while they are good, and only by the process that opened them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import ConnectionPool, SharedPool, pool_for
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Peer,
     Script,
@@ -39,7 +39,7 @@ NOBODY = Address("127.0.0.1", 1)
 
 
 class Clock:
-    """A clock that is moved by hand."""
+    """A clock that a test moves."""
 
     now = 100.0
 
@@ -49,7 +49,7 @@ class Clock:
 
 @pytest.fixture
 def pool() -> Iterator[ConnectionPool]:
-    """A pool that is emptied after the test."""
+    """Return a pool that is emptied after the test."""
     pool = ConnectionPool(QUICK)
     yield pool
     pool.close_all()
@@ -57,14 +57,14 @@ def pool() -> Iterator[ConnectionPool]:
 
 @pytest.fixture
 def shared() -> Iterator[SharedPool]:
-    """A pool of threaded connections that is emptied after the test."""
+    """Return a pool of threaded connections that is emptied after the test."""
     pool = SharedPool(QUICK)
     yield pool
     pool.close_all()
 
 
 def first_plays(start_peer: StartPeer, script: Script) -> Peer:
-    """A peer that plays a script on its first connection, and echoes on the others."""
+    """Return a peer that plays a script on its first connection, and echoes on the others."""
     scripts = iter((script,))
     return start_peer(lambda talk: next(scripts, echo)(talk))
 
@@ -73,7 +73,7 @@ def first_plays(start_peer: StartPeer, script: Script) -> Peer:
 
 
 def test_a_connection_is_used_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The second user finds what the first one opened."""
+    """The second user gets the connection that the first one opened."""
     peer = start_peer(echo)
     for _ in range(2):
         with pool.connection(peer.address) as connection:
@@ -95,7 +95,7 @@ def test_two_users_at_a_time_have_two_connections(start_peer: StartPeer, pool: C
 
 
 def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """Servers close what is idle for 120 s; the next user does not notice."""
+    """Servers close connections that were idle for 120 s; the next user does not notice."""
     ended = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -108,7 +108,7 @@ def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPe
     peer = start_peer(script)
     with pool.connection(peer.address) as connection:
         connection.call(PULL)
-    assert ended.wait(PATIENCE_S)
+    assert ended.wait(TIMEOUT_S)
 
     with pool.connection(peer.address) as connection:
         assert connection.call(PULL).code == 0
@@ -116,7 +116,7 @@ def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPe
 
 
 def test_what_was_idle_for_too_long_is_closed(start_peer: StartPeer) -> None:
-    """Before the server would close it, perhaps in the middle of our next request."""
+    """The pool closes it before the server does, perhaps during the next request."""
     peer, clock = start_peer(echo), Clock()
     pool = ConnectionPool(QUICK, clock)
     with pool.connection(peer.address) as first:
@@ -129,7 +129,7 @@ def test_what_was_idle_for_too_long_is_closed(start_peer: StartPeer) -> None:
 
 
 def test_a_connection_that_comes_back_in_use_is_closed(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The answers still to come would be in the next user's way."""
+    """Otherwise the next user would get the responses still to come."""
     peer = start_peer(never_answer)
     with pool.connection(peer.address) as connection:
         connection.submit(PULL)
@@ -139,7 +139,7 @@ def test_a_connection_that_comes_back_in_use_is_closed(start_peer: StartPeer, po
 
 
 def answer_one_too_late(talk: Talk) -> None:
-    """Answer the second of two requests, and the first of them when the client has gone on."""
+    """Answer the second of two requests, and the first one when the client has gone on."""
     late = talk.read()
     talk.answer(talk.read())
     following = talk.read()
@@ -149,13 +149,13 @@ def answer_one_too_late(talk: Talk) -> None:
 
 
 def test_a_connection_that_talks_is_kept_after_a_time_out(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The late answer will be dropped whoever uses the connection then."""
+    """The late response is dropped, whichever user has the connection then."""
     peer, clock = start_peer(answer_one_too_late), Clock()
     with pool.connection(peer.address) as first:
         asked = [first.submit(PULL), first.submit(PULL)]
-        answers = first.collect(asked, Deadline.after(PATIENCE_S, clock))
+        answers = first.collect(asked, Deadline.after(TIMEOUT_S, clock))
         assert next(answers).opaque == asked[1]
-        clock.now += PATIENCE_S
+        clock.now += TIMEOUT_S
         with pytest.raises(RequestTimeout):
             next(answers)
 
@@ -165,7 +165,7 @@ def test_a_connection_that_talks_is_kept_after_a_time_out(start_peer: StartPeer,
 
 
 def test_a_mute_connection_is_replaced(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """A network that has forgotten a connection tells nobody, so the first time-out in silence counts as its end."""
+    """A network that has lost track of a connection reports nothing, so a timeout in silence counts as its end."""
     peer = first_plays(start_peer, never_answer)
     with pool.connection(peer.address) as first, pytest.raises(RequestTimeout):
         first.call(PULL, deadline=Deadline.after(0.05))
@@ -176,7 +176,7 @@ def test_a_mute_connection_is_replaced(start_peer: StartPeer, pool: ConnectionPo
 
 
 def test_a_broken_connection_is_never_lent_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """A failure while reusing a connection is its caller's business; the next one gets a new connection."""
+    """The user who reused it gets the failure, and the next one gets a new connection."""
     peer = start_peer(end_at_once)
     for attempt in (1, 2):
         with pool.connection(peer.address) as connection, pytest.raises(ConnectionLost):
@@ -185,7 +185,7 @@ def test_a_broken_connection_is_never_lent_again(start_peer: StartPeer, pool: Co
 
 
 def test_closing_all_reaches_lent_connections_when_they_come_back(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """Nobody's connection is closed under their hands."""
+    """A lent connection stays open until its user gives it back."""
     peer = start_peer(echo)
     with pool.connection(peer.address) as connection:
         pool.close_all()
@@ -202,14 +202,14 @@ def test_a_failed_attempt_leaves_nothing_behind(pool: ConnectionPool) -> None:
 
 
 def test_a_process_has_one_pool_for_equal_settings() -> None:
-    """Settings that were unpickled anew find the pool of those before them."""
+    """Unpickled settings find the pool of the equal ones before them."""
     assert pool_for(QUICK) is pool_for(replace(QUICK))
     assert pool_for(QUICK) is not pool_for(replace(QUICK, max_idle_s=1.0))
 
 
 @forks
 def test_a_forked_child_opens_its_own_connections(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The parent's connection, idle or lent, is neither used nor disturbed by the child."""
+    """The child neither uses nor disturbs the parent's connection, idle or lent."""
     peer = start_peer(echo)
 
     with pool.connection(peer.address) as lent, pool.connection(peer.address) as idle:
@@ -230,7 +230,7 @@ def test_a_forked_child_opens_its_own_connections(start_peer: StartPeer, pool: C
 
 
 def test_threads_share_one_connection(start_peer: StartPeer, shared: SharedPool) -> None:
-    """However many ask at once, one connection is opened."""
+    """Many threads at once open one connection."""
     peer = start_peer(echo)
     with ThreadPoolExecutor(8) as callers:
         answers = list(callers.map(lambda _: shared.connection(peer.address).call(PULL).code, range(16)))
@@ -250,7 +250,7 @@ def test_a_shared_connection_that_ended_is_replaced(start_peer: StartPeer, share
 
 
 def test_a_mute_shared_connection_is_replaced(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Who still waits for an answer over the old one learns why none will come."""
+    """A request that still waits on the old one fails with the reason."""
     peer = first_plays(start_peer, never_answer)
     first = shared.connection(peer.address)
     long_poll = first.submit(PULL)
@@ -258,19 +258,19 @@ def test_a_mute_shared_connection_is_replaced(start_peer: StartPeer, shared: Sha
         first.call(HEART_BEAT, deadline=Deadline.after(0.05))
 
     assert shared.connection(peer.address).call(PULL).code == 0
-    assert isinstance(long_poll.exception(PATIENCE_S), ConnectionLost)
-    assert "not been heard for a whole time-out" in str(long_poll.exception())
+    assert isinstance(long_poll.exception(TIMEOUT_S), ConnectionLost)
+    assert "no bytes came from the server for a whole timeout" in str(long_poll.exception())
     assert not first.is_open and peer.accepted == 2
 
 
 def test_a_mute_shared_connection_stays_until_there_is_another(shared: SharedPool) -> None:
-    """What may come back to life is better than nothing."""
+    """If no other can be opened, the mute one is kept, because it may recover."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         address = Address(*listener.getsockname())
         first = shared.connection(address)
         server_side, _ = listener.accept()
     with server_side:
-        assert isinstance(first.submit(PULL, deadline=Deadline.after(0.05)).exception(PATIENCE_S), RequestTimeout)
+        assert isinstance(first.submit(PULL, deadline=Deadline.after(0.05)).exception(TIMEOUT_S), RequestTimeout)
         with pytest.raises(ConnectError):
             shared.connection(address)
 
@@ -278,7 +278,7 @@ def test_a_mute_shared_connection_stays_until_there_is_another(shared: SharedPoo
 
 
 def test_a_long_poll_does_not_make_its_connection_mute(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Brokers hold pulls for long; even when one times out, the heartbeats between have been answered."""
+    """Brokers hold pulls for long; when one times out, heartbeats have been answered meanwhile."""
 
     def script(talk: Talk) -> None:
         talk.read()
@@ -286,18 +286,18 @@ def test_a_long_poll_does_not_make_its_connection_mute(start_peer: StartPeer, sh
 
     first, clock = shared.connection(start_peer(script).address), Clock()
     clock.now = time.monotonic()
-    long_poll = first.submit(PULL, deadline=Deadline.after(PATIENCE_S / 2, clock))
+    long_poll = first.submit(PULL, deadline=Deadline.after(TIMEOUT_S / 2, clock))
     assert shared.connection(first.address) is first
 
     first.call(HEART_BEAT)
-    clock.now += PATIENCE_S
+    clock.now += TIMEOUT_S
     first.call(HEART_BEAT)
-    assert isinstance(long_poll.exception(PATIENCE_S), RequestTimeout)
+    assert isinstance(long_poll.exception(TIMEOUT_S), RequestTimeout)
     assert shared.connection(first.address) is first
 
 
 def test_all_who_wait_for_a_connection_learn_why_there_is_none(shared: SharedPool) -> None:
-    """A failed attempt is told to everybody, and the next caller tries anew."""
+    """A failed attempt raises in all waiting threads, and the next caller tries anew."""
     with ThreadPoolExecutor(4) as callers:
         attempts = [callers.submit(shared.connection, NOBODY) for _ in range(8)]
 
@@ -306,7 +306,7 @@ def test_all_who_wait_for_a_connection_learn_why_there_is_none(shared: SharedPoo
 
 
 def test_closing_all_closes_shared_connections(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Who still holds one gets an error that says so, and so does who asks the pool later: nothing is opened anew."""
+    """Requests on a held connection fail, and the pool opens no new one."""
     peer = start_peer(echo)
     first = shared.connection(peer.address)
     shared.close_all()
@@ -319,19 +319,19 @@ def test_closing_all_closes_shared_connections(start_peer: StartPeer, shared: Sh
 
 
 def gated_tls() -> tuple[Script, threading.Event]:
-    """A TLS server that waits with the handshake for an event."""
+    """Return a TLS server that waits with the handshake for an event."""
     go_on = threading.Event()
 
     def script(talk: Talk) -> None:
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(TIMEOUT_S)
         with server_tls().wrap_socket(talk.sock, server_side=True) as stream:
             echo(Talk(stream))
 
     return script, go_on
 
 
-def test_nobody_waits_past_his_deadline_for_anothers_attempt(start_peer: StartPeer) -> None:
-    """Whoever opens a connection may have more time than those who wait for it."""
+def test_no_thread_waits_past_its_deadline_for_anothers_attempt(start_peer: StartPeer) -> None:
+    """The thread that opens a connection may have more time than those that wait for it."""
     script, go_on = gated_tls()
     peer, pool = start_peer(script), SharedPool(replace(QUICK, tls=TRUSTING))
     with ThreadPoolExecutor(1) as caller:
@@ -346,7 +346,7 @@ def test_nobody_waits_past_his_deadline_for_anothers_attempt(start_peer: StartPe
 
 
 def test_closing_all_reaches_a_connection_that_is_being_opened(start_peer: StartPeer) -> None:
-    """It ends as soon as it stands, and its opener is told so when using it."""
+    """It is closed once it is open, and its user gets an error."""
     script, go_on = gated_tls()
     peer, pool = start_peer(script), SharedPool(replace(QUICK, tls=TRUSTING))
     with ThreadPoolExecutor(1) as caller:
@@ -360,7 +360,7 @@ def test_closing_all_reaches_a_connection_that_is_being_opened(start_peer: Start
 
 
 def test_the_handler_serves_all_shared_connections(start_peer: StartPeer) -> None:
-    """The servers' own requests reach the one who made the pool."""
+    """The servers' own requests reach the handler that the pool was given."""
 
     def script(talk: Talk) -> None:
         request = talk.read()
@@ -392,7 +392,7 @@ def test_a_forked_child_opens_its_own_shared_connections(start_peer: StartPeer, 
 
 @forks
 def test_a_forked_child_can_close_what_a_thread_was_using(start_peer: StartPeer, shared: SharedPool) -> None:
-    """What other threads had locked at the fork stays locked in the child, where nobody is left to unlock it."""
+    """Locks that other threads held at the fork stay locked in the child, so they are replaced."""
     parents = shared.connection(start_peer(echo).address)
 
     def check() -> bool:

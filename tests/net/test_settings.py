@@ -1,4 +1,4 @@
-"""Settings travel to other processes, compare by value and keep secrets to themselves."""
+"""Test that settings travel to other processes, compare by value and hide secrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
 
 
 def test_secrets_are_not_shown() -> None:
-    """Neither the key's password nor pasted PEM text appears in what a log or a traceback would print."""
+    """Neither the key's password nor PEM text appears in the representation."""
     settings = NetSettings(tls=TlsSettings(trust_cert="PEM TEXT", client_key_password="hush"))
 
     assert "hush" not in repr(settings)
@@ -16,19 +16,19 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_equal_settings_are_one_key() -> None:
-    """A pool is found again by settings that were built anew, also in another process."""
+    """Settings that were pickled and unpickled find the same pool."""
     settings = NetSettings(tls=TlsSettings(trust_cert_path="ca.pem"))
 
     assert {settings: 1}[pickle.loads(pickle.dumps(settings))] == 1
 
 
 def test_servers_are_verified_unless_told_otherwise() -> None:
-    """Turning TLS on is enough to be safe."""
+    """TLS settings verify the server by default."""
     assert TlsSettings().verify_server
 
 
 def test_deadlines_come_from_the_settings() -> None:
-    """Connecting and asking have time-outs of their own."""
+    """Connecting and requests have timeouts of their own."""
     settings = NetSettings(connect_timeout_s=1.0, request_timeout_s=2.0)
 
     assert settings.connect_deadline().seconds == 1.0

@@ -1,4 +1,4 @@
-"""Many threads share one connection, which also answers the server's own questions."""
+"""Test a connection that many threads share, and that serves the server's own requests."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pyspark_rocketmq.net.threaded import MAX_UNSENT_BYTES, Handler, ThreadedCon
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.header import Command
 from tests.net.fixtures import (
-    PATIENCE_S,
     QUICK,
+    TIMEOUT_S,
     TRUSTING,
     Script,
     StartPeer,
@@ -41,7 +41,7 @@ Dial = Callable[..., ThreadedConnection]
 
 @pytest.fixture
 def dial(start_peer: StartPeer) -> Iterator[Dial]:
-    """Connect to a peer that plays a script."""
+    """Return a function that connects to a peer with a script."""
     opened: list[ThreadedConnection] = []
 
     def start(script: Script, handler: Handler | None = None, settings: NetSettings = QUICK) -> ThreadedConnection:
@@ -54,28 +54,28 @@ def dial(start_peer: StartPeer) -> Iterator[Dial]:
 
 
 def soon() -> Deadline:
-    """A deadline that is meant to pass."""
+    """Return a deadline that is meant to pass."""
     return Deadline.after(0.05)
 
 
 def gated_echo() -> tuple[Script, threading.Event]:
-    """An echo that waits with its first answer for an event."""
+    """Return an echo that waits with its first answer for an event."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:
         first = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(first)
         echo(talk)
 
     return script, answer_now
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def test_many_threads_get_their_own_answers(dial: Dial) -> None:
-    """However their requests and answers are mixed on the stream, nobody gets another one's."""
+    """Each thread gets its own responses, however requests and responses mix on the stream."""
     connection = dial(echo)
 
     def ask(caller: int) -> bool:
@@ -98,7 +98,7 @@ def test_futures_end_in_the_order_of_the_answers(dial: Dial) -> None:
     connection = dial(script)
     futures = [connection.submit(PULL, body=body) for body in (b"a", b"b", b"c")]
 
-    assert [bytes(future.result(PATIENCE_S).body) for future in futures] == [b"a", b"b", b"c"]
+    assert [bytes(future.result(TIMEOUT_S).body) for future in futures] == [b"a", b"b", b"c"]
 
 
 def test_a_response_code_is_not_an_error(dial: Dial) -> None:
@@ -112,7 +112,7 @@ def test_a_response_code_is_not_an_error(dial: Dial) -> None:
 
 
 def test_telling_waits_for_no_answer(dial: Dial) -> None:
-    """A one-way request reaches the server without anybody waiting."""
+    """A one-way request reaches the server, and the call does not wait."""
     heard: list[bool] = []
 
     def script(talk: Talk) -> None:
@@ -127,19 +127,19 @@ def test_telling_waits_for_no_answer(dial: Dial) -> None:
 
 
 def test_calls_work_over_tls(start_peer: StartPeer) -> None:
-    """Reading and writing at the same time is safe there too."""
+    """Reading and writing at the same time is safe over TLS, too."""
     peer = start_peer(echo, tls=server_tls())
 
     with closing(ThreadedConnection.open(peer.address, replace(QUICK, tls=TRUSTING))) as connection:
         futures = [connection.submit(PULL, body=bytes(1 << 20)) for _ in range(8)]
-        assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 8 << 20
+        assert sum(len(future.result(TIMEOUT_S).body) for future in futures) == 8 << 20
 
 
-# --- time-outs -------------------------------------------------------------------------------------------------------
+# --- timeouts --------------------------------------------------------------------------------------------------------
 
 
 def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
-    """The late answer is dropped and counted, and the connection answers on."""
+    """The late response is dropped and counted, and the connection stays in use."""
     script, answer_now = gated_echo()
     connection = dial(script)
     with pytest.raises(RequestTimeout, match=rf"within 0.05 s \(address {connection.address}, request PULL_MESSAGE\)"):
@@ -151,51 +151,51 @@ def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
 
 
 def test_a_future_ends_at_its_deadline_though_nobody_waits(dial: Dial) -> None:
-    """Also when a request with a later deadline came first; its late answer is dropped like any other."""
+    """It ends although a request with a later deadline came first; its late response is dropped."""
     script, answer_now = gated_echo()
     connection = dial(script)
     overdue = connection.submit(PULL, deadline=Deadline.after(0.3))
     later = connection.submit(PULL)
     soonest = connection.submit(PULL, deadline=soon())
 
-    assert isinstance(soonest.exception(PATIENCE_S), RequestTimeout)
-    assert isinstance(overdue.exception(PATIENCE_S), RequestTimeout)
+    assert isinstance(soonest.exception(TIMEOUT_S), RequestTimeout)
+    assert isinstance(overdue.exception(TIMEOUT_S), RequestTimeout)
     answer_now.set()
-    assert later.result(PATIENCE_S).code == 0
+    assert later.result(TIMEOUT_S).code == 0
     until(lambda: connection.dropped_replies == 2)
 
 
 def test_a_slow_callback_does_not_hold_other_callers_past_their_deadline(dial: Dial) -> None:
-    """Even if somebody stops the reader, a call returns in time."""
+    """A call returns in time although a callback stops the reader."""
     script, answer_now = gated_echo()
     connection, stop, stopped = dial(script), threading.Event(), threading.Event()
 
     def be_slow(_: object) -> None:
         stopped.set()
-        stop.wait(PATIENCE_S)
+        stop.wait(TIMEOUT_S)
 
     connection.submit(PULL).add_done_callback(be_slow)
     answer_now.set()
-    assert stopped.wait(PATIENCE_S)
+    assert stopped.wait(TIMEOUT_S)
 
     started = time.monotonic()
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=soon())
-    assert time.monotonic() - started < PATIENCE_S / 2
+    assert time.monotonic() - started < TIMEOUT_S / 2
     assert connection.in_flight == 0
     stop.set()
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["call", "submit"])
 def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial, waits: bool) -> None:
-    """Perhaps the network has forgotten it; a late answer shows that it lives."""
+    """The network may have lost track of it; a late response shows that it works."""
     script, answer_now = gated_echo()
     connection = dial(script)
     with pytest.raises(RequestTimeout):
         if waits:
             connection.call(PULL, deadline=soon())
         else:
-            connection.submit(PULL, deadline=soon()).result(PATIENCE_S)
+            connection.submit(PULL, deadline=soon()).result(TIMEOUT_S)
     assert connection.is_open and connection.is_mute
 
     answer_now.set()
@@ -203,17 +203,17 @@ def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial, waits
 
 
 def test_a_reader_that_is_held_up_makes_no_connection_mute(dial: Dial) -> None:
-    """The answer is there, though nobody has taken it in time: the server is not to blame."""
+    """The response has arrived, although it was not received in time: the server is not to blame."""
     script, answer_now = gated_echo()
     connection, stop, stopped = dial(script), threading.Event(), threading.Event()
 
     def be_slow(_: object) -> None:
         stopped.set()
-        stop.wait(2 * PATIENCE_S)
+        stop.wait(2 * TIMEOUT_S)
 
     connection.submit(PULL).add_done_callback(be_slow)
     answer_now.set()
-    assert stopped.wait(PATIENCE_S)
+    assert stopped.wait(TIMEOUT_S)
 
     with pytest.raises(RequestTimeout):
         connection.call(PULL, deadline=soon())
@@ -222,15 +222,15 @@ def test_a_reader_that_is_held_up_makes_no_connection_mute(dial: Dial) -> None:
 
 
 def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
-    """A callback may submit when the outbox is full: nobody else could make room."""
+    """A callback may submit when the outbox is full, because only the reader can make room."""
     done, answer_now = threading.Event(), threading.Event()
     seconds: list[float] = []
 
     def script(talk: Talk) -> None:
         first = talk.read()
-        assert answer_now.wait(PATIENCE_S)
+        assert answer_now.wait(TIMEOUT_S)
         talk.answer(first)
-        done.wait(PATIENCE_S)
+        done.wait(TIMEOUT_S)
 
     def go_on(_: object) -> None:
         started = time.monotonic()
@@ -244,12 +244,12 @@ def test_the_reader_does_not_wait_for_room(dial: Dial) -> None:
     answer_now.set()
 
     until(lambda: seconds)
-    assert seconds[0] < PATIENCE_S / 2
+    assert seconds[0] < TIMEOUT_S / 2
     done.set()
 
 
 def test_the_reader_finishes_what_a_caller_began_to_send(dial: Dial) -> None:
-    """A request larger than the kernel's buffers gets through although its caller only waits."""
+    """A request larger than the kernel's buffers is sent although its caller only waits."""
     connection = dial(echo)
     connection.call(PULL)
 
@@ -261,13 +261,13 @@ class Watched(Deadline):
 
 
 def test_answered_requests_leave_nothing_behind(dial: Dial) -> None:
-    """Their deadlines, however far off, do not pile up."""
+    """Deadlines of answered requests do not accumulate, however far off they are."""
     connection, alive = dial(echo), WeakSet[Watched]()
     for _ in range(30):
         deadlines = [Watched.after(1000.0) for _ in range(100)]
         alive.update(deadlines)
         for future in [connection.submit(PULL, deadline=deadline) for deadline in deadlines]:
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
 
     assert len(alive) < 2000
 
@@ -283,13 +283,13 @@ def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial)
         while len(futures) < 10:
             futures.append(connection.submit(RequestCode.SEND_MESSAGE_V2, body=body, deadline=soon()))
     for future in futures:
-        assert isinstance(future.exception(PATIENCE_S), RequestTimeout)
+        assert isinstance(future.exception(TIMEOUT_S), RequestTimeout)
     assert int(repr(connection).split()[-4]) < MAX_UNSENT_BYTES + len(body) + 1000
     done.set()
 
 
 def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
-    """The reader drains whatever callers and server are doing."""
+    """The reader goes on receiving while callers and server only write."""
 
     def script(talk: Talk) -> None:
         first = talk.read()
@@ -299,10 +299,10 @@ def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
     connection = dial(script)
     futures = [connection.submit(PULL, body=bytes(size)) for size in (0, *[4 << 20] * 4)]
 
-    assert sum(len(future.result(PATIENCE_S).body) for future in futures) == 17 << 20
+    assert sum(len(future.result(TIMEOUT_S).body) for future in futures) == 17 << 20
 
 
-# --- how a connection ends -------------------------------------------------------------------------------------------
+# --- the end of a connection -----------------------------------------------------------------------------------------
 
 
 def close_both(talk: Talk) -> None:
@@ -325,10 +325,10 @@ def break_a_rule(talk: Talk) -> None:
     ("script", "kind"), [(close_both, ConnectionLost), (half_close, ConnectionLost), (break_a_rule, MalformedFrame)]
 )
 def test_the_end_of_the_connection_fails_all_in_flight(dial: Dial, script: Script, kind: type[RocketMQError]) -> None:
-    """Each request raises the same kind of error, naming itself."""
+    """Each request raises the same kind of error, which names the request."""
     connection = dial(script)
     futures = [connection.submit(code) for code in (PULL, RequestCode.GET_MAX_OFFSET)]
-    failures = [str(future.exception(PATIENCE_S)) for future in futures]
+    failures = [str(future.exception(TIMEOUT_S)) for future in futures]
 
     assert all(kind.code in failure for failure in failures)
     assert f"address {connection.address}, request PULL_MESSAGE" in failures[0]
@@ -338,7 +338,7 @@ def test_the_end_of_the_connection_fails_all_in_flight(dial: Dial, script: Scrip
 
 
 def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> None:
-    """What was answered is answered, whatever follows it in the same packet."""
+    """A whole response counts, whatever follows it in the same packet."""
 
     def script(talk: Talk) -> None:
         first, _ = talk.read(), talk.read()
@@ -347,26 +347,26 @@ def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> No
     connection = dial(script)
     first, second = connection.submit(PULL), connection.submit(PULL)
 
-    assert bytes(first.result(PATIENCE_S).body) == b"one"
-    assert isinstance(second.exception(PATIENCE_S), MalformedFrame)
+    assert bytes(first.result(TIMEOUT_S).body) == b"one"
+    assert isinstance(second.exception(TIMEOUT_S), MalformedFrame)
 
 
 def test_closing_fails_all_in_flight_and_ends_the_threads(dial: Dial) -> None:
-    """Nothing is left behind, neither waiting callers nor threads."""
+    """Neither waiting callers nor threads are left."""
     connection = dial(never_answer)
     future = connection.submit(PULL)
     connection.close()
     connection.close()
 
-    assert "closed on this side" in str(future.exception(PATIENCE_S))
+    assert "closed on this side" in str(future.exception(TIMEOUT_S))
     assert f"rocketmq {connection.address}" not in [thread.name for thread in threading.enumerate()]
     assert repr(connection) == (
         f"<ThreadedConnection {connection.address} ended by CONNECTION_LOST, 0 in flight, 0 dropped, 0 bytes to send>"
     )
 
 
-def test_a_defect_in_the_reader_leaves_nobody_waiting(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever goes wrong there ends all requests with an error that says what it was."""
+def test_a_defect_in_the_reader_ends_all_requests(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
+    """Every request fails with an error that names the defect."""
 
     def broken_clock() -> float:
         if threading.current_thread() is threading.main_thread():
@@ -374,14 +374,14 @@ def test_a_defect_in_the_reader_leaves_nobody_waiting(dial: Dial, caplog: pytest
         raise ZeroDivisionError("no time")
 
     connection = dial(never_answer)
-    future = connection.submit(PULL, deadline=Deadline.after(PATIENCE_S, broken_clock))
+    future = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S, broken_clock))
 
-    assert "the reader failed: ZeroDivisionError('no time')" in str(future.exception(PATIENCE_S))
+    assert "the reader failed: ZeroDivisionError('no time')" in str(future.exception(TIMEOUT_S))
     assert "no time" in caplog.text
 
 
 def test_a_silent_end_is_noticed_without_a_request(dial: Dial) -> None:
-    """Servers close idle connections; a pool can see that before it hands one out."""
+    """Servers close idle connections; a pool sees that before it hands one out."""
     connection = dial(lambda talk: None)
 
     until(lambda: not connection.is_open)
@@ -390,7 +390,7 @@ def test_a_silent_end_is_noticed_without_a_request(dial: Dial) -> None:
 
 
 def test_callbacks_may_ask_on_but_not_wait(dial: Dial) -> None:
-    """A chain of requests works; waiting in the reader for the reader is refused instead of hanging."""
+    """A chain of requests works; a call in the reader, which would wait for itself, is refused."""
     script, answer_now = gated_echo()
     connection, done = dial(script), threading.Event()
     outcome: list[Future[Command]] = []
@@ -404,15 +404,15 @@ def test_callbacks_may_ask_on_but_not_wait(dial: Dial) -> None:
     connection.submit(PULL).add_done_callback(go_on)
     answer_now.set()
 
-    assert done.wait(PATIENCE_S)
-    assert bytes(outcome[0].result(PATIENCE_S).body) == b"chained"
+    assert done.wait(TIMEOUT_S)
+    assert bytes(outcome[0].result(TIMEOUT_S).body) == b"chained"
 
 
 # --- the server's own requests ---------------------------------------------------------------------------------------
 
 
 def asks(*codes: int) -> tuple[Script, list[Command]]:
-    """A script that asks the client, and the answers it gets."""
+    """Return a script that sends requests to the client, and the list of its answers."""
     answers: list[Command] = []
 
     def script(talk: Talk) -> None:
@@ -426,7 +426,7 @@ def asks(*codes: int) -> tuple[Script, list[Command]]:
 
 
 def test_a_handler_answers_on_the_same_connection(dial: Dial) -> None:
-    """It is told who asks; one-way requests reach it and get no answer."""
+    """The handler is given the server's address; one-way requests reach it and get no response."""
     script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
     heard: list[tuple[Address, int]] = []
 
@@ -449,7 +449,7 @@ def test_a_handler_answers_on_the_same_connection(dial: Dial) -> None:
 
 @pytest.mark.parametrize("handler", [None, lambda address, request: None], ids=["no handler", "not handled"])
 def test_requests_that_are_not_supported_get_code_3(dial: Dial, handler: Handler | None) -> None:
-    """The server need not wait for its time-out."""
+    """The server need not wait for its timeout."""
     script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
     dial(script, handler).call(PULL)
 
@@ -457,7 +457,7 @@ def test_requests_that_are_not_supported_get_code_3(dial: Dial, handler: Handler
 
 
 def test_a_handler_that_fails_answers_with_the_reason(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
-    """The server learns what went wrong, the log has the traceback, and the connection goes on."""
+    """The server gets the reason, the log has the traceback, and the connection stays in use."""
     script, answers = asks(RequestCode.GET_CONSUMER_RUNNING_INFO)
 
     def handler(address: Address, request: Command) -> Command:
@@ -469,7 +469,7 @@ def test_a_handler_that_fails_answers_with_the_reason(dial: Dial, caplog: pytest
 
 
 def test_a_slow_handler_stops_no_answers(dial: Dial) -> None:
-    """Serving a request may take its time, and may itself ask the server."""
+    """Responses arrive while a handler runs, and it may itself send requests to the server."""
     nested: list[int] = []
 
     def script(talk: Talk) -> None:

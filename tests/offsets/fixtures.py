@@ -1,4 +1,4 @@
-"""A cluster of known offsets, times and committed positions, which counts what it is asked."""
+"""Provide a source of known offsets, times and committed positions, which notes its requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ QUEUES = [A0, A1, B0, U0]
 
 @dataclass
 class KnownOffsets:
-    """Message `o` of every queue is stored at `o * 10` ms; by default each queue holds offsets 10 to 99."""
+    """A source whose message `o` of every queue is stored at `o * 10` ms.
+
+    By default each queue holds offsets 10 to 99.
+    """
 
     bounds: Mapping[MessageQueue, QueueBounds] = field(
         default_factory=lambda: dict.fromkeys(QUEUES, QueueBounds(10, 100))
@@ -30,12 +33,12 @@ class KnownOffsets:
     asked: list[str] = field(default_factory=list)
 
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
-        """Bounds as given."""
+        """Return the given bounds."""
         self.asked.append("bounds")
         return {queue: self.bounds[queue] for queue in queues}
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """The rule of the class, clamped as brokers clamp it."""
+        """Return the offsets of times, clamped to the bounds as brokers do it."""
         self.asked.append("times")
         limits = {queue: self.bounds[queue] for queue in times_ms}
         return {
@@ -44,12 +47,12 @@ class KnownOffsets:
         }
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Committed positions as given."""
+        """Return the given positions."""
         self.asked.append("committed")
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
 
     def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
-        """As given, by default the smallest offset."""
+        """Return the given offsets, by default the smallest ones."""
         self.asked.append("readable")
         return {queue: self.readable.get(queue, each.min_offset) for queue, each in bounds.items()}
 

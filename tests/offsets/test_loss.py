@@ -1,4 +1,4 @@
-"""Fail or warn."""
+"""Losses fail a query, or warn."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def test_findings_that_are_allowed_warn(finding: Finding) -> None:
 
 @pytest.mark.parametrize("finding", HARMLESS, ids=lambda finding: finding.name)
 def test_what_is_no_loss_never_fails(finding: Finding) -> None:
-    """A queue that is out of the route for a while, and an admin's reset, only warn."""
+    """A queue that leaves the route for a while, and an administrator's reset, only warn."""
     assert judge(finding, A1, 7, 7, fail_on_data_loss=True).offset_count == 0
 
 
 def test_every_finding_has_its_rule() -> None:
-    """The table is complete, and five of its rules are fatal."""
+    """The table has a rule for every finding, and five of its rules are fatal."""
     assert LOSS_RULES.keys() == set(Finding)
     assert {finding: rule.error for finding, rule in LOSS_RULES.items() if rule.error} == FATAL
 
 
 def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
-    """The text counts if anybody could, and does not blame retention alone."""
+    """The text holds the number of missing messages if it is known, and names causes besides retention."""
     with pytest.raises(MessagesMissing) as raised:
         judge(Finding.GAP, A1, 7, 31, fail_on_data_loss=True, missing_count=5)
 
@@ -76,7 +76,7 @@ def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
 
 
 def test_many_gaps_are_told_in_few_warnings() -> None:
-    """Each lies within one that is told, the first at once; what is told is counted in full."""
+    """Few warnings cover all gaps, the first one at once, and their sum is exact."""
     gaps, log = (
         [LossWarning(Finding.GAP, queue, 10 * n, 10 * n + 3, 2) for n in range(1000) for queue in (A0, B0)],
         GapLog(),
@@ -93,7 +93,7 @@ def test_many_gaps_are_told_in_few_warnings() -> None:
 
 
 def test_starts_move_into_what_is_there() -> None:
-    """Positions below the smallest offset go up to it, positions above the end come down to it, others stay."""
+    """Positions below the minimum move up to it, positions above the end move down to it, others stay."""
     bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20), B0: QueueBounds(10, 20), U0: QueueBounds(10, 20)}
 
     settled = settle_starts({A0: 9, A1: 21, B0: 10, U0: 20}, bounds, fail_on_data_loss=False)
@@ -107,7 +107,7 @@ def test_starts_move_into_what_is_there() -> None:
 
 
 def test_a_queue_out_of_the_route_keeps_its_position() -> None:
-    """A missing queue is no loss, whatever the user wants of losses."""
+    """A queue that left the route is no loss, whatever `failOnDataLoss` says."""
     settled = settle_starts({A0: 9}, {}, fail_on_data_loss=True)
 
     assert settled.positions == {A0: 9}
@@ -115,7 +115,7 @@ def test_a_queue_out_of_the_route_keeps_its_position() -> None:
 
 
 def test_a_replica_is_never_believed() -> None:
-    """A replica may be behind its master, so its bounds move nothing."""
+    """Bounds of a replica move nothing, since it may lag behind its master."""
     bounds = {A0: QueueBounds(10, 20, from_replica=True)}
 
     assert settle_starts({A0: 21}, bounds, fail_on_data_loss=True) == ({A0: 21}, [])
@@ -123,7 +123,7 @@ def test_a_replica_is_never_believed() -> None:
 
 
 def test_ranges_are_cut_to_what_is_there() -> None:
-    """A range ends where its queue ends now, and begins where it begins; one that lies outside is dropped."""
+    """A range is cut to the queue's bounds, and dropped if it lies outside."""
     bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20), B0: QueueBounds(10, 20)}
     planned = [QueueRange(A0, 5, 25), QueueRange(A1, 20, 30), QueueRange(B0, 10, 20)]
 
@@ -138,7 +138,7 @@ def test_ranges_are_cut_to_what_is_there() -> None:
 
 
 def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
-    """A planned range without a queue is the one loss that a missing queue can be."""
+    """A planned range of a queue that vanished is a loss."""
     planned = [QueueRange(A0, 5, 25)]
 
     kept, warnings = settle_ranges(planned, {}, fail_on_data_loss=False)
@@ -149,7 +149,7 @@ def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
 
 
 def test_nothing_is_lost_at_a_front_that_is_open() -> None:
-    """Of a queue of which nothing was read yet, and which begins at its first readable message."""
+    """Missing messages are no loss at the front of a queue that begins at its first readable message."""
     bounds = dict.fromkeys(QUEUES, QueueBounds(10, 100))
     moved = settle_starts({A0: 5, A1: 5}, bounds, fail_on_data_loss=False, opened={A0})
     cut = settle_ranges([QueueRange(A0, 5, 50, is_front_open=True)], bounds, fail_on_data_loss=True)

@@ -1,4 +1,4 @@
-"""Offsets in Spark's log."""
+"""Positions are written to Spark's log, and read back, without loss."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_released_offsets_are_read_and_written_alike(path: Path) -> None:
 
 
 def test_every_meaning_above_has_its_file() -> None:
-    """No file is forgotten."""
+    """The tests above cover every golden file."""
     assert {path.stem for path in GOLDEN.glob("v*.json")} == RELEASED.keys()
     assert json.dumps(position_json(None)) == json.dumps(SENTINEL)
 
@@ -67,7 +67,7 @@ def test_every_meaning_above_has_its_file() -> None:
 def test_written_then_read(
     next_: dict[MessageQueue, int], begin: dict[MessageQueue, int], group: str | None, opened: dict[MessageQueue, int]
 ) -> None:
-    """Whatever is written is read again, and its text does not depend on the order of queues."""
+    """A written position reads back equal, and its text does not depend on the order of queues."""
     position = Position(next_, begin, group, opened)
     turned_next, turned_begin, turned_open = (dict(reversed(each.items())) for each in (next_, begin, opened))
     turned = Position(turned_next, turned_begin, group, turned_open)
@@ -80,7 +80,7 @@ def test_written_then_read(
     ("text", "what"),
     [
         ("", "not standard JSON"),
-        ("[]", "the offset is no object"),
+        ("[]", "the offset is not an object"),
         ("{}", "no version"),
         ('{"next": {}}', "no version"),
         ('{"version": 0}', "no version"),
@@ -90,20 +90,20 @@ def test_written_then_read(
         ('{"version": 1, "version": 1}', "key 'version' appears twice"),
         ('{"version": 1, "end": 5}', "unknown key 'end'"),
         ('{"version": 1, "group": "g"}', "'next' is missing"),
-        ('{"version": 1, "next": {}, "group": null}', "'group' is no text"),
-        ('{"version": 1, "next": null}', "positions is no object"),
-        ('{"version": 1, "next": {"T": 5}}', "T is no object"),
-        ('{"version": 1, "next": {"T": {"0": 5}}}', "T/0 is no object"),
+        ('{"version": 1, "next": {}, "group": null}', "'group' is not text"),
+        ('{"version": 1, "next": null}', "positions is not an object"),
+        ('{"version": 1, "next": {"T": 5}}', "T is not an object"),
+        ('{"version": 1, "next": {"T": {"0": 5}}}', "T/0 is not an object"),
         ('{"version": 1, "next": {"T": {"a": {"0": -1}}}}', "T/a/0 is -1, no position"),
         ('{"version": 1, "next": {"T": {"a": {"0": 5.0}}}}', "T/a/0 is 5.0, no position"),
         ('{"version": 1, "next": {"T": {"a": {"01": 5}}}}', "T/a/01 is 5, no position"),
-        ('{"version": 1, "next": {}, "begin": null}', "positions is no object"),
+        ('{"version": 1, "next": {}, "begin": null}', "positions is not an object"),
         ('{"version": 2, "next": {}, "open": {"T": {"a": {"0": -1}}}}', "T/a/0 is -1, no position"),
         ('{"version": 1, "next": {"T": {"a": {"0": 9223372036854775808}}}}', "no position"),
     ],
 )
 def test_refusals(text: str, what: str) -> None:
-    """An offset that this release did not write is refused in words that say what to do."""
+    """An offset that this release did not write is refused with advice."""
     with pytest.raises(OptionError, match=f"checkpointLocation = .*{what}") as raised:
         parse_position(text)
 
@@ -113,7 +113,7 @@ def test_refusals(text: str, what: str) -> None:
 
 @given(anything)
 def test_any_json_is_read_or_refused(value: object) -> None:
-    """No JSON value whatsoever raises anything but an option error."""
+    """Any JSON value is read, or refused with an option error."""
     try:
         parsed = parse_position(json.dumps(value))
     except OptionError as error:
@@ -123,7 +123,7 @@ def test_any_json_is_read_or_refused(value: object) -> None:
 
 
 def test_first_offset_pins_the_begin_of_every_queue() -> None:
-    """The first answer after the sentinel carries all starts, even if nothing is admitted yet."""
+    """The first position after the sentinel holds all starts, even if nothing is admitted yet."""
     held_back = advance(None, {A0: 5, A1: 0}, {A0: 5, A1: 0}, "g")
 
     assert held_back == Position({A0: 5, A1: 0}, {A0: 5, A1: 0}, "g")
@@ -131,7 +131,7 @@ def test_first_offset_pins_the_begin_of_every_queue() -> None:
 
 
 def test_later_offsets_begin_only_what_starts_elsewhere() -> None:
-    """New queues and moved starts are pinned; a queue that goes on where it stood is not."""
+    """New queues and moved starts are pinned; a queue that continues is not."""
     first = Position({A0: 5, A1: 8}, {A0: 0, A1: 0})
 
     second = advance(first, {A0: 5, A1: 10, B0: 3}, {A0: 9, A1: 12, B0: 3})
@@ -150,7 +150,7 @@ def test_nothing_new_returns_the_same_offset() -> None:
 
 
 def test_a_queue_that_is_given_up_leaves_the_offset() -> None:
-    """A queue without an end is not read any more, which is news."""
+    """A queue without an end leaves the position, which changes it."""
     first = Position({A0: 5, A1: 8})
 
     second = advance(first, {A0: 5}, {A0: 5})
@@ -169,18 +169,18 @@ def test_a_queue_that_is_given_up_leaves_the_offset() -> None:
     ],
 )
 def test_offsets_that_do_not_follow_each_other(start: Position | None, end: Position, what: str) -> None:
-    """A pair that no query can have logged is refused."""
+    """A pair of positions that no query can have logged is refused."""
     with pytest.raises(OptionError, match=what):
         batch_ranges(start, end)
 
 
 def test_a_begin_allows_an_end_below_the_previous_one() -> None:
-    """After a topic was made anew a range may lie below the previous offset."""
+    """After a topic was created again a range may lie below the previous offset."""
     assert batch_ranges(Position({A0: 500}), Position({A0: 20}, {A0: 10})) == [QueueRange(A0, 10, 20)]
 
 
 def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
-    """The first range that is not empty begins at the first readable message, whichever batch it is in."""
+    """The first range that is not empty begins at the first readable message, in whichever batch it is."""
     first = advance(None, {A0: 5, A1: 0}, {A0: 5, A1: 7}, opened={A0: 5, A1: 0})
     second = advance(first, {A0: 5, A1: 7}, {A0: 6, A1: 8}, opened=first.still_open)
 
@@ -191,6 +191,6 @@ def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 2**63), (0, 10**30)])
 def test_what_is_no_offset_never_enters_a_checkpoint(start: int, end: int) -> None:
-    """Whoever let it through: the query could not start again."""
-    with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is no offset"):
+    """An illegal offset raises before it is written, since the query could not start again with it."""
+    with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is not an offset"):
         advance(None, {A0: start}, {A0: end})

@@ -30,13 +30,13 @@ def test_exact_entries_outrank_any_id_and_any_broker() -> None:
     ],
 )
 def test_unknown_names(text: str, what: str) -> None:
-    """A topic, broker or id that no queue bears is named."""
+    """A topic, broker or id that no queue has is an error that names it."""
     with pytest.raises(OptionError, match=what):
         StartSettings(read_tree(text)).requested.require_known(QUEUES)
 
 
 def test_known_names_with_stars() -> None:
-    """A star covers whatever is there."""
+    """A star stands for every broker or id."""
     StartSettings(read_tree('{"T":{"*":{"0":5,"1":6,"*":7},"b":{"*":8}}}')).requested.require_known(QUEUES)
 
 
@@ -54,7 +54,7 @@ def test_rank_of_starting_options() -> None:
 
 
 def test_rank_of_ending_options() -> None:
-    """At the end, too, times outrank offsets; what is left over is read to its latest offset."""
+    """At the end, too, times outrank offsets; other queues are read to their latest offset."""
     requested = EndSettings(read_tree('{"T":{"a":{"0":5}}}'), time_ms=1).requested
 
     assert [layer.option for layer in requested.layers] == ["endingTimestamp", "startingOffsets"]

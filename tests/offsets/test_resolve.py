@@ -1,4 +1,4 @@
-"""From wishes to offsets on a cluster."""
+"""Requested offsets resolve to an offset for each queue."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
 
 
 def resolved(settings: StartSettings, source: KnownOffsets) -> Resolved:
-    """What the wish of a new query means."""
+    """Return the resolved start of a new query."""
     return resolve_offsets(settings.requested, QUEUES, source.fetch_bounds(QUEUES), source)
 
 
 def start(settings: StartSettings, source: KnownOffsets) -> dict[MessageQueue, int]:
-    """Its positions, without loss."""
+    """Return the start positions of a new query, without loss."""
     positions = resolved(settings, source).positions
     return settle_starts(positions, source.bounds, fail_on_data_loss=True).positions
 
 
 @pytest.mark.parametrize(("keyword", "offset"), [(EARLIEST, 10), (LATEST, 100)])
 def test_keywords(keyword: Keyword, offset: int) -> None:
-    """Every queue starts at its bound; one question is enough."""
+    """Every queue starts at its bound, after one request for all queues."""
     source = KnownOffsets()
 
     assert start(StartSettings(keyword), source) == dict.fromkeys(QUEUES, offset)
@@ -38,7 +38,7 @@ def test_keywords(keyword: Keyword, offset: int) -> None:
 
 
 def test_earliest_is_the_first_readable_message() -> None:
-    """Also for a time before it; queues that begin there are known as open, and one question covers all of them."""
+    """Queues that start at their beginning, also by an early time, start at the first readable message and are open."""
     source = KnownOffsets(readable={A0: 15, U0: 100})
     times = read_times('{"T":{"a":{"0":0,"1":300}}}')
 
@@ -49,7 +49,7 @@ def test_earliest_is_the_first_readable_message() -> None:
 
 
 def test_an_empty_queue_has_no_first_message() -> None:
-    """Nothing can be missing at its front."""
+    """An empty queue is not open, since nothing can be missing at its front."""
     source = KnownOffsets(bounds=dict.fromkeys(QUEUES, QueueBounds(7, 7)))
 
     assert resolved(StartSettings(EARLIEST), source) == (dict.fromkeys(QUEUES, 7), (), {})
@@ -68,7 +68,7 @@ def test_an_empty_queue_has_no_first_message() -> None:
     ],
 )
 def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, committed: int) -> None:
-    """Without an entry of its own the retry topic begins where the group stands, or else at its first message."""
+    """Without an entry of its own the retry topic starts at the group's position, or else at its first message."""
     wanted = replace(settings, retry_topic=U0.topic)
 
     assert start(wanted, KnownOffsets())[U0] == alone
@@ -89,7 +89,7 @@ def test_left_out_without_default() -> None:
 
 
 def test_group_then_time_then_default() -> None:
-    """A committed position wins, 0 included; other queues go by time, as CONSUME_FROM_TIMESTAMP does."""
+    """A committed position outranks a time, 0 included; other queues start by time, as CONSUME_FROM_TIMESTAMP does."""
     source = KnownOffsets(bounds=dict.fromkeys(QUEUES, QueueBounds(0, 100)), committed={A0: 0, A1: 77})
 
     assert start(StartSettings(GROUP, time_ms=205), source) == {A0: 0, A1: 77, B0: 21, U0: 21}
@@ -113,13 +113,13 @@ def test_time_by_queue_outranks_offsets() -> None:
 
 
 def test_time_before_the_first_message_means_the_first() -> None:
-    """A search is clamped to what the queue holds."""
+    """A search by time is clamped to the queue's bounds."""
     assert start(StartSettings(time_ms=0), KnownOffsets()) == dict.fromkeys(QUEUES, 10)
 
 
 @pytest.mark.parametrize("bounds", [QueueBounds(10, 100), QueueBounds(100, 100), QueueBounds(0, 0)])
 def test_no_message_that_young(bounds: QueueBounds) -> None:
-    """Past the last message, and in an empty queue, the strategy says latest or fails."""
+    """For a time after the last message, and in an empty queue, the strategy decides: latest or an error."""
     source = KnownOffsets(bounds=dict.fromkeys(QUEUES, bounds))
 
     assert start(StartSettings(time_ms=5000, if_too_young=LATEST), source) == dict.fromkeys(QUEUES, bounds.max_offset)
@@ -130,7 +130,7 @@ def test_no_message_that_young(bounds: QueueBounds) -> None:
 
 
 def test_options_that_have_no_say_are_told() -> None:
-    """An option whose every queue is decided above it is reported; a default that waits is not."""
+    """An option that others outrank for every queue is reported; a default is not."""
     settings = StartSettings(read_tree('{"T":{"a":{"0":50}}}'), time_ms=300)
     by_group = StartSettings(GROUP, EARLIEST)
     source = KnownOffsets(committed=dict.fromkeys(QUEUES, 20))
@@ -140,7 +140,7 @@ def test_options_that_have_no_say_are_told() -> None:
 
 
 def test_unknown_queue() -> None:
-    """JSON that names a queue nobody has is refused before anything is asked of it."""
+    """JSON that names an unknown queue is refused before the source gets a request."""
     with pytest.raises(OptionError, match="there is no queue 9"):
         start(StartSettings(read_tree('{"T":{"a":{"9":1}}}'), EARLIEST), KnownOffsets())
 
@@ -172,7 +172,7 @@ def test_batch_between_times() -> None:
 
 
 def test_batch_end_by_queue() -> None:
-    """The end may be given per queue; the others, and times past the last message, mean latest."""
+    """The end may be given per queue; other queues, and times past the last message, end at the latest offset."""
     ends = EndSettings(read_tree('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
 
     plan = resolve_batch(
@@ -191,17 +191,17 @@ def test_batch_end_by_queue() -> None:
 
 
 class LiveOffsets(KnownOffsets):
-    """A group reads to the ends, of which each of its positions is a later one."""
+    """A source whose group reads to the ends, so that each of its positions is later than the one before."""
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Ten more messages have come and are read."""
+        """Return the group's positions after ten more messages."""
         self.bounds = {queue: at._replace(max_offset=at.max_offset + 10) for queue, at in self.bounds.items()}
         return {queue: self.bounds[queue].max_offset for queue in queues}
 
 
 @pytest.mark.parametrize("fatal", [True, False])
 def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool) -> None:
-    """Though the group goes on while brokers are asked."""
+    """A group that reads on while brokers get requests causes no loss."""
     plan = resolve_batch(
         StartSettings(GROUP, EARLIEST).requested,
         EndSettings().requested,
@@ -214,7 +214,7 @@ def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool
 
 
 def test_end_below_start() -> None:
-    """An end below the start is the user's mistake."""
+    """A requested end below the start is refused."""
     ends = EndSettings(read_tree('{"T":{"a":{"0":9}}}', "endingOffsets"))
 
     with pytest.raises(OptionError, match="endingOffsets: the end 9 of T/a/0 lies below its start 10"):
@@ -222,7 +222,7 @@ def test_end_below_start() -> None:
 
 
 def test_end_below_a_start_that_retention_moved() -> None:
-    """If retention took the whole range there is nothing to read, and a warning instead of a mistake."""
+    """If retention took the whole range, the range is empty and a warning says so."""
     starts, ends = read_tree('{"T":{"a":{"0":0}}}'), read_tree('{"T":{"a":{"0":5}}}', "endingOffsets")
 
     plan = resolve_batch(
@@ -238,7 +238,7 @@ def test_end_below_a_start_that_retention_moved() -> None:
     [(500, -1, OffsetBeyondEnd), (50, 600, OffsetWentBack), (5, 50, OffsetBeforeEarliest)],
 )
 def test_batch_outside_what_is_there(start_offset: int, end_offset: int, error: type[Exception]) -> None:
-    """Each way to point outside a queue is its own error."""
+    """Each way to request offsets outside a queue has its own error."""
     starts = StartSettings(read_tree(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).requested
     ends = EndSettings(read_tree(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).requested
 

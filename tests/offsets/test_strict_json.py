@@ -1,4 +1,4 @@
-"""JSON that users type."""
+"""JSON that users type is read strictly."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pyspark_rocketmq.offsets.strict_json import is_integer, is_queue_id, parse_
         ("", "Expecting value"),
         ("{'a': 1}", "property name"),
         ('{"a": 1, "b": 2, "a": 1}', "key 'a' appears twice"),
-        ("[NaN]", "NaN is no JSON number"),
-        ("[-Infinity]", "-Infinity is no JSON number"),
+        ("[NaN]", "NaN is not a JSON number"),
+        ("[-Infinity]", "-Infinity is not a JSON number"),
         ('{"a": 1} x', "Extra data"),
         ("[" * 100_000, "nested too deeply"),
         ("9" * 5000, "not standard JSON"),
     ],
 )
 def test_refusals(text: str, what: str) -> None:
-    """What standard JSON does not know is refused in words, and a long text is not repeated whole."""
+    """Text that is not standard JSON is refused, and a long text is cut."""
     with pytest.raises(OptionError, match=what) as raised:
         parse_json(text, "assign")
 
@@ -31,14 +31,14 @@ def test_refusals(text: str, what: str) -> None:
 
 
 def test_booleans_are_no_integers() -> None:
-    """JSON's true is not 1, and 1.0 is not 1."""
+    """Neither JSON's true nor 1.0 counts as the integer 1."""
     values = [1, True, 1.0, "1", None, 6]
 
     assert [value for value in values if is_integer(value, 0, 5)] == [1]
 
 
 def test_queue_ids() -> None:
-    """A queue has one spelling."""
+    """A queue id has one spelling."""
     keys = ["0", "10", "2147483647", "2147483648", "01", "-1", "+1", "1.0", "", "٣", "*"]
 
     assert [key for key in keys if is_queue_id(key)] == ["0", "10", "2147483647"]

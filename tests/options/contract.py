@@ -1,4 +1,4 @@
-"""The tables of the contract, as rows."""
+"""Read the tables of the options' contract as rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Row(NamedTuple):
 
 
 def table(section: str) -> list[list[str]]:
-    """The cells below a heading of the contract; its first table alone."""
+    """Return the cells of the first table below a heading of the contract."""
     text = re.split(rf"^#+ {re.escape(section)}", CONTRACT, flags=re.MULTILINE)[1]
     lines = re.findall(r"^\|(.*)\|$", re.split(r"^#+ ", text, flags=re.MULTILINE)[0], flags=re.MULTILINE)
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines[2:]]
 
 
 def option_rows() -> Iterator[Row]:
-    """Every option of section 3."""
+    """Yield every option of section 3."""
     for part in range(1, 10):
         for names, aliases, use, accepted, default, *_ in table(f"3.{part} "):
             mains = re.findall(r"`([^`]+)`(°?)", names)
@@ -38,7 +38,7 @@ def option_rows() -> Iterator[Row]:
 
 
 def _aliases_of(cell: str, count: int) -> list[set[str]]:
-    """The aliases of each option of a row: of all, of the `first:`, or one for each, which may be shortened."""
+    """Return the aliases of each option of a row: of all, of the `first:`, or one for each, perhaps shortened."""
     found = re.findall(r"`([^`]+)`(°?)", cell)
     if count == 1:
         return [{alias for alias, _ in found} | {f"rocketmq.{alias}" for alias, mark in found if mark}]
@@ -48,5 +48,5 @@ def _aliases_of(cell: str, count: int) -> list[set[str]]:
 
 
 def plain(text: str) -> str:
-    """A cell without marks, code quotes and remarks in brackets."""
+    """Return a cell without marks, code quotes and remarks in brackets."""
     return re.sub(r"\s+", " ", re.sub(r"\([^)]*\)|[†`]", "", text)).strip()

@@ -1,4 +1,4 @@
-"""Reading options in tests, and one telling value for each option that is built."""
+"""Read options in tests, with one telling value for each option that is built."""
 
 from __future__ import annotations
 
@@ -113,38 +113,38 @@ HELPERS_ONLY = {"maxReconsumeTimes", "delayLevelWhenNextConsume"}
 
 
 def read(raw: Mapping[str, str], *, stream: bool | None = True) -> ReaderOptions:
-    """The settings that options come to, in a known environment at a known time."""
+    """Return the settings of options, in a known environment at a known time."""
     return parse_reader_options(raw, stream=stream, env={}, clock=lambda: NOW_S)
 
 
 def settings_of(main: str, raw: Mapping[str, str]) -> ReaderOptions | HelperOptions:
-    """The settings that options come to, in a use in which this one can be tried."""
+    """Return the settings of options, in a use in which this option can be tried."""
     if main in HELPERS_ONLY:
         return parse_helper_options(raw, env={}, clock=lambda: NOW_S)
     return read(raw, stream=main not in BATCH_ONLY)
 
 
 def read_least(stream: bool | None = True, /, **more: str) -> ReaderOptions:
-    """The settings of the least that a read needs, and of more options; `__` stands for a dot."""
+    """Return the settings of the least that a read needs, and of more options; `__` stands for a dot."""
     return read(LEAST | {name.replace("__", "."): text for name, text in more.items()}, stream=stream)
 
 
 def refusal_of(main: str, raw: Mapping[str, str]) -> OptionError:
-    """The error that options end in, in a use in which this one can be tried."""
+    """Return the error of options, in a use in which this option can be tried."""
     with pytest.raises(OptionError) as caught:
         settings_of(main, raw)
     return caught.value
 
 
 def error_of(raw: Mapping[str, str], *, stream: bool | None = True) -> OptionError:
-    """The error that options end in."""
+    """Return the error of options."""
     with pytest.raises(OptionError) as caught:
         read(raw, stream=stream)
     return caught.value
 
 
 def raw_with(name: str, text: str, main: str = "") -> dict[str, str]:
-    """A read with one option, under any of its names, and what that option cannot do without."""
+    """Return a read with one option, under any of its names, and the options that it needs."""
     main = main or name
     replaced = {"subscribe"} if main in ONE_OF_THREE else {main}
     base = {given: value for given, value in LEAST.items() if given not in replaced}

@@ -1,4 +1,4 @@
-"""Options end as the settings that the rooms below take."""
+"""Options become the settings that the rooms below take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.options.samples import LEAST, NOW_S, read, read_least
 
 
 def test_the_least_is_what_the_rooms_take_for_granted() -> None:
-    """Defaults of the options and of the settings are the same ones."""
+    """Options and settings have the same defaults."""
     cluster = ClusterSettings((Address("ns", 9876),), pause=Backoff(1.0, 1.0))
 
     expected = ReaderOptions(cluster, Selection(topics=("orders",)), StartSettings())
@@ -33,13 +33,13 @@ def test_the_least_is_what_the_rooms_take_for_granted() -> None:
 
 
 def test_a_batch_read_starts_at_the_beginning() -> None:
-    """A stream starts with what comes, a batch with what is there."""
+    """A stream starts at the latest offsets by default, a batch read at the earliest."""
     assert read_least(True).start.offsets is Keyword.LATEST
     assert read_least(False).start.offsets is Keyword.EARLIEST
 
 
 def test_network() -> None:
-    """Milliseconds become seconds."""
+    """Options of the network are read in milliseconds and become seconds."""
     options = read_least(connectTimeoutMillis="1500", mqClientApiTimeout="2s", maxFrameSize="1m", useTLS="true")
 
     assert options.cluster.net == NetSettings(1.5, 2.0, max_frame_bytes=2**20, tls=TlsSettings())
@@ -47,7 +47,7 @@ def test_network() -> None:
 
 
 def test_tls() -> None:
-    """Who is trusted, who we are, and whether the server is checked."""
+    """Options of TLS fill the trusted CAs, the client's certificate, and whether the server is verified."""
     paths = {"tlsTrustCertPath": "ca", "tlsClientCertPath": "c", "tlsClientKeyPath": "k"}
 
     options = read_least(useTLS="true", tlsAuthServer="false", tlsClientKeyPassword="hush", **paths)
@@ -56,7 +56,7 @@ def test_tls() -> None:
 
 
 def test_cluster() -> None:
-    """Several name servers, patience, namespace and addresses."""
+    """Options of the cluster fill name servers, waits, namespace and addresses."""
     more = {"fetchOffset.numRetries": "7", "fetchOffset.retryIntervalMs": "0", "namespace": "NS"}
     addresses = '{"10.0.0.1:10911": "localhost:1", "*": "proxy:8080"}'
 
@@ -69,7 +69,7 @@ def test_cluster() -> None:
 
 
 def test_credentials_and_their_secrecy() -> None:
-    """They reach the cluster, and nothing that is printed."""
+    """Credentials reach the cluster's settings, and no text of them."""
     options = read_least(accessKey="AK", secretKey="hush1", securityToken="hush2")
 
     assert options.cluster.credentials == Credentials("AK", "hush1", "hush2")
@@ -77,7 +77,7 @@ def test_credentials_and_their_secrecy() -> None:
 
 
 def test_selection() -> None:
-    """Topics, a pattern, or listed queues."""
+    """A read selects topics, a pattern, or listed queues."""
     pattern = read({"nameServer": "a:1", "subscribePattern": "o.*"}).selection
     listed = read({"nameServer": "a:1", "assign": '{"orders": {"b": [1]}}'}).selection
 
@@ -96,7 +96,7 @@ def test_filters() -> None:
 
 
 def test_start_and_end() -> None:
-    """Keywords, times and what to do without an answer."""
+    """Keywords, times and fallbacks fill the start and the end."""
     more = {"startingOffsets": "group", "consumerGroup": "g", "startingTimestamp": "-2h"}
     start = read(LEAST | more | {"startingOffsetsByTimestampStrategy": "latest"}).start
     end = read(LEAST | {"endingTimestamp": "5"}, stream=False).end
@@ -107,7 +107,7 @@ def test_start_and_end() -> None:
 
 
 def test_batches() -> None:
-    """Caps, tasks and the strategy."""
+    """Options of batches fill caps, tasks and the strategy."""
     more = {"maxOffsetsPerTrigger": "9", "maxOffsetsPerQueue": "8", "minOffsetsPerTrigger": "7"}
     options = read_least(
         maxTriggerDelay="30s", minPartitions="2", maxPartitions="3", maxRecordsPerPartition="4", **more
@@ -122,7 +122,7 @@ def test_batches() -> None:
 
 
 def test_pulling() -> None:
-    """How eagerly, and with which pauses."""
+    """Options of pulling fill sizes, limits and pauses."""
     options = read_least(pullTimeDelayMillsWhenException="40s", readFrom="master", ordering="queue", pullInterval="5")
 
     assert options.pull.failure_pause == Backoff(40.0, 40.0)
@@ -130,7 +130,7 @@ def test_pulling() -> None:
 
 
 def test_limits_for_a_topic_are_shared_by_its_queues() -> None:
-    """The task divides them, at least one each; without them those per queue hold."""
+    """A task divides a topic's limit among its queues, at least 1 each; else the limit per queue holds."""
     shared = read_least(pullThresholdForTopic="10", pullThresholdSizeForTopic="2g").pull
 
     assert shared.for_queues(4).limits == (2, 512, 2000)
@@ -139,7 +139,7 @@ def test_limits_for_a_topic_are_shared_by_its_queues() -> None:
 
 
 def test_rows() -> None:
-    """Columns of a layout or of the user's choice, and how they are read."""
+    """Columns come from the layout or from the user's list, with their formats."""
     kafka = read_least(rowLayout="kafka", includeHeaders="true")
     chosen = read_least(columns="BODY, keys", mode="dropmalformed", includeSystemProperties="true")
 
@@ -160,7 +160,7 @@ def test_rows() -> None:
     ],
 )
 def test_commits(raw: dict[str, str], commit: CommitSettings) -> None:
-    """A stream publishes for a group of its own unless told not to; a batch read never does."""
+    """A stream commits for a group of its own unless told not to; a batch read never commits."""
     assert read(LEAST | raw).commit == commit
     assert read(LEAST | raw).pull.group == raw.get("consumerGroup", "TOOLS_CONSUMER")
     assert read_least(False, consumerGroup="g").commit == CommitSettings()
@@ -174,7 +174,7 @@ def test_options_travel() -> None:
 
 
 def test_a_member_begins_where_its_group_stands() -> None:
-    """And where the group does not, at the beginning, unless the user says otherwise; the retry topic comes along."""
+    """A member starts at the group's position, else at the beginning unless told otherwise, and reads retries."""
     options = read_least(consumerGroup="g", groupMembership="shared")
 
     assert (options.start.offsets, options.start.default) == (Keyword.GROUP, Keyword.EARLIEST)
@@ -184,7 +184,7 @@ def test_a_member_begins_where_its_group_stands() -> None:
 
 
 def test_a_members_strategy_divides_queues_among_members() -> None:
-    """What is its own is dealt to slots in blocks."""
+    """The strategy assigns queues to members; a member's own queues go to slots in blocks."""
     more = {"allocateMessageQueueStrategy": "AVG_BY_CIRCLE", "consumerGroup": "g", "groupMembership": "shared"}
     options = read_least(**more, rebalanceInterval="5s", heartbeatBrokerInterval="10s")
 
@@ -194,7 +194,7 @@ def test_a_members_strategy_divides_queues_among_members() -> None:
 
 
 def test_a_member_that_reads_in_order_locks() -> None:
-    """Unless it is told not to."""
+    """A member that reads in order locks its queues unless told not to."""
     more = {"consumerGroup": "g", "groupMembership": "shared", "ordering": "queue"}
 
     assert read_least(**more).locks == LockSettings(20.0, 30.0)

@@ -1,4 +1,4 @@
-"""The code's table is the contract's, row by row."""
+"""The table of options equals the contract's, row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUILT = [pair for pair in PAIRS if not cast(Option[Any], pair.values[0]).is_plan
 
 
 def test_neither_has_more_options() -> None:
-    """Every option of the contract is known, and no other."""
+    """The code knows every option of the contract, and no other."""
     assert OURS.keys() == ROWS.keys() and len(OURS) > 90
 
 

@@ -1,4 +1,4 @@
-"""Typing errors fail with the name that was meant; what a platform adds is warned about."""
+"""Typing errors fail with the name that was meant; other unknown names are logged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = st.text("abc", max_size=6)
     ],
 )
 def test_a_near_miss_names_what_was_meant(key: str, meant: str) -> None:
-    """Also where only the prefix, a separator or the order of two letters is wrong."""
+    """A name with a wrong prefix, separator or order of letters fails with the name that was meant."""
     error = error_of(LEAST | {key: "1"})
 
     assert error.code == "OPTION_UNKNOWN"
@@ -40,7 +40,7 @@ def test_a_near_miss_names_what_was_meant(key: str, meant: str) -> None:
 
 @pytest.mark.parametrize("key", ["header", "mergeSchema", "tax", "modes2", "ctx.notebook", "checkpointLocation"])
 def test_foreign_names_pass(key: str) -> None:
-    """Short names need to be closer, so that other people's words are not ours."""
+    """Short names must be closer to an option's name to count as typing errors."""
     assert read(LEAST | {key: "1"}) == read(LEAST)
 
 
@@ -55,14 +55,14 @@ def test_foreign_names_are_warned_about_once_the_use_is_known(caplog: pytest.Log
 
 
 def test_all_fails_on_foreign_names() -> None:
-    """`strictOptions=all` is for those who own every option."""
+    """With `strictOptions=all` every unknown name is an error."""
     error = error_of(LEAST | {"header": "hush", "strictOptions": "all"})
 
     assert error.code == "OPTION_UNKNOWN" and "header = '***'" in str(error)
 
 
 def test_warn_fails_on_no_unknown_name(caplog: pytest.LogCaptureFixture) -> None:
-    """`strictOptions=warn` lets near misses and unknown prefixes pass, but says so."""
+    """With `strictOptions=warn` near misses and unknown prefixes are only logged."""
     lenient = LEAST | {"strictOptions": "warn"}
 
     assert read(lenient | {"subscrbe": "x", "rocketmq.x": "1"}) == read(LEAST)
@@ -71,7 +71,7 @@ def test_warn_fails_on_no_unknown_name(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_misspelt_secret_is_not_shown() -> None:
-    """The value of what may be a secret stays one."""
+    """The value of a misspelt secret is not shown."""
     text = str(error_of(LEAST | {"secretKye": "hush"}))
 
     assert "secretKye = '***'" in text and "secretKey" in text
@@ -89,7 +89,7 @@ def test_edit_distance(first: str, second: str, distance: int) -> None:
 
 @given(WORDS, WORDS)
 def test_edit_distance_is_symmetric_and_bounded(first: str, second: str) -> None:
-    """It lies between the difference of the lengths and the longer length."""
+    """The distance lies between the difference of the lengths and the longer length."""
     distance = edit_distance(first, second)
 
     assert distance == edit_distance(second, first)

@@ -1,4 +1,4 @@
-"""What is checked when, and what comes from where."""
+"""Options are checked as soon as their use is known, and come from the user before the environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCOPED = [
 
 @pytest.mark.parametrize(("name", "stream"), SCOPED)
 def test_options_of_another_use(name: str, stream: bool) -> None:
-    """Refused once the use is known, naming the use they belong to; before, nobody can tell."""
+    """An option of another use is refused once the use is known, with the use that it belongs to."""
     raw = raw_with(name, SAMPLES[name][0])
 
     error = error_of(raw, stream=stream)
@@ -33,13 +33,13 @@ def test_options_of_another_use(name: str, stream: bool) -> None:
 
 
 def test_the_end_of_a_stream() -> None:
-    """The text says what a stream does instead."""
+    """The refusal of an end in a stream names the trigger availableNow."""
     assert "availableNow" in str(error_of(LEAST | {"endingOffsets": "latest"}))
 
 
 @pytest.mark.parametrize(("name", "text"), [("topic", "a b"), ("ordering", "key")])
 def test_names_that_mean_two_things(name: str, text: str) -> None:
-    """What is a mistake for a read may be right for a write, so it waits until the use is known."""
+    """A name with two meanings is checked only when the use is known."""
     raw = {"nameServer": "a:1", name: text}
 
     assert read(raw, stream=None).selection.topics == ()
@@ -47,7 +47,10 @@ def test_names_that_mean_two_things(name: str, text: str) -> None:
 
 
 def test_two_names_of_one_option() -> None:
-    """They may say the same, in different spellings; different things are a conflict of two names."""
+    """Two names of one option may say the same in different spellings.
+
+    Different values are a conflict of both names.
+    """
     assert read(LEAST | {"pullTimeoutMs": "20s", "consumerPullTimeoutMillis": "20000"}).pull.pull_timeout_s == 20.0
     assert read(LEAST | {"topics": "orders", "topic": " orders"}) == read(LEAST)
 
@@ -57,12 +60,12 @@ def test_two_names_of_one_option() -> None:
 
 
 def test_one_name_in_two_cases() -> None:
-    """A helper's dictionary may hold both; they are one option."""
+    """Two spellings of one name in different case are one option."""
     assert error_of(LEAST | {"SUBSCRIBE": "other"}).code == "OPTION_CONFLICT"
 
 
 def test_the_environment_names_the_servers() -> None:
-    """An option outranks it; what is wrong with it is told under its own name."""
+    """An option outranks the environment, whose errors have the variable's name."""
     env = {"NAMESRV_ADDR": "a:1;b:2"}
 
     found = parse_reader_options({"subscribe": "orders"}, stream=True, env=env)
@@ -75,7 +78,7 @@ def test_the_environment_names_the_servers() -> None:
 
 @pytest.mark.parametrize("name", ["accessKey", "secretKey", "securityToken", "tlsClientKeyPassword"])
 def test_errors_hide_secrets(name: str) -> None:
-    """Whatever is wrong: something else is missing, or a second name says something else."""
+    """A secret is shown in no error, neither of a missing companion nor of a second name."""
     alone = error_of(LEAST | {name: "hush"})
     two = {name.upper(): "hush1", name: "hush2"}
 
@@ -84,7 +87,7 @@ def test_errors_hide_secrets(name: str) -> None:
 
 
 def test_helpers_take_a_readers_options() -> None:
-    """Options of other uses are passed over, also where they would contradict each other without the rest."""
+    """Helpers ignore options of other uses, also those that would contradict each other."""
     raw = {**raw_with("endingOffsets", "latest"), "consumerGroup": "g", "commitOffsets": "batch", "useTLS": "true"}
 
     found = parse_helper_options(raw, env={})
@@ -94,7 +97,7 @@ def test_helpers_take_a_readers_options() -> None:
 
 
 def test_helpers_refuse_what_readers_refuse() -> None:
-    """Unknown, refused and planned names are no better there."""
+    """Helpers refuse unknown, refused and planned names as readers do."""
     for name, code in [("nameServr", "UNKNOWN"), ("numTasks", "REFUSED"), ("endpoints", "REFUSED")]:
         with pytest.raises(OptionError, match=f"OPTION_{code}"):
             parse_helper_options(LEAST | {name: "1"}, env={})

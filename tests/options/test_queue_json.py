@@ -20,7 +20,7 @@ def test_keywords(text: str, keyword: Keyword) -> None:
 
 
 def test_sentinels() -> None:
-    """-2, -1 and -3 stand for the keywords, everything from 0 for itself."""
+    """The numbers -2, -1 and -3 stand for the keywords, and numbers from 0 for offsets."""
     parsed = read_tree('{"T":{"a":{"0":-2,"1":-1},"b":{"0":-3}},"U":{"a":{"0":9223372036854775807}}}')
 
     assert [parsed.target(queue) for queue in QUEUES] == [EARLIEST, LATEST, GROUP, 2**63 - 1]
@@ -32,7 +32,7 @@ def test_sentinels() -> None:
     [
         ("oldest", "unknown; give earliest, latest, group, or JSON"),
         ("[]", "unknown"),
-        ('{"T":5}', "T is no object"),
+        ('{"T":5}', "T is not an object"),
         (
             '{"T":{"a":{"0":-4}}}',
             r"T/a/0 is -4; give an offset from 0, or -2 \(earliest\), -1 \(latest\), -3 \(group\)",
@@ -64,7 +64,7 @@ def test_two_levels_are_answered_with_three() -> None:
 
 @pytest.mark.parametrize("text", ["earliest", "group", '{"T":{"a":{"0":-2}}}', '{"T":{"a":{"0":-3}}}'])
 def test_an_end_is_latest_or_an_offset(text: str) -> None:
-    """What is accepted can be narrowed, for keywords and sentinels together."""
+    """The accepted keywords can be narrowed, in words and as numbers."""
     with pytest.raises(OptionError, match="endingOffsets"):
         read_offsets(OptionText("endingOffsets", text), [LATEST])
     assert read_offsets(OptionText("endingOffsets", "latest"), [LATEST]) is LATEST
@@ -103,7 +103,7 @@ def test_refused_times(text: str) -> None:
     ],
 )
 def test_refused_assignments(text: str) -> None:
-    """Anything of another shape is refused."""
+    """JSON of another shape is refused."""
     with pytest.raises(OptionError, match=r"\[OPTION_VALUE\] assign = "):
         read_assignment(OptionText("assign", text))
 

@@ -1,4 +1,4 @@
-"""Every option does something, under each of its names."""
+"""Every option has an effect, under each of its names."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ALIASES = [(alias, option.name) for option in BUILT for alias in option.spelling
 
 
 def test_every_built_option_has_a_sample() -> None:
-    """The tests below leave no option out."""
+    """The tests below cover every option that is built."""
     assert SAMPLES.keys() | {"credentialsFile"} == {option.name for option in BUILT}
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES.keys() - WITHOUT_SETTING))
 def test_an_option_changes_the_settings(name: str) -> None:
-    """Nothing that a user may write is without effect."""
+    """Every option changes the settings."""
     companions = {} if name in NEEDED_BY_COMPANIONS else SAMPLES[name][1]
 
     with_it = settings_of(name, raw_with(name, SAMPLES[name][0]))
@@ -46,7 +46,7 @@ def test_an_option_changes_the_settings(name: str) -> None:
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES)
 def test_an_alias_means_its_main_name(alias: str, name: str) -> None:
-    """The settings are the same whichever name is used."""
+    """An alias gives the same settings as the main name."""
     text = SAMPLES[name][0]
 
     assert settings_of(name, raw_with(alias, text, name)) == settings_of(name, raw_with(name, text))
@@ -55,7 +55,7 @@ def test_an_alias_means_its_main_name(alias: str, name: str) -> None:
 @pytest.mark.parametrize("change", [str.upper, str.lower, str.swapcase])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_case_of_names_does_not_matter(name: str, change: Callable[[str], str]) -> None:
-    """Spark hands names over in lower case, helpers as the user wrote them."""
+    """Names in any case give the same settings: Spark hands names over in lower case, helpers as written."""
     text = SAMPLES[name][0]
 
     changed = {change(key): value for key, value in raw_with(name, text).items()}
@@ -65,7 +65,7 @@ def test_case_of_names_does_not_matter(name: str, change: Callable[[str], str]) 
 
 @pytest.mark.parametrize("option", PLANNED, ids=lambda option: option.name)
 def test_planned_options_are_refused(option: Option[Any]) -> None:
-    """What is not built yet is never accepted, whatever the use."""
+    """An option that is only planned is refused in every use."""
     for stream in (True, False, None):
         error = error_of(LEAST | {option.name: "1"}, stream=stream)
 
@@ -83,7 +83,7 @@ def test_a_default_is_a_value_like_others(option: Option[Any]) -> None:
 
 
 def test_names_are_unique() -> None:
-    """Each name means one option, but the two that reads and writes share."""
+    """Each name means one option, except two names that reads and writes share."""
     names = [spelling.lower() for option in OPTIONS for spelling in option.spellings]
     shared = {name for name in names if names.count(name) > 1}
 
@@ -92,7 +92,7 @@ def test_names_are_unique() -> None:
 
 
 def test_importing_options_is_cheap() -> None:
-    """The driver imports them for every query, also where no columns are made: neither pyspark nor Arrow come along."""
+    """Importing options imports neither pyspark nor Arrow: the driver does it for every query."""
     code = "import sys, pyspark_rocketmq.options; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

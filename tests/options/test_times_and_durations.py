@@ -1,4 +1,4 @@
-"""Times and durations as users write them."""
+"""Times and durations are read as users write them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NOW_MS = 1_769_817_600_000
     [("0", 0), ("500", 500), ("+500", 500), ("500ms", 500), (" 30s ", 30_000), ("15 M", 900_000), ("2h", 7_200_000)],
 )
 def test_durations(text: str, duration_ms: int) -> None:
-    """A plain integer is milliseconds; units may be in any case."""
+    """A plain integer means milliseconds; units may be in any case."""
     assert read_duration_ms(OptionText("maxTriggerDelay", text)) == duration_ms
 
 
 @pytest.mark.parametrize("text", ["", "s", "1.5s", "-5", "5 weeks", "1h30m", "٣s", "9" * 5000])
 def test_no_durations(text: str) -> None:
-    """Anything else is refused, and the units are listed."""
-    with pytest.raises(OptionError, match=r"OPTION_VALUE.*maxTriggerDelay.*no duration; .*ms, s, m, h or d"):
+    """Any other text is refused, and the error lists the units."""
+    with pytest.raises(OptionError, match=r"OPTION_VALUE.*maxTriggerDelay.*not a duration; .*ms, s, m, h or d"):
         read_duration_ms(OptionText("maxTriggerDelay", text))
 
 
@@ -45,14 +45,14 @@ def test_no_durations(text: str) -> None:
     ],
 )
 def test_times(text: str, time_ms: int) -> None:
-    """Milliseconds, ISO-8601 with a zone (rounded up), and times ago, which end at 1970."""
+    """A time is milliseconds, ISO-8601 with a zone (rounded up), or a time ago, which ends at 1970."""
     assert read_time_ms(OptionText("startingTimestamp", text, NOW_MS)) == time_ms
 
 
 @pytest.mark.parametrize("text", ["", "now", "-", "--5", "-+5s", "5s", "2026-13-01T00:00:00Z", str(LAST_OFFSET + 1)])
 def test_no_times(text: str) -> None:
-    """Anything else is refused with all three spellings."""
-    with pytest.raises(OptionError, match=r"startingTimestamp = .*no time; .*1970.*2026-01-31T00:00:00Z.*-2h"):
+    """Any other text is refused, and the error shows all three forms."""
+    with pytest.raises(OptionError, match=r"startingTimestamp = .*not a time; .*1970.*2026-01-31T00:00:00Z.*-2h"):
         read_time_ms(OptionText("startingTimestamp", text, NOW_MS))
 
 
@@ -65,7 +65,7 @@ def test_a_time_without_zone_shows_both_spellings(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_text_is_read_or_refused(text: str) -> None:
-    """No text whatsoever raises anything but an option error."""
+    """Any text is read, or refused with an option error."""
     try:
         assert 0 <= read_time_ms(OptionText("startingTimestamp", text, NOW_MS)) <= LAST_OFFSET
     except OptionError as error:

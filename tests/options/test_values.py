@@ -1,4 +1,4 @@
-"""Each option says what it accepts, in the same frame, and never fails in another way."""
+"""Every option says what it accepts, and refuses everything else with an option error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WRONG = [
     ("minOffsetsPerTrigger", "ten", INTEGER),
     ("maxTriggerDelay", "0", "≥ 1"),
     ("allocateMessageQueueStrategy", "RANDOM", "AVG_BY_CIRCLE"),
-    ("virtualNodeCnt", "0", "an empty ring gives nobody a queue"),
+    ("virtualNodeCnt", "0", "an empty ring assigns no queue"),
     ("virtualNodeCnt", "10001", "1..10000"),
     ("messageQueueList", "{}", "["),
     ("machineRooms", "east,east", "twice"),
@@ -116,13 +116,13 @@ ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace"}
 
 
 def test_every_option_with_a_rule_is_tried() -> None:
-    """The cases below leave no option out but those that take any text."""
+    """The cases below cover every option that does not take any text."""
     assert {name for name, _, _ in WRONG} | ANY_TEXT == SAMPLES.keys()
 
 
 @pytest.mark.parametrize(("name", "text", "accepted"), WRONG)
 def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str) -> None:
-    """The code, the option as it is written, the value, and the range or the words that would do."""
+    """The error has the code, the option as written, the value, and the accepted range or words."""
     error = refusal_of(name, raw_with(name, text))
 
     assert (error.option, error.code) == (name, "OPTION_VALUE")
@@ -132,7 +132,7 @@ def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("text", ["", "  "])
 def test_blank_values_are_refused(name: str, text: str) -> None:
-    """An empty value is a mistake, not a wish for the default."""
+    """A blank value is refused and does not mean the default."""
     error = refusal_of(name, raw_with(name, text))
 
     assert error.code == "OPTION_VALUE" and "blank" in str(error)
@@ -140,7 +140,7 @@ def test_blank_values_are_refused(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_values_are_trimmed(name: str) -> None:
-    """Blanks around a value say nothing."""
+    """Blanks around a value do not count."""
     text = SAMPLES[name][0]
 
     assert settings_of(name, raw_with(name, f"  {text}\t")) == settings_of(name, raw_with(name, text))
@@ -167,7 +167,7 @@ GARBAGE = (
 @example("subscribePattern", "[[a]", True)
 @example("startingTimestamp", "0001-01-01T00:00:00+23:59", True)
 def test_any_value_is_read_or_refused(name: str, text: str, stream: bool) -> None:
-    """Whatever somebody writes: settings, or an `OptionError` that names an option."""
+    """Any text gives settings, or an `OptionError` that names an option."""
     try:
         assert read(raw_with(name, text), stream=stream)
     except OptionError as error:
@@ -178,7 +178,7 @@ def test_any_value_is_read_or_refused(name: str, text: str, stream: bool) -> Non
     ("text", "mib"), [("1", 1), ("1m", 1), ("1023k", None), ("2047k", 1), ("1g", 1024), ("1073741824", None)]
 )
 def test_mebibytes(text: str, mib: int | None) -> None:
-    """A plain number is MiB here, and only here; a size is rounded down."""
+    """A plain number means MiB for these options only; a size is rounded down."""
     if mib is None:
         assert error_of(LEAST | {"pullThresholdSizeForQueue": text}).code == "OPTION_VALUE"
     else:

@@ -10,13 +10,13 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 
 
 def queue(number: int, topic: str = "T") -> MessageQueue:
-    """Queue `number` in planning order: four on each broker, in three rooms."""
+    """Return queue `number` in planning order: four on each broker, in three rooms."""
     broker = number // 4
     return MessageQueue(topic, f"room{min(broker, 2)}@b{broker:04}", number % 4)
 
 
 def ranges_of(lengths: Iterable[int], start: int = 100) -> list[QueueRange]:
-    """One range of each length, on successive queues."""
+    """Return one range of each length, on successive queues."""
     return [QueueRange(queue(number), start, start + length) for number, length in enumerate(lengths)]
 
 

@@ -1,4 +1,4 @@
-"""Caps, floor and frozen targets."""
+"""Admission obeys caps, floor and frozen targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.planning.fixtures import lengths, queue
 
 
 def admitted(backlogs: list[int], limits: Limits, waited_s: float = 0.0) -> list[int]:
-    """How many offsets of each backlog are let through."""
+    """Return how many offsets of each backlog are admitted."""
     starts = {queue(number): 100 for number in range(len(backlogs))}
     latest = {queue(number): 100 + backlog for number, backlog in enumerate(backlogs)}
     return [end - 100 for end in admit(starts, latest, limits, waited_s=waited_s).ends.values()]
@@ -32,7 +32,7 @@ def admitted(backlogs: list[int], limits: Limits, waited_s: float = 0.0) -> list
     ],
 )
 def test_cap_is_shared_in_proportion(backlogs: list[int], cap: int, shares: list[int]) -> None:
-    """The cap is used up in proportion to backlogs, at least one for each queue with data."""
+    """Backlogs share the cap in proportion, with at least one offset for each queue with data."""
     assert admitted(backlogs, Limits(max_per_trigger=cap)) == shares
 
 
@@ -70,7 +70,7 @@ def test_cap_per_queue_comes_first() -> None:
 
 
 def test_floor_holds_back_until_enough_came() -> None:
-    """Below the floor nothing is read, at the floor all is."""
+    """Below the floor nothing is admitted, at the floor everything."""
     limits = Limits(min_per_trigger=50, max_delay_s=900)
 
     assert admitted([20, 29], limits, waited_s=899) == [0, 0]
@@ -78,7 +78,7 @@ def test_floor_holds_back_until_enough_came() -> None:
 
 
 def test_floor_gives_up_after_its_delay() -> None:
-    """After the longest delay what there is is read; availableNow does not wait at all."""
+    """After the longest delay every backlog is admitted; availableNow does not wait at all."""
     limits = Limits(min_per_trigger=50, max_delay_s=900)
 
     assert admitted([20, 29], limits, waited_s=900) == [20, 29]
@@ -91,7 +91,7 @@ def test_floor_looks_at_the_backlog_and_not_at_the_caps() -> None:
 
 
 def test_held_back_is_told() -> None:
-    """A batch held back is not the same as one without data."""
+    """A batch that is held back differs from one without data."""
     starts, latest = {queue(0): 5}, {queue(0): 6}
 
     assert admit(starts, latest, Limits(min_per_trigger=2)) == Admission({queue(0): 5}, True)
@@ -99,7 +99,7 @@ def test_held_back_is_told() -> None:
 
 
 def test_queues_without_a_latest_offset_stay() -> None:
-    """A queue out of the route, or whose end fell below its start, keeps its position; unknown ones are ignored."""
+    """A queue that left the route, or ends below its start, keeps its position; unknown queues are ignored."""
     starts = {queue(0): 5, queue(1): 5}
 
     assert admit(starts, {queue(1): 3, queue(2): 9}, Limits()).ends == starts

@@ -29,13 +29,13 @@ class Name(str):
 
 
 def queues(count: int) -> list[MessageQueue]:
-    """So many queues of a topic, spread over brokers in two rooms."""
+    """Return `count` queues of a topic, spread over brokers in two rooms."""
     names = [Name(f"room{number % 2}@broker{number}") for number in range(BROKERS)]
     return [MessageQueue("orders", name, number) for name in names for number in range(count // BROKERS)]
 
 
 def plan(held: list[MessageQueue], settings: PlanSettings) -> list[Task]:
-    """From bounds to tasks, by way of Spark's log."""
+    """Plan from bounds to tasks, by way of Spark's log."""
     starts = dict.fromkeys(held, 100)
     latest = {queue: 101 + number % 50 for number, queue in enumerate(held)}
     ends = admit(starts, latest, Limits(max_per_trigger=10 * len(held), max_per_queue=40)).ends
@@ -46,7 +46,7 @@ def plan(held: list[MessageQueue], settings: PlanSettings) -> list[Task]:
 
 
 def settings_for(strategy: str, slots: int | None, held: list[MessageQueue]) -> PlanSettings:
-    """Settings under which all queues are dealt."""
+    """Return settings under which all queues are dealt."""
     allocation = AllocationSettings(
         parse_strategy(strategy),
         queue_lists=tuple(tuple(held[slot::8]) for slot in range(8)),
@@ -58,7 +58,7 @@ def settings_for(strategy: str, slots: int | None, held: list[MessageQueue]) -> 
 @pytest.mark.parametrize("slots", [None, 8])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_ten_times_the_queues_cost_ten_times_the_work(strategy: str, slots: int | None) -> None:
-    """For every strategy, whether tasks are merged or not; calls are counted, comparisons of queues among them."""
+    """Calls and comparisons of queues grow tenfold for every strategy, whether tasks are merged or not."""
     counts = []
     for count in (200, 2_000):
         held = queues(count)
@@ -68,6 +68,6 @@ def test_ten_times_the_queues_cost_ten_times_the_work(strategy: str, slots: int 
 
 
 def test_offsets_of_ten_thousand_queues_fit_into_sparks_log() -> None:
-    """Spark writes them with every batch; beyond a megabyte that is felt."""
+    """Spark writes offsets with every batch, so they stay below a megabyte."""
     ends = dict.fromkeys(queues(10_000), 2**31)
     assert len(json.dumps(position_json(advance(None, ends, ends, "group")))) < 10**6

@@ -1,4 +1,4 @@
-"""Slots cut into tasks."""
+"""Slots are cut into tasks."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ counts = st.none() | st.integers(1, 50)
 
 
 def size(ranges: Iterable[QueueRange]) -> int:
-    """Offsets in a task."""
+    """Return the number of offsets in a task."""
     return sum(each.offset_count for each in ranges)
 
 
 def join(tasks: Iterable[Task]) -> list[QueueRange]:
-    """Ranges of all tasks in queue order, neighbours that touch made one."""
+    """Return the ranges of all tasks in queue order, with touching neighbours joined."""
     joined: list[QueueRange] = []
     for each in sorted(each for task in tasks for each in task):
         if joined and joined[-1].queue == each.queue and joined[-1].end == each.start:
@@ -44,7 +44,7 @@ def join(tasks: Iterable[Task]) -> list[QueueRange]:
 def test_tasks_tile_the_ranges_exactly(
     sizes: list[int], allocation: AllocationSettings, least: int, most: int | None, records: int | None
 ) -> None:
-    """Every offset is read by exactly one task, whatever the settings; no task and no range is empty."""
+    """Exactly one task reads each offset, whatever the settings; no task and no range is empty."""
     ranges = ranges_of(sizes)
 
     tasks = plan_tasks(ranges, PlanSettings(allocation, least, most, records))
@@ -55,7 +55,7 @@ def test_tasks_tile_the_ranges_exactly(
 
 @given(lengths, st.integers(1, 100), counts)
 def test_number_of_tasks(sizes: list[int], least: int, most: int | None) -> None:
-    """As many tasks as slots, or `minPartitions` if that is more, as long as there are so many offsets."""
+    """There is a task for each slot, or `minPartitions` if that is more and there are as many offsets."""
     with_data = sum(length > 0 for length in sizes)
 
     tasks = plan_tasks(ranges_of(sizes), PlanSettings(min_partitions=least, max_partitions=most))
@@ -74,7 +74,7 @@ def test_equal_limits_give_that_number(sizes: list[int], wanted: int) -> None:
 
 @given(lengths, counts, st.integers(1, 300))
 def test_most_records(sizes: list[int], most: int | None, records: int) -> None:
-    """No task passes `maxRecordsPerPartition`, and none is cut finer than needed."""
+    """No task exceeds `maxRecordsPerPartition`, and none is cut finer than needed."""
     whole = plan_tasks(ranges_of(sizes), PlanSettings(max_partitions=most))
 
     tasks = plan_tasks(ranges_of(sizes), PlanSettings(max_partitions=most, max_records_per_partition=records))
@@ -87,7 +87,7 @@ def test_most_records(sizes: list[int], most: int | None, records: int) -> None:
 def test_equal_inputs_give_equal_plans(
     sizes: list[int], allocation: AllocationSettings, least: int, most: int | None
 ) -> None:
-    """The order in which ranges come makes no difference."""
+    """The order of the ranges makes no difference."""
     settings = PlanSettings(allocation, least, most, 77)
 
     assert plan_tasks(ranges_of(sizes), settings) == plan_tasks(reversed(ranges_of(sizes)), settings)
@@ -95,7 +95,7 @@ def test_equal_inputs_give_equal_plans(
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8), st.integers(1, 40))
 def test_further_parts_go_where_parts_are_longest(sizes: list[int], wanted: int) -> None:
-    """Parts are given out one by one, each to the largest ratio of offsets to parts, the lowest slot first."""
+    """Each further part goes to the largest ratio of offsets to parts, the lowest slot first."""
     parts = [1] * len(sizes)
     while sum(parts) < min(wanted, sum(sizes)):
         ratios = [Fraction(length, count) for length, count in zip(sizes, parts, strict=True)]
@@ -142,13 +142,13 @@ def test_a_large_slot_is_split_first() -> None:
 
 
 def test_nothing_to_read() -> None:
-    """No data, no task."""
+    """Without data there is no task."""
     assert plan_tasks([], PlanSettings(min_partitions=8, max_records_per_partition=1)) == []
 
 
 @pytest.mark.parametrize("setting", ["max_records_per_partition=1000", "min_partitions=10**9"])
 def test_a_plan_of_too_many_tasks_is_refused_before_it_is_made(setting: str) -> None:
-    """An end that a broker made up costs no memory, and the error names option, limit, queue and end."""
+    """A wrong end costs no memory, and the error names option, limit, queue and end."""
     said, peak = run_apart(
         f"""
 from pyspark_rocketmq.model import MessageQueue, QueueRange

@@ -1,10 +1,10 @@
-"""Queues dealt to slots."""
+"""Queues are dealt to slots."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.allocation import AllocationSettings, ConsistentHash
+from pyspark_rocketmq.allocation import AllocationSettings, ConsistentHash, build_strategy
 from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, QueueRange
@@ -13,18 +13,18 @@ from tests.planning.fixtures import queue, ranges_of
 
 
 def settings(strategy: str, **others: object) -> AllocationSettings:
-    """Allocation by a named strategy."""
+    """Return the allocation by a named strategy."""
     return AllocationSettings(parse_strategy(strategy), **others)  # type: ignore[arg-type]  # each test gives its own
 
 
 def numbers(slots: list[list[QueueRange]]) -> list[list[int]]:
-    """Slots with queues as their numbers in order."""
+    """Return slots with queues as their numbers in order."""
     order = {queue(number): number for number in range(100)}
     return [[order[each.queue] for each in slot] for slot in slots]
 
 
 def test_one_slot_per_queue_with_data() -> None:
-    """Without a limit each queue that has something to read is its own slot; empty ranges take none."""
+    """Without a limit each queue with data is its own slot; empty ranges take none."""
     assert numbers(deal_slots(ranges_of([5, 0, 7, 1]), AllocationSettings())) == [[0], [2], [3]]
     assert deal_slots(ranges_of([0]), AllocationSettings()) == []
 
@@ -33,14 +33,14 @@ def test_one_slot_per_queue_with_data() -> None:
     ("strategy", "dealt"), [("AVG", [[0, 1, 2], [3, 4], [5, 6]]), ("AVG_BY_CIRCLE", [[0, 3, 6], [1, 4], [2, 5]])]
 )
 def test_queues_share_slots(strategy: str, dealt: list[list[int]]) -> None:
-    """At most `maxPartitions` slots, dealt by the strategy over queues in RocketMQ's order, however they came."""
+    """At most `maxPartitions` slots share the queues in RocketMQ's order, whatever the order of the ranges."""
     ranges = ranges_of([5] * 7)
 
     assert numbers(deal_slots(reversed(ranges), settings(strategy), 3)) == dealt
 
 
 def test_consistent_hash_uses_the_slot_names() -> None:
-    """The ring holds slot-00000 and so on, with the virtual nodes of the user; empty slots are dropped."""
+    """The ring holds slot-00000 and so on, with the user's virtual nodes; empty slots are dropped."""
     ranges = ranges_of([5] * 10)
     shares = ConsistentHash(2).allocate_all([each.queue for each in ranges], ["slot-00000", "slot-00001", "slot-00002"])
 
@@ -51,14 +51,14 @@ def test_consistent_hash_uses_the_slot_names() -> None:
 
 @pytest.mark.parametrize("count", [1, 10, 100_000, 100_001])
 def test_text_order_of_slots_is_number_order(count: int) -> None:
-    """Names sort as their numbers, at any count."""
+    """Names sort like their numbers, for any count."""
     names = name_slots(count)
 
     assert names == sorted(names) and len(set(names)) == count
 
 
 def test_config_brings_its_slots() -> None:
-    """Entry i is slot i in its own order; queues without data are skipped and `maxPartitions` does not count."""
+    """Entry i is slot i in its own order; queues without data are skipped, and `maxPartitions` has no effect."""
     lists = ((queue(2), queue(0)), (queue(9),), (queue(1), queue(3)))
 
     slots = deal_slots(ranges_of([5, 5, 5, 0]), settings("CONFIG", queue_lists=lists))
@@ -67,7 +67,7 @@ def test_config_brings_its_slots() -> None:
 
 
 def test_unlisted_queues_join_the_smallest_slot() -> None:
-    """Queues that came later go where fewest queues are, one after the other."""
+    """Later queues join, one after the other, the slot with the fewest queues."""
     lists = ((queue(0), queue(1)), (queue(2),))
 
     slots = deal_slots(ranges_of([5] * 6), settings("CONFIG", queue_lists=lists))
@@ -77,13 +77,13 @@ def test_unlisted_queues_join_the_smallest_slot() -> None:
 
 
 def test_config_without_a_list() -> None:
-    """CONFIG names the option it needs."""
+    """The error names the option that CONFIG needs."""
     with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] messageQueueList"):
         deal_slots(ranges_of([1]), settings("CONFIG"))
 
 
 def test_machine_room_covers_its_rooms_only() -> None:
-    """Brokers of other rooms have no queues to plan, with every other strategy they have."""
+    """Queues of other rooms are not planned; every other strategy plans them."""
     queues = [queue(number) for number in range(12)]
 
     assert covered_queues(queues, settings("MACHINE_ROOM", machine_rooms=("room1",))) == queues[4:8]
@@ -106,10 +106,19 @@ def test_nearby_with_the_users_rooms() -> None:
 
 
 def test_nearby_and_a_broker_without_room() -> None:
-    """A broker whose room nobody knows is named."""
+    """The error names a broker whose room is unknown."""
     lost = QueueRange(MessageQueue("T", "broker-a", 0), 0, 5)
 
     with pytest.raises(OptionError, match="brokerRooms: no room for broker broker-a"):
         deal_slots([lost, *ranges_of([5])], settings("MACHINE_ROOM_NEARBY"))
     with pytest.raises(OptionError, match="brokerRooms: no room for broker broker-a"):
         deal_slots([lost], settings("MACHINE_ROOM_NEARBY"))
+
+
+@pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
+def test_as_many_slots_as_queues_need_no_dealing(name: str) -> None:
+    """One queue for each slot is what the strategy deals."""
+    ranges = ranges_of([*range(1, 8)])
+    allocation = settings(name)
+    dealt = build_strategy(allocation).allocate_all([each.queue for each in ranges], name_slots(7))
+    assert [[each.queue for each in slot] for slot in deal_slots(ranges, allocation)] == dealt

@@ -1,4 +1,4 @@
-"""A queue of one broker process as pulls see it, whose messages go before its minimum offset says so."""
+"""Script a queue of one broker process, which loses messages before its minimum offset rises."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.cluster import Cluster
-from pyspark_rocketmq.cluster.routes import BrokerEndpoints, Place, Route
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint, BrokerEndpoints, Route
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
 from pyspark_rocketmq.model import Address, Block, MessageQueue, QueueRange
@@ -24,38 +24,38 @@ from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from tests.cluster.scripted import ScriptedLinks, answer
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
-MASTER, REPLICA = Place(0, Address("127.0.0.1", 1)), Place(1, Address("127.0.0.1", 2))
+MASTER, REPLICA = BrokerEndpoint(0, Address("127.0.0.1", 1)), BrokerEndpoint(1, Address("127.0.0.1", 2))
 ONE_FILTER = Subscription("TagA")
 FOUND, NO_MATCH, OFFSET_MOVED = 0, 20, 21
 _SCANNED = 12
-"""How many offsets one pull looks at."""
+"""The number of offsets that one pull looks at."""
 
 
 class Told:
-    """A policy that notes what it is told."""
+    """A loss policy that notes every report."""
 
     def __init__(self) -> None:
         self.losses: list[tuple[int, int]] = []
         self.resets: list[tuple[int, int]] = []
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Messages from `planned` to `minimum` are gone."""
+        """Note that messages from `planned` to `minimum` are gone."""
         self.losses.append((planned, minimum))
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Not expected here."""
+        """Fail, because no test expects this report."""
         raise AssertionError
 
     def vanished(self, rest: QueueRange) -> None:
-        """The queue has left the route."""
+        """Note that the queue has left the route."""
         self.losses.append((rest.start, rest.end))
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """An admin moved the group."""
+        """Note that an administrator moved the group."""
         self.resets.append((planned, reset_to))
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Messages within [start, end) are gone."""
+        """Note that messages within `[start, end)` are gone."""
         self.losses.append((start, end))
 
 
@@ -65,26 +65,26 @@ class ScriptedQueue:
 
     count: int
     is_wanted: Callable[[int], bool]
-    """What the filter lets through."""
+    """Whether the filter wants the message at an offset."""
     gone: int = 0
-    """The log has lost everything before it."""
+    """The log holds no message before this offset."""
     minimum: int = 0
-    """What the consume queue has been told of that."""
-    holes: Collection[int] = ()
+    """The minimum offset that the broker reports."""
+    removed: Collection[int] = ()
     """Offsets that compaction has removed."""
     shift: int = 0
-    """By how much the offsets that records hold differ from their places in the queue."""
+    """The distance of the offsets in records from their positions."""
     suggests: int = 0
     tells_head: bool = False
-    """Whether a pull without a filter at offset 0, once its message is gone, is answered with the first one left."""
+    """Whether an unfiltered pull at offset 0, whose message is gone, is answered with the first message left."""
     reset_to: int | None = None
-    """Where an admin has moved the group; told once."""
+    """The offset to which an administrator has moved the group; the broker says so once."""
     pull_count: int = 0
     probes: list[int] = field(default_factory=list)
-    """The pulls among them that look whether a message is there."""
+    """The offsets of the probes among them."""
 
     def answer(self, start: int, most: int, *, is_filtered: bool) -> Command:
-        """Answer a pull as RocketMQ does: skip what is gone and what is not wanted, up to a number of offsets."""
+        """Answer a pull as RocketMQ does: skip messages that are gone or filtered, up to a number of offsets."""
         self.pull_count += 1
         if self.reset_to is not None:
             reset_to, self.reset_to = self.reset_to, None
@@ -96,7 +96,7 @@ class ScriptedQueue:
         found: list[int] = []
         at = start
         while at < min(self.count, start + _SCANNED) and len(found) < most:
-            if at >= self.gone and at not in self.holes and not (is_filtered and not self.is_wanted(at)):
+            if at >= self.gone and at not in self.removed and not (is_filtered and not self.is_wanted(at)):
                 found.append(at)
             at += 1
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
@@ -117,7 +117,7 @@ class ScriptedQueue:
 
 
 def record_at(offset: int, physical_offset: int) -> bytes:
-    """A record of the queue."""
+    """Return a record of the queue."""
     plain = Record(
         topic="orders",
         queue_id=0,
@@ -132,19 +132,19 @@ def record_at(offset: int, physical_offset: int) -> bytes:
     return encode_record(plain)
 
 
-def brokers_of(queues: dict[Place, ScriptedQueue], links: ScriptedLinks) -> Brokers:
-    """Brokers whose route names these places; what is not pulled is answered by `links`."""
+def brokers_of(queues: dict[BrokerEndpoint, ScriptedQueue], links: ScriptedLinks) -> Brokers:
+    """Return brokers whose route names these processes; `links` answers all requests except pulls."""
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
         links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
     named = BrokerEndpoints("broker-a", "c", tuple(queues))
     route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
-    brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it asks name servers for nothing
+    brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it needs no name server
     return brokers
 
 
 def topic_config(**attributes: str) -> Command:
-    """What a broker says of the topic."""
+    """Return a broker's answer about the topic's configuration."""
     return answer(
         body={
             "topicName": "orders",
@@ -160,25 +160,25 @@ class FixedRoutes:
         self._whole = self._route = route
 
     def route(self, topic: str, deadline: object = None) -> Route:
-        """The route."""
+        """Return the route."""
         return self._route
 
-    def without(self, gone: Place | None) -> None:
-        """Name all places but one from now on."""
+    def without(self, gone: BrokerEndpoint | None) -> None:
+        """Remove one process from the route."""
         named = self._whole.brokers["broker-a"]
         left = tuple(place for place in named.endpoints if place != gone)
         self._route = replace(self._whole, brokers={"broker-a": replace(named, endpoints=left)})
 
     def expire(self, topic: str) -> None:
-        """Nothing newer is to be had."""
+        """Do nothing: there is no newer route."""
 
 
 class Reading:
-    """A reader of one range, the whole queue if not told otherwise, driven pull by pull."""
+    """A reader of one range, by default of the whole queue, driven pull by pull."""
 
     def __init__(
         self,
-        queues: dict[Place, ScriptedQueue],
+        queues: dict[BrokerEndpoint, ScriptedQueue],
         *,
         subscription: Subscription = ONE_FILTER,
         is_front_open: bool = False,
@@ -195,8 +195,8 @@ class Reading:
         self.rows: list[int] = []
         self.blocks: list[Block] = []
         self.claims: list[int] = []
-        """What the blocks that came claim to cover."""
-        self.in_flight: list[tuple[Place, PullRequest, Command | None]] = []
+        """How many messages each block must hold."""
+        self.in_flight: list[tuple[BrokerEndpoint, PullRequest, Command | None]] = []
         self.links = ScriptedLinks()
         self.brokers = brokers_of(queues, self.links)
         self.links.serve(str(MASTER.address), GET_TOPIC_CONFIG=config or topic_config())
@@ -216,7 +216,7 @@ class Reading:
         self.brokers.compacted.is_compacted("orders", "broker-a")
 
     def confirm_front(self, start: int, sleep: Callable[[float], object]) -> None:
-        """Look at the front of a range, and wait for what comes of it."""
+        """Confirm the front of a range at the master."""
         self.links.serve(str(MASTER.address), PULL_MESSAGE=self._answer)
         end = self.queues[MASTER].count
         confirm_front(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
@@ -227,14 +227,14 @@ class Reading:
         return self.queues[MASTER].answer(start, most, is_filtered=False)
 
     def send(self) -> None:
-        """Send what may be sent now, looks first, as the window does."""
+        """Send the pulls that are admitted now, probes first, as the window does."""
         if self.reader.may_probe(self.now) and (place := self.reader.choose_probed(self.now)):
             self.in_flight.append((place, self.reader.take_probe(place, self.now), None))
         for request in self.reader.take_requests(self.reader.admit(2, self.now)):
             self.in_flight.append((self.reader.choose_endpoint(), request, None))
 
     def serve(self, index: int) -> None:
-        """Have a broker make its answer to a pull in flight."""
+        """Make the broker's answer to a pull in flight."""
         place, request, answer = self.in_flight[index]
         if answer is None:
             start, end = request
@@ -245,7 +245,7 @@ class Reading:
             self.in_flight[index] = place, request, made
 
     def deliver(self, index: int) -> None:
-        """Let an answer arrive; it is made now if it was not before."""
+        """Deliver the answer to a pull in flight; make it now if that was not done before."""
         self.serve(index)
         place, request, answer = self.in_flight.pop(index)
         assert answer is not None
@@ -256,12 +256,12 @@ class Reading:
         self.claims += [block.covered for block in blocks]
 
     def lose(self, index: int) -> None:
-        """Let a connection end before the answer arrives."""
+        """End the connection of a pull in flight before its answer arrives."""
         place, request, _ = self.in_flight.pop(index)
         self.reader.handle_failure(request, ConnectionLost("the connection ended"), self.now, place)
 
-    def die(self, place: Place) -> None:
-        """Let a process be gone for good; what it has not answered yet fails."""
+    def die(self, place: BrokerEndpoint) -> None:
+        """End a process for good; pulls that it has not answered yet fail."""
         self.routes.without(place)
         for index in reversed(range(len(self.in_flight))):
             if self.in_flight[index][0] == place and self.in_flight[index][2] is None:
@@ -269,18 +269,18 @@ class Reading:
 
     @property
     def routes(self) -> FixedRoutes:
-        """The routes."""
+        """The routes of the brokers."""
         routes: FixedRoutes = self.brokers.routes  # type: ignore[assignment]  # as `brokers_of` made it
         return routes
 
     def recount(self, meanwhile: Callable[[Reading], object] = lambda _: None) -> None:
-        """Count again what nobody vouched for, as the loop does in the end, with what happens meanwhile."""
+        """Count again what no process confirmed, as the loop does in the end; `meanwhile` disturbs that reading."""
 
         def again(ranges: Sequence[QueueRange], subscription: Subscription) -> Iterator[Block]:
             for each in ranges:
                 wanted = range(each.start, each.end)
                 reading = Reading(self.queues, subscription=subscription, policy=self.policy, wanted=wanted)
-                reading.brokers.routes = self.routes  # type: ignore[assignment]  # what is gone is so for everybody
+                reading.brokers.routes = self.routes  # type: ignore[assignment]  # a process that is gone is gone for all readers
                 meanwhile(reading)
                 reading.finish()
                 yield from reading.blocks
@@ -289,14 +289,14 @@ class Reading:
             recount(unconfirmed, again, self._settings.subscription, self.policy)
 
     def answer_all(self) -> None:
-        """Read until everything is answered, and nothing vouched for."""
+        """Read until everything is answered, without sending probes."""
         while not self.reader.cursor.is_finished:
             for request in self.reader.take_requests(self.reader.admit(2, self.now)):
                 self.in_flight.append((self.reader.choose_endpoint(), request, None))
             self.deliver(0)
 
     def finish(self) -> None:
-        """Read on without disturbances."""
+        """Read to the end without disturbances."""
         for queue in self.queues.values():
             queue.suggests = 0
         for _ in range(10_000):
@@ -310,6 +310,6 @@ class Reading:
 
 
 def offsets_in(block: Block) -> list[int]:
-    """The wanted offsets of a block."""
+    """Return the wanted offsets of a block."""
     wanted = range(block.wanted.start, block.wanted.end)
     return [record.queue_offset for record in decode_records(block.data) if record.queue_offset in wanted]

@@ -1,4 +1,4 @@
-"""RocketMQ's ProcessQueue: recorded sequences of the Java class, and what holds for every sequence."""
+"""Test the process queue by recorded sequences of the Java class, and by properties of every sequence."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ from pyspark_rocketmq.pull.process_queue import (
     ProcessQueue,
     expect,
     find_exceeded,
-    message_entry,
 )
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "process_queue.json").read_text(encoding="utf-8"))["cases"]
 MINUTE_S = 60.0
 
 
+def message_entry(offset: int, body_bytes: int, item: str) -> Entry[str]:
+    """Return the entry of one message."""
+    return Entry(offset, offset, 1, body_bytes, item)
+
+
 class Clock:
-    """Time that moves when told."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -40,14 +44,14 @@ class Clock:
 
 
 class Player:
-    """Carries out the operations of the recorded sequences and answers in their words."""
+    """A player of recorded operations, which answers in their words."""
 
     def __init__(self, *, orderly: bool = False) -> None:
         self.clock = Clock()
         self.queue: ProcessQueue[Entry[str]] = ProcessQueue(orderly=orderly, clock=self.clock)
 
     def play(self, operation: str) -> str:
-        """One operation's return value as text."""
+        """Carry out one operation; return its result as text."""
         name, *words = operation.split()
         handlers: dict[str, Callable[[list[str]], str]] = {
             "put": self._put,
@@ -107,12 +111,12 @@ def test_recorded_sequence(case: dict[str, Any]) -> None:
 
 
 def test_all_sequences_are_played() -> None:
-    """None of the seventeen got lost."""
+    """All seventeen recorded sequences are there."""
     assert [case["id"] for case in CASES] == [f"PQ-{number:02}" for number in range(1, 18)]
 
 
 def filled(offsets: range | list[int], **others: Any) -> ProcessQueue[Entry[str]]:
-    """A queue that holds a message of ten bytes at each offset."""
+    """Return a queue that holds a message of ten bytes at each offset."""
     queue: ProcessQueue[Entry[str]] = ProcessQueue(**others)
     queue.put([message_entry(offset, 10, f"m{offset}") for offset in offsets])
     return queue
@@ -120,7 +124,7 @@ def filled(offsets: range | list[int], **others: Any) -> ProcessQueue[Entry[str]
 
 @given(st.sets(st.integers(0, 50), min_size=1), st.randoms(use_true_random=False))
 def test_the_commit_never_passes_what_is_not_done(offsets: set[int], random: Any) -> None:
-    """However consumption is shuffled, the offset to commit is the smallest not done; at the end one past the last."""
+    """The offset to commit is the smallest one not done, in any order of consumption; at the end one past the last."""
     queue = filled(sorted(offsets))
     order = sorted(offsets, key=lambda _: random.random())
 
@@ -132,7 +136,7 @@ def test_the_commit_never_passes_what_is_not_done(offsets: set[int], random: Any
 
 @given(st.lists(st.sampled_from(["take 1", "take 3", "commit", "rollback", "again"]), max_size=20))
 def test_orderly_consumption_hands_out_in_order_and_loses_nothing(operations: list[str]) -> None:
-    """Whatever a consumer does, entries wait or are taken until committed, and commits go up without a hole."""
+    """Entries wait or are taken until they are committed, and commits ascend without a gap."""
     queue = filled(range(10))
     committed = 0
     for operation in operations:
@@ -151,7 +155,7 @@ def test_orderly_consumption_hands_out_in_order_and_loses_nothing(operations: li
 
 
 def test_answers_count_as_their_messages() -> None:
-    """A pull's whole answer is one entry; counts, span and commits are those of its messages."""
+    """A whole response is one entry; counts, span and commits are those of its messages."""
     queue: ProcessQueue[Entry[bytes]] = ProcessQueue()
     queue.put([Entry(132, 163, 32, 3200, b"second"), Entry(100, 131, 30, 3000, b"first")])
 
@@ -161,7 +165,7 @@ def test_answers_count_as_their_messages() -> None:
 
 
 def test_an_answer_without_messages_keeps_its_place() -> None:
-    """Offsets that a filter skipped count nothing, yet are handed out in their turn."""
+    """Offsets that a filter skipped count as no messages, and are handed out in their turn."""
     queue: ProcessQueue[Entry[bytes]] = ProcessQueue()
     queue.put([Entry(0, 31, 0, 0, b""), Entry(32, 63, 5, 50, b"five")])
 
@@ -172,7 +176,7 @@ def test_an_answer_without_messages_keeps_its_place() -> None:
 
 
 def test_broker_lag_is_kept_while_it_is_known() -> None:
-    """The distance to the broker's end is taken from puts that know it and that are behind."""
+    """Only puts that know the broker's end, and are behind it, change the distance."""
     queue: ProcessQueue[Entry[str]] = ProcessQueue()
 
     for offset, broker_max_offset in [(4, 100), (5, None), (6, 6)]:
@@ -182,7 +186,7 @@ def test_broker_lag_is_kept_while_it_is_known() -> None:
 
 
 def test_locks_and_pulls_expire() -> None:
-    """A lock expires after 30 s, a pull after 120 s, both strictly; settings change that."""
+    """A lock expires after 30 s and a pull after 120 s, both strictly; arguments change that."""
     clock = Clock()
     queue: ProcessQueue[Entry[str]] = ProcessQueue(clock=clock)
 
@@ -196,7 +200,7 @@ def test_locks_and_pulls_expire() -> None:
 
 
 def test_removing_tells_that_somebody_consumes() -> None:
-    """The time of the last consumption moves with every removal, also of nothing."""
+    """Every removal, even of no entry, sets the time of the last consumption."""
     clock = Clock()
     queue: ProcessQueue[Entry[str]] = ProcessQueue(clock=clock)
     clock.now_s += 7
@@ -207,7 +211,7 @@ def test_removing_tells_that_somebody_consumes() -> None:
 
 
 def test_clearing_keeps_the_flags() -> None:
-    """Entries and counts go, the state of the queue stays."""
+    """Entries and counts are dropped, the state of the queue stays."""
     queue = filled(range(3))
     queue.dropped = queue.locked = True
     queue.take(1)
@@ -218,7 +222,7 @@ def test_clearing_keeps_the_flags() -> None:
 
 
 def test_cleaning_stops_at_sixteen() -> None:
-    """One round of cleaning sends back sixteen entries at most."""
+    """One round of cleaning sends back at most sixteen entries."""
     clock = Clock()
     queue = filled(range(20), clock=clock)
     for offset in range(20):
@@ -231,7 +235,7 @@ def test_cleaning_stops_at_sixteen() -> None:
 
 
 def test_cleaning_keeps_what_cannot_be_sent_back(caplog: pytest.LogCaptureFixture) -> None:
-    """An expired entry stays if the broker does not take it, and the log says why."""
+    """An expired entry stays if the broker refuses it, and the log names the reason."""
     clock = Clock()
     queue = filled(range(2), clock=clock)
     for offset in range(2):
@@ -258,7 +262,7 @@ def test_cleaning_leaves_what_was_done_meanwhile() -> None:
 
 
 def test_an_entry_put_again_is_not_expired() -> None:
-    """A message that was pulled again has not been handed to user code."""
+    """A message that was pulled again has not been given to user code."""
     clock = Clock()
     queue = filled([5], clock=clock)
     queue.begin_consuming(5, clock.now_s)
@@ -290,19 +294,19 @@ def test_limits_are_strict_and_tested_in_order(
 
 
 def test_pulls_under_way_count_as_what_they_may_bring() -> None:
-    """With pulls in flight a queue is held early enough to overshoot by one pull at most."""
+    """With pulls in flight a queue is held so early that it overshoots by one pull at most."""
     limits = FlowLimits(message_count=100, body_mib=1)
 
     assert find_exceeded(36, 0, 0, limits, expect(2, 32)) is None
     assert find_exceeded(37, 0, 0, limits, expect(2, 32)) is Hold.MESSAGES
     assert find_exceeded(0, 0, 0, limits, expect(7, 1, stretches=(3,))) is Hold.BYTES
-    assert expect(2, 32, gaps=(5, 7)) == Expected(76, 4 * 262_144)
+    assert expect(2, 32, stretches=(5, 7)) == Expected(76, 4 * 262_144)
     assert expect(0, 32) == NOTHING
 
 
 @given(st.integers(1, 200), st.integers(1, 32), st.integers(1, 40))
 def test_a_queue_overshoots_by_one_pull_at_most(limit: int, per_pull: int, window: int) -> None:
-    """However deep the window is, what is buffered passes the limit by less than one more pull."""
+    """At any depth of the window, the buffer exceeds the limit by less than one more pull."""
     limits = FlowLimits(message_count=limit)
     in_flight = 0
     while in_flight < window and find_exceeded(0, 0, 0, limits, expect(in_flight, per_pull)) is None:
@@ -313,7 +317,7 @@ def test_a_queue_overshoots_by_one_pull_at_most(limit: int, per_pull: int, windo
 
 
 def test_only_unordered_queues_check_the_span() -> None:
-    """Sparse offsets hold a concurrent queue; an orderly one reads on."""
+    """Sparse offsets hold a concurrent queue; an orderly one is pulled on."""
     offsets = [0, 2001]
 
     assert filled(offsets).held_by(FlowLimits()) is Hold.SPAN
@@ -322,7 +326,7 @@ def test_only_unordered_queues_check_the_span() -> None:
 
 
 def test_limits_of_a_topic_are_divided() -> None:
-    """Limits per topic replace those per queue: integer division, one at least."""
+    """Limits per topic replace those per queue, by integer division, with one at least."""
     limits = FlowLimits(message_count=7, body_mib=8)
 
     assert limits.divided(1000, None, 9) == FlowLimits(111, 8)
@@ -346,7 +350,7 @@ def test_an_entry_may_shrink_to_what_is_left() -> None:
 
 
 def test_an_entry_that_is_gone_does_not_come_back() -> None:
-    """Whoever was done with it, or gave the queue up, has the last word."""
+    """An entry that was removed meanwhile stays removed."""
     queue = filled([0, 1])
     gone = message_entry(0, 10, "0")
     queue.remove([0])
@@ -357,7 +361,7 @@ def test_an_entry_that_is_gone_does_not_come_back() -> None:
 
 
 def test_an_entry_that_shrinks_never_seems_to_be_gone() -> None:
-    """Pulling looks at the count without the lock: were it 0 for a moment, messages would be committed unseen."""
+    """Pulling reads the count without the lock; at 0 it would commit messages that are not done."""
     counts: list[int] = []
 
     class Watched(ProcessQueue[Entry[str]]):

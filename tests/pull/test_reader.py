@@ -1,11 +1,11 @@
-"""What answers mean for a range: messages, lawful holes, and messages that retention is deleting."""
+"""Test what outcomes mean for a range: messages, lawful gaps, and messages that retention deletes."""
 
 from __future__ import annotations
 
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import open_cluster
-from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import RocketMQError, TopicNotFound
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
@@ -18,11 +18,11 @@ from pyspark_rocketmq.wire.record import Record, encode_record
 QUEUE = MessageQueue("orders", "broker-a", 0)
 NOWHERE = Address("127.0.0.1", 1)
 ALL = Subscription()
-MASTER, REPLICA = Place(0, NOWHERE), Place(1, NOWHERE)
+MASTER, REPLICA = BrokerEndpoint(0, NOWHERE), BrokerEndpoint(1, NOWHERE)
 
 
 class Told:
-    """Notes which losses it is told of."""
+    """A loss policy that notes every report."""
 
     def __init__(self) -> None:
         self.lost: list[tuple[int, int]] = []
@@ -30,34 +30,34 @@ class Told:
         self.resets: list[int] = []
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Messages from `planned` to `minimum` are gone."""
+        """Note that messages from `planned` to `minimum` are gone."""
         self.lost.append((planned, minimum))
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """The queue ends at `maximum`."""
+        """Note that the queue ends at `maximum`."""
         self.went_back.append((planned_end, maximum))
 
     def vanished(self, rest: QueueRange) -> None:
-        """Not expected here."""
+        """Fail, because no test expects this report."""
         raise AssertionError
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """An administrator moved the group."""
+        """Note that an administrator moved the group."""
         self.resets.append(reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Not expected here."""
+        """Fail, because no test expects this report."""
         raise AssertionError
 
 
 def reader(told: Told, subscription: Subscription = ALL) -> QueueReader:
-    """A reader of `[98, 200)`; nothing is connected."""
+    """Return a reader of `[98, 200)`; it is connected to no broker."""
     brokers = open_cluster(ClusterSettings((NOWHERE,))).brokers
     return QueueReader(QueueRange(QUEUE, 98, 200), brokers, PullSettings(subscription=subscription), told)
 
 
 def found(offset: int, minimum: int) -> Command:
-    """An answer with one message."""
+    """Return a response with one message."""
     record = Record(
         topic="orders",
         queue_id=0,
@@ -73,8 +73,8 @@ def found(offset: int, minimum: int) -> Command:
     return Command(0, fields=bounds, body=encode_record(record), flag=RESPONSE_FLAG)
 
 
-def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTER) -> bool:
-    """One pull with its answer; whether it brought the range forward."""
+def pull(reading: QueueReader, answer: Command, now: float, place: BrokerEndpoint = MASTER) -> bool:
+    """Send one pull and accept its response; return whether the range advanced."""
     (asked,) = reading.take_requests(1)
     return reading.accept(asked, place, read_outcome(answer), now)
 
@@ -83,22 +83,22 @@ def pull(reading: QueueReader, answer: Command, now: float, place: Place = MASTE
     ("subscription", "place"),
     [(Subscription("a"), MASTER), (Subscription("x > 1", "SQL92"), MASTER), (Subscription(), REPLICA)],
 )
-def test_filters_and_replicas_may_leave_holes(subscription: Subscription, place: Place) -> None:
-    """A filter passes over what it does not want, and a replica is not asked about losses."""
+def test_filters_and_replicas_may_leave_gaps(subscription: Subscription, place: BrokerEndpoint) -> None:
+    """A filter skips messages, and the bounds of a replica prove no loss."""
     assert pull(reader(Told(), subscription), found(120, minimum=0), now=10.0, place=place)
 
 
-# --- answers without progress ----------------------------------------------------------------------------------------
+# --- outcomes without progress ---------------------------------------------------------------------------------------
 
 
 def nothing(next_offset: int, maximum: int, code: int = 0, remark: str = "") -> Command:
-    """An answer that does not lead on."""
+    """Return a response that does not lead on."""
     bounds = {"nextBeginOffset": str(next_offset), "minOffset": "0", "maxOffset": str(maximum)}
     return Command(code, fields=bounds, remark=remark, flag=RESPONSE_FLAG)
 
 
 def pull_until_over(reading: QueueReader, answer: Command) -> tuple[int, float]:
-    """Pull by a clock of our own until the reader gives up; how often that was, and after how long."""
+    """Pull by a clock of its own until the reader raises; return the number of pulls and the seconds passed."""
     now, count = 0.0, 0
     while True:
         now = max(now, reading.resume_at)
@@ -112,7 +112,7 @@ def pull_until_over(reading: QueueReader, answer: Command) -> tuple[int, float]:
 
 @pytest.mark.parametrize("answer", [nothing(98, 200), nothing(98, 300, 20), nothing(98, 200, 19), nothing(98, 250, 21)])
 def test_an_answer_that_does_not_lead_on_is_no_loss(answer: Command, caplog: pytest.LogCaptureFixture) -> None:
-    """While the queue goes to the planned end it is asked again after growing pauses, and then an error says why."""
+    """If the queue reaches the planned end, it is pulled again after growing pauses; then an error names the reason."""
     told = Told()
 
     count, passed_s = pull_until_over(reader(told), answer)
@@ -123,7 +123,7 @@ def test_an_answer_that_does_not_lead_on_is_no_loss(answer: Command, caplog: pyt
 
 
 def test_a_queue_that_ends_before_the_planned_end_is_a_loss_told_once() -> None:
-    """What lies before its end is asked for again, with pauses if nothing comes."""
+    """Offsets before the queue's end are requested again, with pauses while nothing comes."""
     told = Told()
     reading = reader(told)
 
@@ -134,7 +134,7 @@ def test_a_queue_that_ends_before_the_planned_end_is_a_loss_told_once() -> None:
 
 
 def test_a_reset_that_is_repeated_is_told_once() -> None:
-    """A broker that says with each answer that an administrator moved the group does not fill the log."""
+    """A broker that repeats the reset with each response does not fill the log."""
     told = Told()
 
     count, _ = pull_until_over(reader(told), nothing(7, 200, 21, "OFFSET_RESET"))
@@ -143,7 +143,7 @@ def test_a_reset_that_is_repeated_is_told_once() -> None:
 
 
 def test_time_spent_elsewhere_without_a_route_is_not_time_waited() -> None:
-    """A queue that is not in the route is waited for as long as the pauses add up to the limit, however late it is."""
+    """The reader waits for a missing route until its pauses add up to the limit, however much time passes."""
     reading, now, count = reader(Told()), 0.0, 0
 
     with pytest.raises(TopicNotFound, match="offset 98"):
@@ -156,7 +156,7 @@ def test_time_spent_elsewhere_without_a_route_is_not_time_waited() -> None:
 
 
 def test_time_spent_elsewhere_is_not_time_waited() -> None:
-    """Between two answers Spark may hold the task up for hours: what counts are the pauses."""
+    """Only pauses count, although Spark may stop the task for hours between two responses."""
     reading = reader(Told())
 
     for now in (0.0, 3600.0, 7200.0):

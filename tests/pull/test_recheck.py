@@ -1,4 +1,4 @@
-"""Judge answers that do not hold what they claim."""
+"""Test how short responses are read again and judged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_records_of_light_topics_do_not_tell_which_messages_are_missing(
 def test_filtered_messages_that_the_master_does_not_have_are_told(
     wanted: range, losses: list[tuple[int, int]], positions: list[int]
 ) -> None:
-    """Only what lies beyond the wanted part of an answer may have no position."""
+    """Only records beyond the wanted part of a response may have no position."""
     told, queue = Told(), MessageQueue("orders", "a", 0)
     asked = QueueRange(queue, wanted.start, wanted.stop)
 

@@ -1,4 +1,4 @@
-"""Count again what a process answered that is gone."""
+"""Test how handed-out messages are counted, in bounded memory, and counted again at another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scripted_queue import ONE_FILTER, Told, record_at
 
 
 def test_counts_of_light_topics_prove_nothing() -> None:
-    """Their records bear offsets of another queue, so the one that is missing, the first, is not counted at all."""
+    """Records of light topics hold offsets of another queue, so the missing first message does not change the count."""
     told, wanted = Told(), QueueRange(MessageQueue("%LMQ%orders", "a", 0), 10, 13)
 
     def read(ranges: Sequence[QueueRange], subscription: Subscription) -> Iterator[Block]:
@@ -27,7 +27,7 @@ def test_counts_of_light_topics_prove_nothing() -> None:
 
 
 def test_answers_in_any_order_make_few_parts() -> None:
-    """What continues something else is counted with it."""
+    """Stretches that touch are joined and counted together."""
     answers = [Part(start, start + 10, start % 7) for start in range(0, 900, 10) if start != 300]
     Random(1).shuffle(answers)
     tally = Tally()
@@ -39,7 +39,7 @@ def test_answers_in_any_order_make_few_parts() -> None:
 
 
 def test_counts_are_given_up_before_they_grow_without_end() -> None:
-    """Of too many pieces only the bounds stay, also in what takes them over."""
+    """Only the bounds of too many stretches are kept, also in a tally that joins them."""
     scattered, other = Tally(), Tally()
     for start in range(0, 30 * MOST_PARTS, 10):
         scattered.add(start, start + 5, 1)
@@ -52,7 +52,7 @@ def test_counts_are_given_up_before_they_grow_without_end() -> None:
 
 
 def test_messages_are_counted_within_bounds() -> None:
-    """What an answer holds beyond is counted with the answer it is wanted of."""
+    """Records beyond the wanted offsets do not count."""
     body = b"".join(record_at(offset, offset) for offset in (5, 6, 9, 12))
 
     assert [

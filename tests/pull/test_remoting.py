@@ -1,4 +1,4 @@
-"""What a pull came to, however its answer was written."""
+"""Test the remoting port: the frames of pulls, and the outcomes that responses mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.errors import MalformedFrame
@@ -28,7 +28,7 @@ _bounds = st.integers(-1, 2**63 - 1)
 
 
 def answer(numbers: tuple[int, int, int, int], code: int = 0, remark: str = "FOUND") -> Command:
-    """A broker's answer that says next, minimum and maximum offset, and which broker to ask."""
+    """Return a broker's response with next, minimum and maximum offset, and the suggested broker."""
     following, minimum, maximum, broker_id = map(str, numbers)
     fields = {
         "suggestWhichBrokerId": broker_id,
@@ -41,7 +41,7 @@ def answer(numbers: tuple[int, int, int, int], code: int = 0, remark: str = "FOU
 
 @given(st.tuples(_offsets, _bounds, _bounds, st.integers(0, 9)), st.sampled_from([0, 0, 19, 20, 21]))
 def test_an_answer_comes_to_the_same_however_it_was_read(numbers: tuple[int, int, int, int], code: int) -> None:
-    """As brokers write it, read in short, and as a command that was never written."""
+    """The short parser, the JSON parser and an unwritten command give the same outcome."""
     said = answer(numbers, code)
     received = decode_command(memoryview(encode_command(said)))
 
@@ -51,7 +51,7 @@ def test_an_answer_comes_to_the_same_however_it_was_read(numbers: tuple[int, int
 
 
 def test_a_reset_shows_in_the_remark_of_a_move_alone() -> None:
-    """Any other answer with that remark is no reset."""
+    """The same remark in any other response means no reset."""
     moved, found = (read_outcome(answer((5, 0, 9, 0), code, "OFFSET_RESET")) for code in (21, 0))
 
     assert (moved.was_reset, found.was_reset) == (True, False)
@@ -59,7 +59,7 @@ def test_a_reset_shows_in_the_remark_of_a_move_alone() -> None:
 
 @pytest.mark.parametrize("fields", [None, {"nextBeginOffset": "x", "minOffset": "0", "maxOffset": "0"}])
 def test_an_answer_without_offsets_is_malformed(fields: dict[str, str] | None) -> None:
-    """What does not say where to go on cannot be used."""
+    """A response that does not name the next offset is refused."""
     with pytest.raises(MalformedFrame, match="without usable offsets"):
         read_outcome(Command(0, fields=fields))
 
@@ -67,7 +67,7 @@ def test_an_answer_without_offsets_is_malformed(fields: dict[str, str] | None) -
 @pytest.mark.parametrize("code", [0, 19, 20, 21])
 @pytest.mark.parametrize(("name", "smallest"), [("nextBeginOffset", 0), ("minOffset", -1), ("maxOffset", -1)])
 def test_numbers_that_are_no_offsets_are_malformed(code: int, name: str, smallest: int) -> None:
-    """However the answer is written; the field is named."""
+    """The error names the field, however the response is written."""
     for number in (smallest - 1, 2**63, 10**30):
         said = answer((5, 0, 9, 0), code)
         assert said.fields is not None
@@ -104,13 +104,13 @@ def asked(settings: ClusterSettings) -> list[Command]:
     port: RemotingPort[None] = RemotingPort(settings, cast(Any, recorder), PullSettings())
     requests = [PullRequest(98, 130), PullRequest(130, 162)]
     assert port.connect(NOWHERE)
-    port.submit(PullGroup(None, MessageQueue("orders", "broker-a", 0), Place(0, NOWHERE), requests))
+    port.submit(PullGroup(None, MessageQueue("orders", "broker-a", 0), BrokerEndpoint(0, NOWHERE), requests))
     assert port.in_flight == 2
     return [decode_command(memoryview(frame)) for frame in recorder.frames]
 
 
 def test_pulls_differ_in_what_they_ask_for_alone() -> None:
-    """Prepared or written anew for a binary header, a pull says the same and carries its opaque."""
+    """A prepared pull has the same fields as one encoded anew for a binary header, and carries its own opaque."""
     json, binary = (asked(ClusterSettings((NOWHERE,), net=NetSettings(header_type=kind))) for kind in HeaderType)
 
     assert [said.fields for said in json] == [said.fields for said in binary]
@@ -121,7 +121,7 @@ def test_pulls_differ_in_what_they_ask_for_alone() -> None:
 
 
 def test_each_pull_is_signed_for_itself() -> None:
-    """A signature covers the offset, so that no pull can carry another's."""
+    """The signature covers the offset, so two pulls have different ones."""
     plain = asked(ClusterSettings((NOWHERE,)))
     signed = asked(ClusterSettings((NOWHERE,), credentials=Credentials("me", "secret")))
 

@@ -1,4 +1,4 @@
-"""Vouch for answers that cannot be counted, whatever retention does meanwhile."""
+"""Test that responses which cannot be counted are confirmed or reported, whatever retention takes meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pyspark_rocketmq.cluster.routes import Place
+from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.errors import MessagesMissing, NoBrokerAvailable, QueueMoved
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
@@ -35,7 +35,7 @@ END, SEEDS = 120, 1_000
 
 
 def every_third(offset: int) -> bool:
-    """A filter."""
+    """Return whether the filter wants a message."""
     return offset % 3 == 0
 
 
@@ -44,12 +44,12 @@ WANTED = [offset for offset in range(END) if every_third(offset)]
 
 
 def scripted(gone: int = 0, minimum: int = 0, shift: int = 0) -> ScriptedQueue:
-    """A queue of which a filter wants every third message."""
+    """Return a queue of which a filter wants every third message."""
     return ScriptedQueue(END, every_third, gone, minimum, shift=shift)
 
 
 def disturb(reading: Reading, random: Random) -> None:
-    """Do one thing that can happen: something is sent, answered or received, or retention goes on."""
+    """Do one thing that can happen: send, answer or receive a pull, or let retention go on."""
     queue = random.choice(list(reading.queues.values()))
     index = random.randrange(len(reading.in_flight)) if reading.in_flight else None
     actions: list[Callable[[], object]] = [reading.send]
@@ -66,7 +66,7 @@ def disturb(reading: Reading, random: Random) -> None:
 
 
 def disturbed(reading: Reading, random: Random) -> Reading:
-    """Read to the end under disturbances of some length."""
+    """Read to the end under disturbances of random length."""
     for _ in range(random.randrange(5, 80)):
         if not reading.reader.is_finished:
             disturb(reading, random)
@@ -75,14 +75,14 @@ def disturbed(reading: Reading, random: Random) -> Reading:
 
 
 def untold(reading: Reading) -> list[int]:
-    """The offsets that were neither handed out nor lie within a loss that the policy heard of."""
+    """Return the wanted offsets that were neither handed out nor reported as lost."""
     missing = set(WANTED) - set(reading.rows)
     return sorted(offset for offset in missing if not any(low <= offset < high for low, high in reading.told.losses))
 
 
 @pytest.mark.parametrize("places", [[MASTER], [MASTER, REPLICA]], ids=["alone", "replicated"])
-def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
-    """Every matching message of the range is handed out, or the policy hears of a loss."""
+def test_whatever_retention_takes_is_read_or_told(places: list[BrokerEndpoint]) -> None:
+    """Every matching message of the range is handed out or reported as lost."""
     for seed in range(SEEDS):
         queues = {place: replace(scripted(), tells_head=seed % 2 == 1) for place in places}
         reading = disturbed(Reading(queues), Random(seed))
@@ -94,9 +94,9 @@ def test_whatever_retention_takes_is_read_or_told(places: list[Place]) -> None:
 
 
 def outlived(reading: Reading, random: Random) -> bool:
-    """Read while one of two processes goes away for good, and count again what it answered; whether that went well.
+    """Read while one of two processes goes away for good, and recount; return whether no loss was reported.
 
-    A replica that has deleted what is still to be read is waited for in vain, which is no silence.
+    If a replica has deleted messages still to be read, the reading raises, which is no silent loss either.
     """
     while not reading.reader.is_finished and random.random() < 0.97:
         disturb(reading, random)
@@ -110,8 +110,8 @@ def outlived(reading: Reading, random: Random) -> bool:
 
 
 @pytest.mark.parametrize("is_front_open", [False, True])
-def test_whatever_a_process_lacked_that_dies_is_read_or_told(is_front_open: bool) -> None:
-    """Nobody can vouch for its answers; that another process has the messages proves nothing."""
+def test_messages_that_a_dead_process_lacked_are_read_or_reported(is_front_open: bool) -> None:
+    """No process can confirm the responses of a dead one: another process that has the messages proves nothing."""
     for seed in range(SEEDS):
         random = Random(seed)
         reading = Reading({MASTER: scripted(), REPLICA: scripted()}, is_front_open=is_front_open)
@@ -124,10 +124,10 @@ def test_whatever_a_process_lacked_that_dies_is_read_or_told(is_front_open: bool
 
 
 @pytest.mark.parametrize(("gone", "losses"), [((0, 0), []), ((50, 0), [(0, END)]), ((0, 50), [(0, END), (0, END)])])
-def test_what_a_process_answered_that_died_is_counted_elsewhere(
+def test_the_answers_of_a_dead_process_are_recounted_elsewhere(
     gone: tuple[int, int], losses: list[tuple[int, int]]
 ) -> None:
-    """As many messages mean that none was missing; more, or fewer, mean that nobody knows."""
+    """An equal count means that no message was missing; a different one is reported as a loss."""
     reading = Reading({MASTER: scripted(gone=gone[0]), REPLICA: scripted(gone=gone[1])})
     reading.answer_all()
     reading.die(MASTER)
@@ -138,8 +138,8 @@ def test_what_a_process_answered_that_died_is_counted_elsewhere(
     assert reading.told.losses == losses
 
 
-def test_a_process_that_is_not_reached_any_more_is_counted_for_elsewhere() -> None:
-    """A replica that died, but is still in the route, fails no task that the master serves."""
+def test_the_answers_of_an_unreachable_process_are_recounted() -> None:
+    """A dead replica that is still in the route fails no task that the master serves."""
     reading = Reading({MASTER: scripted(), REPLICA: scripted()}, max_retries=3)
     reading.queues[MASTER].suggests = 1
     reading.answer_all()
@@ -152,8 +152,8 @@ def test_a_process_that_is_not_reached_any_more_is_counted_for_elsewhere() -> No
     assert 0 < sum(count or 0 for _, count in reading.reader.unconfirmed) < len(WANTED)
 
 
-def test_a_compacted_front_is_looked_at_elsewhere() -> None:
-    """Counts of a compacted topic change, so another process vouches after one that died."""
+def test_a_compacted_front_is_probed_elsewhere() -> None:
+    """Counts of a compacted topic change, so another process is probed after one has died."""
     queues = {MASTER: scripted(), REPLICA: scripted()}
     reading = Reading(queues, subscription=Subscription(), config=COMPACTED)
     reading.answer_all()
@@ -164,7 +164,7 @@ def test_a_compacted_front_is_looked_at_elsewhere() -> None:
 
 
 def test_messages_behind_the_first_row_are_no_open_front() -> None:
-    """What the minimum says is gone may lie behind an answer that waits for the front."""
+    """Messages that the minimum reports as gone may lie behind a response that waits for the front."""
     queue = scripted()
     reading = Reading({MASTER: queue}, is_front_open=True)
     reading.send()
@@ -177,8 +177,8 @@ def test_messages_behind_the_first_row_are_no_open_front() -> None:
     assert reading.told.losses == [(20, 57), (8, END)]
 
 
-def test_a_look_may_be_answered_after_the_queue_was_given_up() -> None:
-    """What nobody vouched for has been told by then."""
+def test_a_probe_may_be_answered_after_the_queue_was_given_up() -> None:
+    """Unconfirmed offsets have been reported by then, and are not reported again."""
     reading = Reading({MASTER: scripted()})
     reading.answer_all()
     reading.send()
@@ -192,7 +192,7 @@ def test_a_look_may_be_answered_after_the_queue_was_given_up() -> None:
 
 @pytest.mark.parametrize("tells_head", [False, True])
 def test_an_open_front_may_lack_its_first_messages_and_no_others(tells_head: bool) -> None:
-    """A range from the first readable message loses nothing behind the first row without a word."""
+    """Behind the first row, a range with an open front loses no message in silence."""
     for seed in range(SEEDS):
         random = Random(seed)
         queue = replace(scripted(gone=random.randrange(END)), tells_head=tells_head)
@@ -206,7 +206,7 @@ def test_an_open_front_may_lack_its_first_messages_and_no_others(tells_head: boo
 def test_what_is_gone_behind_a_message_that_came_is_a_loss_of_an_open_range(
     subscription: Subscription, loss: tuple[int, int]
 ) -> None:
-    """The first answer comes last, when the minimum has risen; the second has brought messages before that."""
+    """The second response brings messages before the first one comes and reports a higher minimum."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=subscription, is_front_open=True)
     reading.send()
@@ -218,7 +218,7 @@ def test_what_is_gone_behind_a_message_that_came_is_a_loss_of_an_open_range(
 
 
 def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
-    """Neither what the log has lost nor what the minimum says is missing counts where the range begins later."""
+    """Messages before the first readable one are no loss, whether the log or the minimum shows that they are gone."""
     for minimum in (0, 20, 50):
         reading = Reading({MASTER: scripted(gone=50, minimum=minimum)}, is_front_open=True)
         reading.finish()
@@ -227,7 +227,7 @@ def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
 
 
 def test_a_replica_that_leads_nowhere_is_left_for_the_master() -> None:
-    """Its minimum has passed the range, and it suggests itself: what the master has is read there at once."""
+    """A replica whose minimum has passed the range is left at once, although it suggests itself."""
     replica = scripted(gone=END, minimum=END)
     reading = Reading({MASTER: scripted(), REPLICA: replica}, subscription=Subscription())
     replica.suggests = 1
@@ -245,7 +245,7 @@ def test_a_replica_that_leads_nowhere_is_left_for_the_master() -> None:
 
 @pytest.mark.parametrize(("gone", "losses"), [(8, [(0, 8)]), (50, [(0, END)])])
 def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss(gone: int, losses: list[tuple[int, int]]) -> None:
-    """The policy hears up to where the look found a message; where it found none, up to the end of what was read."""
+    """The loss ends where the probe found a message; if it found none, at the end of the interval."""
     reading = Reading({MASTER: scripted(gone=gone)})
 
     reading.finish()
@@ -255,7 +255,7 @@ def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss(gone: int, los
 
 
 def test_a_small_range_costs_one_pull_more() -> None:
-    """The only look is the one at the end, without the filter, at the first offset."""
+    """The only probe is sent at the end, for the first offset."""
     queue = scripted()
     reading = Reading({MASTER: queue})
     reading.finish()
@@ -263,8 +263,8 @@ def test_a_small_range_costs_one_pull_more() -> None:
     assert queue.probes == [0] and reading.rows == WANTED
 
 
-def test_looks_leave_once_a_second() -> None:
-    """A long range is vouched for again and again, each time from the first answer after the look before."""
+def test_probes_leave_once_a_second() -> None:
+    """Each probe of a long range begins at the first response after the probe before."""
     queue = scripted()
     reading = Reading({MASTER: queue})
     while not reading.reader.is_finished:
@@ -276,8 +276,8 @@ def test_looks_leave_once_a_second() -> None:
     assert 2 <= len(queue.probes) <= 1 + (reading.now - 100) / 1.0
 
 
-def test_an_unfiltered_range_needs_no_looks() -> None:
-    """Its answers are counted when they are decoded."""
+def test_an_unfiltered_range_needs_no_probes() -> None:
+    """The decoder counts its responses instead."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=Subscription())
     reading.finish()
@@ -285,8 +285,8 @@ def test_an_unfiltered_range_needs_no_looks() -> None:
     assert reading.rows == list(range(END)) and not queue.probes
 
 
-def test_a_reset_that_a_look_meets_is_handed_on() -> None:
-    """The broker tells of a reset once; the policy hears of it, and the look is sent again."""
+def test_a_reset_that_a_probe_meets_is_reported() -> None:
+    """The broker tells of a reset once; the policy is told, and the probe is sent again."""
     queue = scripted()
     reading = Reading({MASTER: queue})
     while not reading.reader.cursor.is_finished:
@@ -298,28 +298,28 @@ def test_a_reset_that_a_look_meets_is_handed_on() -> None:
     assert reading.told.resets == [(0, 7)] and not reading.told.losses and reading.rows == WANTED
 
 
-def test_a_queue_whose_records_hold_other_offsets_is_vouched_for() -> None:
-    """Producers can shift the offsets in records against the places in the queue, which is no loss."""
+def test_a_queue_whose_records_hold_other_offsets_is_confirmed() -> None:
+    """Producers can shift the offsets in records against their positions, which is no loss."""
     reading = Reading({MASTER: scripted(shift=2)})
     reading.finish()
 
     assert not reading.told.losses
 
 
-def test_holes_of_a_compacted_topic_are_no_loss() -> None:
-    """Its front may be a hole, which is looked at for ten seconds while the queue pauses."""
+def test_gaps_of_a_compacted_topic_are_no_loss() -> None:
+    """A gap at its front is probed for ten seconds, while the queue pauses."""
     queue = scripted()
-    queue.holes = {*range(5), 40, 41, 77}
+    queue.removed = {*range(5), 40, 41, 77}
     reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED)
     began = reading.now
     reading.finish()
 
-    assert reading.rows == [offset for offset in range(END) if offset not in queue.holes]
+    assert reading.rows == [offset for offset in range(END) if offset not in queue.removed]
     assert not reading.told.losses and 10 <= reading.now - began <= 15
 
 
 def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
-    """Answers claim what they cover until somebody learns that the topic is compacted; then looks vouch for them."""
+    """Blocks claim a count until the topic is known to be compacted; then probes confirm the responses."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED, is_known=False)
     reading.send()
@@ -334,7 +334,7 @@ def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
 def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
     minimum: int, losses: list[tuple[int, int]]
 ) -> None:
-    """A hole is looked at for ten seconds, and then the queue's minimum decides."""
+    """A gap is probed for ten seconds, and then the queue's minimum decides."""
     reading = Reading({MASTER: scripted(gone=9, minimum=minimum)}, config=COMPACTED)
     pauses: list[float] = []
 
@@ -348,7 +348,7 @@ def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
     [(topic_config(), False), (answer(16, remark="no permission"), True), (unsupported(), True)],
 )
 def test_a_loss_names_the_permission_that_compaction_could_not_be_asked_for(config: Command, is_named: bool) -> None:
-    """Without it a compacted topic looks like one that retention has overtaken."""
+    """Without that permission a compacted topic looks like one that retention has overtaken."""
     reading = Reading({MASTER: scripted(gone=50)}, config=config, policy=LossJournal(fail_on_data_loss=True))
 
     with pytest.raises(MessagesMissing) as raised:
@@ -361,7 +361,7 @@ BATCH = replace(inner_batch(decode_record(record_at(7, 700))[0], [b"a", b"b", b"
 
 
 def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.FOUND) -> PullOutcome:
-    """What a look may come to."""
+    """Return the outcome of a probe."""
     return PullOutcome(status, next_offset, 0, 100, 0, memoryview(b"".join(records)))
 
 
@@ -385,5 +385,5 @@ def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.F
     ],
 )
 def test_a_message_is_there_if_its_place_was_read(answer: PullOutcome, is_there: bool) -> None:
-    """Not where the pull went on to another place, nor where the broker gave the head of a file for a deleted one."""
+    """A message of another position, or the head of a log file, does not count."""
     assert is_readable(7, answer) == is_there

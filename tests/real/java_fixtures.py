@@ -47,8 +47,8 @@ class ScenarioServer:
         fields = topic_fields(topic, queues, permission=6)
         if self.credentials:
             fields = sign(self.credentials, RequestCode.UPDATE_AND_CREATE_TOPIC, fields, b"")
-        answer = ask(self.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, fields, tls=self.tls)
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        response = ask(self.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, fields, tls=self.tls)
+        assert response.code == ResponseCode.SUCCESS, response.remark
         wait_until(lambda: self._routes(topic), f"topic {topic} is routed")
 
     def committed(self, group: str, topic: str, queues: int = 4) -> int:
@@ -57,13 +57,13 @@ class ScenarioServer:
 
     def _committed(self, group: str, topic: str, queue_id: int) -> int:
         fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
-        answer = ask(self.broker, RequestCode.QUERY_CONSUMER_OFFSET, fields)
-        return int((answer.fields or {}).get("offset") or 0)
+        response = ask(self.broker, RequestCode.QUERY_CONSUMER_OFFSET, fields)
+        return int((response.fields or {}).get("offset") or 0)
 
     def _routes(self, topic: str) -> bool:
         name_server = parse_address(self.name_server)
-        answer = ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, tls=self.tls)
-        return answer.code == ResponseCode.SUCCESS
+        response = ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, tls=self.tls)
+        return response.code == ResponseCode.SUCCESS
 
 
 def real_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:

@@ -62,7 +62,7 @@ EXPIRE_SECONDS = 240
 """The timeout of retention, in seconds; a broker first looks for expired files a minute after its start."""
 
 DISK_ANSWERS = {"accessMessageInMemoryMaxRatio": "0"}
-"""The broker options that answer every pull as if from disk (8 messages or 64 KiB)."""
+"""The broker options that make every pull be answered as if from disk (8 messages or 64 KiB)."""
 
 _given_ports: set[int] = set()
 _FILLER_BYTES = 200 * 1024
@@ -287,8 +287,8 @@ class Broker(Server):
         return self.min_offset(topic, queue_id)
 
     def _offset(self, code: RequestCode, topic: str, queue_id: int) -> int:
-        answer = self.ask(code, {"topic": topic, "queueId": str(queue_id)})
-        return int((answer.fields or {})["offset"])
+        response = self.ask(code, {"topic": topic, "queueId": str(queue_id)})
+        return int((response.fields or {})["offset"])
 
     def _fill_log(self, topic: str, queue_id: int, total_bytes: int) -> None:
         fields = {"a": "filler", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id)}
@@ -402,8 +402,8 @@ class RealCluster:
     def create_topic(self, topic: str, *, queues: int = 4, permission: int = 6) -> None:
         """Make or change a topic on every master, and wait until every name server knows it."""
         for broker in self.brokers:
-            answer = broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic, queues, permission))
-            _succeed(answer, f"make topic {topic}")
+            response = broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic, queues, permission))
+            _succeed(response, f"make topic {topic}")
         wait_until(lambda: self._is_routed(topic), f"topic {topic} is routed")
 
     def wait_replicated(self, topic: str, *, queues: int) -> None:
@@ -414,9 +414,9 @@ class RealCluster:
                     _wait_caught_up(slave, master, topic, queues)
 
     def _is_routed(self, topic: str) -> bool:
-        answers = [server.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}) for server in self.name_servers]
+        responses = [server.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}) for server in self.name_servers]
         names = [f'"{broker.broker_name}"'.encode() for broker in self.brokers]
-        return all(name in bytes(answer.body) for answer in answers for name in names)
+        return all(name in bytes(response.body) for response in responses for name in names)
 
     def _admin_command(self, arguments: Sequence[str]) -> list[str]:
         home = self.site.home / "admin"
@@ -475,8 +475,8 @@ def _answers(condition: Callable[[], bool]) -> bool:
         return False
 
 
-def _succeed(answer: Command, what: str) -> None:
-    assert answer.code == ResponseCode.SUCCESS, f"could not {what}: {answer.code} {answer.remark}"
+def _succeed(response: Command, what: str) -> None:
+    assert response.code == ResponseCode.SUCCESS, f"could not {what}: {response.code} {response.remark}"
 
 
 def topic_fields(topic: str, queues: int, permission: int) -> dict[str, str]:

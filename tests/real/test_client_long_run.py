@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 QUEUES = 8
 BATCH = 125
 SHORT_LEASE = replace(QUICK, lock_s=0.5, lock_max_live_s=2.5, unlock_delay_s=2.0)
-"""The rhythm of members whose lock leases end before those of this suite's brokers, which last 5 s."""
+"""A rhythm whose lock leases end before those of this suite's brokers, which last 5 s."""
 
 
 def fill(ours: Ours, count: int) -> None:

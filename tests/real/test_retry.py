@@ -104,9 +104,9 @@ def test_retries_and_dead_letters_are_the_same(clients: JavaClients, query: Quer
     send_poison(clients, topic)
     query.run(2, RECONSUME_LATER)
     assert query.times == [delivery["reconsumeTimes"] for delivery in java.deliveries] == [0, 1, 2]
-    for place, count in ((retry_topic, 2), (dead_letter_topic, 1)):
-        mine = query.messages_of(place(query.ours))
-        assert len(mine) == count and mine == query.messages_of(place(query.java))
+    for topic_of, count in ((retry_topic, 2), (dead_letter_topic, 1)):
+        mine = query.messages_of(topic_of(query.ours))
+        assert len(mine) == count and mine == query.messages_of(topic_of(query.java))
 
 
 def test_a_dead_letter_at_once_is_the_same(clients: JavaClients, query: Query, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""What a function's answers mean."""
+"""Results of a user's function decide about its row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW = Row(body=b"x")
 
 
 class Awkward:
-    """Something that cannot be compared, as an array cannot."""
+    """A value that cannot be compared, like an array."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")
@@ -25,36 +25,36 @@ class Awkward:
 
 
 def fails(_: object) -> object:
-    """Not a function to rely on."""
+    """Raise an error."""
     raise ValueError("broken")
 
 
 def answering(answers: Iterable[object]) -> Callable[[Any], object]:
-    """A function that gives one answer after the other."""
+    """Return a function that returns these results in turn."""
     rest = iter(answers)
     return lambda _: next(rest)
 
 
 @pytest.mark.parametrize("answer", [SUCCESS, "SUCCESS"])
 def test_success_is_said_by_name(answer: object) -> None:
-    """As the constant or as its text."""
+    """The constant and its text mean success."""
     assert Listener(lambda _: answer).concurrently(ROW) == "SUCCESS"
 
 
 @pytest.mark.parametrize("answer", [RECONSUME_LATER, SUSPEND, None, True, "success", 0, Awkward()])
 def test_everything_else_is_a_failure(answer: object) -> None:
-    """Also what is meant for the other model, and what is no answer at all."""
+    """A result of the other model, and a value that is no result, are failures."""
     assert Listener(lambda _: answer).concurrently(ROW) == "RECONSUME_LATER"
 
 
 def test_raising_is_failing() -> None:
-    """Whatever the model."""
+    """An exception is a failure in both models."""
     assert Listener(fails).concurrently(ROW) == "RECONSUME_LATER"
     assert Listener(fails).in_order(ROW) == "SUSPEND"
 
 
 def test_a_slip_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) -> None:
-    """A million rows do not make a million lines; an honest failure makes none."""
+    """A million rows do not log a million lines; a regular failure logs none."""
     broken, nonsense = Listener(fails), Listener(answering([7, 8, "SUCESS", RECONSUME_LATER]))
     with caplog.at_level(logging.WARNING, logger="pyspark_rocketmq"):
         for _ in range(3):
@@ -62,15 +62,15 @@ def test_a_slip_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) -> 
         for _ in range(4):
             nonsense.concurrently(ROW)
     assert [record.getMessage() for record in caplog.records] == [
-        "the function raised, which counts as RECONSUME_LATER",
-        "7 is no result here, it counts as RECONSUME_LATER",
-        "'SUCESS' is no result here, it counts as RECONSUME_LATER",
+        "the function raised an exception, which counts as RECONSUME_LATER",
+        "the function returned 7, which is no result here and counts as RECONSUME_LATER",
+        "the function returned 'SUCESS', which is no result here and counts as RECONSUME_LATER",
     ]
     assert caplog.records[0].exc_info
 
 
 def test_in_order_a_failure_is_tried_again_in_place() -> None:
-    """After a pause each, until it succeeds."""
+    """The function runs again after a pause each, until it succeeds."""
     pauses: list[float] = []
     listener = Listener(answering([SUSPEND, RECONSUME_LATER, None, SUCCESS]), 5, 0.5, pauses.append)
     assert listener.in_order(ROW) == "SUCCESS"
@@ -79,7 +79,7 @@ def test_in_order_a_failure_is_tried_again_in_place() -> None:
 
 @pytest.mark.parametrize(("times", "pauses"), [(None, 3), (0, 3), (2, 1), (3, 0), (9, 0)])
 def test_in_order_retries_are_counted_over_all_deliveries(times: int | None, pauses: int) -> None:
-    """A row that was delivered before has fewer of them left."""
+    """A row that was delivered before has fewer retries left."""
     slept: list[float] = []
     listener = Listener(lambda _: SUSPEND, 3, 1.0, slept.append)
     assert listener.in_order(Row(reconsumeTimes=times)) == "SUSPEND"

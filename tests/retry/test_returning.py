@@ -1,4 +1,4 @@
-"""Rows go back to their brokers in bulk; what fails is told row by row, and nothing takes for ever."""
+"""Rows are sent back in bulk, with an outcome for each row, in bounded time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 TOPIC, GROUP = "orders", "spark-orders"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 LEVELS_S = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
-"""How long a broker waits before the first, second ... retry."""
+"""The delays of a broker before the first, second ... retry."""
 SEND_BACK = RequestCode.CONSUMER_SEND_MSG_BACK
 
 
@@ -44,17 +44,17 @@ class Task:
         self._returner = Returner(open_cluster(settings), ReturnSettings(GROUP, most), self.pauses.append)
 
     def send_back(self, *rows: Returned) -> list[Outcome]:
-        """What became of the rows."""
+        """Return the outcomes of the rows."""
         outcomes = self._returner.send_back(dict(enumerate(rows)))
         return [outcomes[number] for number in range(len(rows))]
 
     def fail(self, *rows: Returned) -> list[RocketMQError]:
-        """Why each of the rows was not taken back."""
+        """Return the error of each row, none of which is accepted."""
         return [error for error in self.send_back(*rows) if error]
 
 
 def rows_of(stub: StubCluster, topic: str = TOPIC, *, broker: str = "broker-a", level: int = 0) -> list[Returned]:
-    """What a reader has of a topic's messages."""
+    """Return a reader's rows of a topic's messages."""
     found = stub.messages(topic, broker=broker)
     unique = (record.properties.get("UNIQ_KEY", record.offset_message_id) for record in found)
     places = (record.physical_offset for record in found)
@@ -62,7 +62,7 @@ def rows_of(stub: StubCluster, topic: str = TOPIC, *, broker: str = "broker-a", 
 
 
 def test_rows_come_again_after_the_levels_delay(stub: StubBroker) -> None:
-    """Body and properties are the message's; it tells where it comes from and how often it came."""
+    """A delivered row has its body and properties, its origin, and the number of its deliveries."""
     stub.put(TOPIC, b"later", tags="t", keys="k", properties={"colour": "red"})
     assert Task(stub).send_back(*rows_of(stub)) == [None]
     stub.clock.advance(9_999)
@@ -76,7 +76,7 @@ def test_rows_come_again_after_the_levels_delay(stub: StubBroker) -> None:
 
 
 def test_delays_grow_and_end_among_the_dead_letters(stub: StubBroker) -> None:
-    """Sixteen retries on the broker's schedule, then a dead letter, as of a concurrent Java consumer."""
+    """A row has sixteen retries on the broker's schedule and becomes a dead letter, as with a Java consumer."""
     stub.put(TOPIC, b"poison")
     task, topic = Task(stub), TOPIC
     for times, delay_s in enumerate(LEVELS_S):
@@ -93,7 +93,7 @@ def test_delays_grow_and_end_among_the_dead_letters(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize(("level", "most", "place"), [(-1, 16, DEAD), (0, 0, DEAD), (1, 16, RETRY)])
 def test_a_row_may_have_a_level_of_its_own(stub: StubBroker, level: int, most: int, place: str) -> None:
-    """Never again, or after that level's time; no retries at all means never again, too."""
+    """A level means a delay, or a dead letter; without retries every row becomes a dead letter."""
     stub.put(TOPIC, b"x")
     assert Task(stub, most).send_back(*rows_of(stub, level=level)) == [None]
     stub.clock.advance(1_000)
@@ -101,7 +101,7 @@ def test_a_row_may_have_a_level_of_its_own(stub: StubBroker, level: int, most: i
 
 
 def test_many_rows_go_to_all_brokers_at_once() -> None:
-    """In bursts over one connection each, whatever their number."""
+    """Rows leave in bursts over one connection to each broker, whatever their number."""
     with StubCluster(2, topics={TOPIC: 1}, frozen_clock=True) as stub:
         count = BURST + 100
         for broker in ("broker-a", "broker-b"):
@@ -114,7 +114,7 @@ def test_many_rows_go_to_all_brokers_at_once() -> None:
 
 
 def test_what_has_no_place_is_refused_by_row(stub: StubBroker) -> None:
-    """The others go back all the same."""
+    """The other rows are sent back all the same."""
     stub.put(TOPIC, b"x")
     [row] = rows_of(stub)
     nothing: Any = None
@@ -131,7 +131,7 @@ def test_what_has_no_place_is_refused_by_row(stub: StubBroker) -> None:
 
 
 def test_a_message_that_is_gone_is_told_by_its_row(stub: StubBroker) -> None:
-    """Its broker cannot find it any more; the others of the round go back, and once."""
+    """The other rows of the round are sent back, once."""
     stub.put(TOPIC, b"x")
     [row] = rows_of(stub)
     gone, taken = Task(stub).send_back(row._replace(physical_offset=10**9), row)
@@ -141,7 +141,7 @@ def test_a_message_that_is_gone_is_told_by_its_row(stub: StubBroker) -> None:
 
 
 def test_a_retry_topic_that_takes_nothing_is_told(stub: StubBroker) -> None:
-    """The answer of the broker, with its place; asking again would not help."""
+    """The outcome is the broker's response with its place; the row is not sent again."""
     stub.put(TOPIC, b"x")
     stub.state.brokers[0].topics.create_plain(RETRY, 1, perm=4)
     task = Task(stub)
@@ -151,7 +151,7 @@ def test_a_retry_topic_that_takes_nothing_is_told(stub: StubBroker) -> None:
 
 
 def test_a_group_that_may_not_be_made_is_told() -> None:
-    """Where brokers make none by themselves."""
+    """Brokers that create no groups refuse the row."""
     with StubBroker({TOPIC: 1}, settings=Settings(auto_create_groups=False)) as stub:
         stub.put(TOPIC, b"x")
         [error] = Task(stub).fail(*rows_of(stub))
@@ -159,7 +159,7 @@ def test_a_group_that_may_not_be_made_is_told() -> None:
 
 
 def test_a_broker_that_nobody_knows_is_given_up(stub: StubBroker) -> None:
-    """It may come back for a while, then no row waits for it any more."""
+    """The broker may come back for a while; then no row waits for it any more."""
     stub.fill(TOPIC, 3, 10)
     task = Task(stub)
     rows = [row._replace(broker_name="broker-z") for row in rows_of(stub)]
@@ -168,7 +168,7 @@ def test_a_broker_that_nobody_knows_is_given_up(stub: StubBroker) -> None:
 
 
 def test_what_may_succeed_later_is_asked_for_again(stub: StubBroker) -> None:
-    """Row by row: what was taken is not sent a second time."""
+    """Only the refused rows are sent again."""
     stub.fill(TOPIC, 5, 10)
     stub.faults.busy(on=SEND_BACK, times=2)
     task = Task(stub)
@@ -178,7 +178,7 @@ def test_what_may_succeed_later_is_asked_for_again(stub: StubBroker) -> None:
 
 
 def test_a_task_pauses_a_few_times_in_all(stub: StubBroker) -> None:
-    """Not for each round of rows: those of a broker that stays busy would never end."""
+    """Pauses are limited for the task, not for each round: a busy broker must not hold it for ever."""
     stub.put(TOPIC, b"x")
     stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=SEND_BACK, times=None)
     task = Task(stub)
@@ -187,7 +187,7 @@ def test_a_task_pauses_a_few_times_in_all(stub: StubBroker) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_asked_no_more(stub: StubBroker) -> None:
-    """The first round learns it by the time-out, the others at once."""
+    """The first round waits for its timeout, later rounds fail at once."""
     stub.fill(TOPIC, BURST + 1, 10)
     asked = stub.faults.drop_reply(on=SEND_BACK, times=None)
     task, started = Task(stub, retries=0, mqClientApiTimeout="300"), time.monotonic()
@@ -197,7 +197,7 @@ def test_a_broker_that_does_not_answer_is_asked_no_more(stub: StubBroker) -> Non
 
 
 def test_a_lost_answer_may_bring_a_row_twice(stub: StubBroker) -> None:
-    """It cannot be told from a lost request; RocketMQ's own consumers take that for the smaller evil, too."""
+    """A lost response looks like a lost request; RocketMQ's own consumers accept the second delivery, too."""
     stub.put(TOPIC, b"x")
     stub.faults.drop_reply(on=SEND_BACK)
     assert Task(stub, mqClientApiTimeout="300").send_back(*rows_of(stub)) == [None]
@@ -207,7 +207,7 @@ def test_a_lost_answer_may_bring_a_row_twice(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("lose", ["drop_reply", "cut_reply"])
 def test_no_row_comes_oftener_than_twice(stub: StubBroker, lose: str) -> None:
-    """Though all answers are lost and the task might pause once more."""
+    """A row is stored at most twice though all responses are lost and pauses are left."""
     stub.fill(TOPIC, 5, 10)
     getattr(stub.faults, lose)(on=SEND_BACK, times=None)
     task = Task(stub, mqClientApiTimeout="300")
@@ -218,7 +218,7 @@ def test_no_row_comes_oftener_than_twice(stub: StubBroker, lose: str) -> None:
 
 
 def test_what_was_surely_not_taken_is_asked_for_as_often_as_may_be(stub: StubBroker) -> None:
-    """Refusals add no copies, before a lost answer or after it."""
+    """Refusals count no copies, before a lost response or after it."""
     stub.put(TOPIC, b"x")
     stub.faults.busy(on=SEND_BACK)
     stub.faults.drop_reply(on=SEND_BACK)
@@ -230,7 +230,7 @@ def test_what_was_surely_not_taken_is_asked_for_as_often_as_may_be(stub: StubBro
 
 
 def test_names_are_those_of_the_namespace() -> None:
-    """Of the topic and of the group."""
+    """Topic and group bear the namespace."""
     with StubBroker({"NS%orders": 1}, frozen_clock=True) as stub:
         stub.put("NS%orders", b"x")
         [row] = rows_of(stub, "NS%orders")

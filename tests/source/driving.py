@@ -1,11 +1,10 @@
-"""A streaming read, driven as Spark drives it: the same calls in the same order, with a checkpoint, without Spark.
+"""Drive a streaming read as Spark does: the same calls in the same order, with a checkpoint, without Spark.
 
     checkpoint = Checkpoint()
     with Run(options, checkpoint) as run:
         run.trigger()            # the rows of its batch; None if there is nothing new
 
-What crosses between processes is pickled here, and
-offsets are text as in Spark's log.
+Objects that cross between Spark's processes are pickled here, and offsets are text as in Spark's log.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from pyspark_rocketmq.source.stream import StreamReader, make_stream_reader
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
 
 TOPIC, GROUP = "orders", "spark-orders"
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 FRESH = PlannerRhythm(bounds_s=0.0)
 """QueueBounds are fetched at every planning."""
 QUICK = PlannerRhythm(
@@ -47,7 +46,7 @@ QUICK = PlannerRhythm(
 
 
 class Row(NamedTuple):
-    """What identifies a row, and what it carries."""
+    """The place and the body of a row."""
 
     queue: MessageQueue
     offset: int
@@ -55,25 +54,25 @@ class Row(NamedTuple):
 
 
 class Named(Protocol):
-    """A cluster, whatever it is."""
+    """A cluster with a name server."""
 
     @property
     def name_server(self) -> str:
-        """Where clients find it."""
+        """The address of the name server."""
 
 
 def options_for(stub: Named, **given: str) -> ReaderOptions:
-    """Options of a streaming read of `TOPIC`, from the beginning if not said otherwise."""
+    """Return options of a streaming read of `TOPIC`, by default from the beginning."""
     return _options(stub, {"startingOffsets": "earliest", **given}, stream=True)
 
 
 def batch_options_for(stub: Named, **given: str) -> ReaderOptions:
-    """Options of a batch read of `TOPIC`."""
+    """Return options of a batch read of `TOPIC`."""
     return _options(stub, given, stream=False)
 
 
 def _options(stub: Named, given: dict[str, str], *, stream: bool) -> ReaderOptions:
-    """Requests are repeated soon, and routes are asked for at every planning."""
+    """Return options with short pauses between retries, and routes that expire at once."""
     base = {"nameServer": stub.name_server, "fetchOffset.retryIntervalMs": "10"}
     if not {"subscribePattern", "assign", "subscribe"} & given.keys():
         base["subscribe"] = TOPIC
@@ -92,7 +91,7 @@ class Checkpoint:
 
     offsets: list[str] = field(default_factory=list)
     finished: int = 0
-    """How many batches are in the commit log."""
+    """The number of batches in the commit log."""
 
     @property
     def last(self) -> Any:
@@ -127,7 +126,7 @@ class Run:
         signal.signal(signal.SIGTERM, self._handler)
 
     def trigger(self) -> list[Row] | None:
-        """Run one batch: the one that was left unfinished, or the next one."""
+        """Run one batch: the unfinished one, or the next one."""
         if len(self.checkpoint.offsets) == self.checkpoint.finished and not self.plan():
             return None
         rows = self.read()
@@ -140,7 +139,7 @@ class Run:
         return [row for batch in batches for row in batch or ()]
 
     def read_until(self, count: int) -> list[Row]:
-        """Run batches until so many rows have come."""
+        """Run batches until `count` rows were read."""
         rows: list[Row] = []
 
         def is_enough() -> bool:
@@ -151,7 +150,7 @@ class Run:
         return rows
 
     def plan(self) -> bool:
-        """Write the next offset; whether there is one."""
+        """Write the next offset into the log, and return whether there is one."""
         log = self.checkpoint.offsets
         start = log[-1] if log else json.dumps(self.reader.initialOffset())
         end = json.dumps(self.reader.latestOffset(json.loads(start), self._limit))
@@ -164,13 +163,13 @@ class Run:
         return True
 
     def partitions(self) -> list[RangePartition]:
-        """The tasks of the newest batch."""
+        """Return the tasks of the newest batch."""
         log = self.checkpoint.offsets
         start = json.loads(log[-2]) if len(log) > 1 else self.reader.initialOffset()
         return list(pickle.loads(pickle.dumps(self.reader.partitions(start, json.loads(log[-1])))))
 
     def read(self) -> list[Row]:
-        """The rows of the newest batch."""
+        """Return the rows of the newest batch."""
         reader: StreamReader = pickle.loads(pickle.dumps(self.reader))
         return [row for task in self.partitions() for batch in reader.read(task) for row in rows_of(batch)]
 
@@ -180,21 +179,21 @@ quick_run = partial(Run, rhythm=QUICK)
 
 
 def all_available() -> Any:
-    """The limit that Spark passes with the trigger once."""
+    """Return the limit that Spark passes with the trigger once."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     return ReadAllAvailable()
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The rows of a record batch."""
+    """Yield the rows of a record batch."""
     names = ("topic", "brokerName", "queueId", "queueOffset", "body")
     for topic, broker, queue_id, offset, body in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
         yield Row(MessageQueue(topic, broker, queue_id), offset, body)
 
 
 def read_batch(options: ReaderOptions) -> list[Row]:
-    """The rows of a batch read."""
+    """Return the rows of a batch read."""
     from pyspark_rocketmq.source.batch import BatchReader
 
     reader = pickle.loads(pickle.dumps(BatchReader(options)))
@@ -202,12 +201,12 @@ def read_batch(options: ReaderOptions) -> list[Row]:
 
 
 def admin_of(stub: Named) -> Cluster:
-    """Somebody else's view of the stub."""
+    """Return another client's view of the stub."""
     return open_cluster(ClusterSettings((parse_address(stub.name_server),)))
 
 
 def store_offsets(stub: StubCluster, offsets: dict[MessageQueue, int], group: str = GROUP) -> None:
-    """Somebody else stores where the group stands."""
+    """Commit positions of the group as another client."""
     admin = admin_of(stub)
     for broker_name in {queue.broker_name for queue in offsets}:
         admin.admin.fetch_group_config(group, broker_name)
@@ -215,12 +214,12 @@ def store_offsets(stub: StubCluster, offsets: dict[MessageQueue, int], group: st
 
 
 def queue_of(number: int, broker: str = "broker-a", topic: str = TOPIC) -> MessageQueue:
-    """A queue of the stub."""
+    """Return a queue of the stub."""
     return MessageQueue(topic, broker, number)
 
 
 def join(stub: StubCluster, group: str = GROUP, topic: str = TOPIC, broker: str | None = None) -> None:
-    """A consumer becomes a member of the group, at one broker."""
+    """Make a consumer a member of the group, at one broker."""
     consumer = ConsumerData(
         group_name=group,
         consume_type="CONSUME_PASSIVELY",
@@ -233,8 +232,8 @@ def join(stub: StubCluster, group: str = GROUP, topic: str = TOPIC, broker: str 
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Until the condition holds, or fail."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait until the condition holds; fail if it does not."""
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:g} s: {what}"
         time.sleep(0.01)

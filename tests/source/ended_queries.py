@@ -1,9 +1,9 @@
-"""Queries in processes of their own that are ended by signals, as Spark ends the process that plans.
+"""Run queries in processes of their own and end them by signals, as Spark ends the process that plans.
 
     python -m tests.source.ended_queries NAME_SERVER COUNT
 
-Runs so many queries to their ends, each of a group of its own, and sends SIGTERM twice to each, with different gaps.
-One process imports what they need and is forked for each of them, so that thirty take seconds.
+Runs `COUNT` queries to their ends, each of a group of its own, and sends SIGTERM twice to each, with different gaps.
+One process imports the library and is forked for each query, so that thirty take seconds.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from types import SimpleNamespace
 from tests.source.driving import TOPIC, Run, options_for
 
 AT_ONCE = 6
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 LONGEST_GAP_S = 0.15
 
 
 def group_of(number: int) -> str:
-    """The group of one query."""
+    """Return the group of one query."""
     return f"ended-{number}"
 
 
 def plan(name_server: str, group: str, ready: int) -> None:
-    """Read to the end, then wait for Spark's next word, as Spark's loop around a reader does."""
+    """Read to the end, then wait for Spark's next call, as Spark's loop around a reader does."""
     given = {"subscribe": TOPIC, "consumerGroup": group, "ordering": "queue", "lockQueues": "true"}
     run = Run(options_for(SimpleNamespace(name_server=name_server), **given), available_now=True)
     try:
         run.drain()
         os.write(ready, b"!")
-        time.sleep(PATIENCE_S)
+        time.sleep(TIMEOUT_S)
     finally:
         run.reader.stop()
 
 
 def start(name_server: str, number: int) -> tuple[int, int]:
-    """Fork a query; its process, and a pipe that says when it has read everything."""
+    """Fork a query; return its process, and a pipe that gets a byte when everything is read."""
     waiting, ready = os.pipe()
     if pid := os.fork():
         os.close(ready)

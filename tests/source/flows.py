@@ -1,4 +1,4 @@
-"""What must hold on every cluster, stub or real: a query read and published, step by step.
+"""Flows that hold on every cluster, stub or real: a query reads and commits, step by step.
 
 Each public function of a `World` is a flow; those whose names begin with `two_brokers_`, `master_slave_` or `expiry_`
 need a cluster of that kind, or one that lets messages expire.
@@ -13,13 +13,13 @@ import pytest
 from pyspark_rocketmq.errors import GroupInUse, OffsetBeforeEarliest
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, TopicConfig
-from pyspark_rocketmq.wire.sys_flag import SysFlag
+from pyspark_rocketmq.wire.codes import SysFlag
 from tests.flows.world import World, fresh, sending, until
 from tests.source.driving import Checkpoint, Run, batch_options_for, options_for, read_batch
 
 
 def a_batch_holds_all_messages_of_its_range(world: World) -> None:
-    """Of several queues, of which one is empty."""
+    """Check a batch of several queues, of which one is empty."""
     first, second, _ = queues = world.make_topic(3)
     world.fill(first, 100)
     world.fill(second, 7)
@@ -29,7 +29,7 @@ def a_batch_holds_all_messages_of_its_range(world: World) -> None:
 
 
 def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
-    """In capped batches; every queue gets a position, the empty one too."""
+    """Check capped batches; every queue gets a position, the empty one included."""
     first, second, empty = world.make_topic(3)
     group = fresh("group")
     options = options_for(world, subscribe=first.topic, consumerGroup=group, maxOffsetsPerTrigger="40")
@@ -39,11 +39,11 @@ def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
         batches = [len(rows) for rows in iter(run.trigger, None) if rows is not None]
     assert batches == [40, 40, 20]
     wanted = {first: 50, second: 50, empty: 0}
-    until(lambda: world.cluster.offsets.fetch_committed(group, list(wanted)) == wanted, "positions are published")
+    until(lambda: world.cluster.offsets.fetch_committed(group, list(wanted)) == wanted, "positions are committed")
 
 
 def a_restart_neither_loses_nor_repeats(world: World) -> None:
-    """The batch that was cut off is read again as it was planned; what it had read was never published."""
+    """Check that an unfinished batch is read again as planned, and was never committed."""
     queue, group = world.make_queue(), world.make_group()
     options, checkpoint = options_for(world, subscribe=queue.topic, consumerGroup=group), Checkpoint()
     world.fill(queue, 10)
@@ -61,7 +61,7 @@ def a_restart_neither_loses_nor_repeats(world: World) -> None:
 
 
 def a_query_begins_where_its_group_stands(world: World) -> None:
-    """And publishes from there."""
+    """Check that a query begins at the group's position, and commits from there."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 4})
@@ -72,7 +72,7 @@ def a_query_begins_where_its_group_stands(world: World) -> None:
 
 
 def a_position_is_never_moved_back(world: World) -> None:
-    """What somebody else stored further on stays."""
+    """Check that a larger position of another client stays."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 12})
@@ -82,7 +82,7 @@ def a_position_is_never_moved_back(world: World) -> None:
 
 
 def tags_choose_messages(world: World) -> None:
-    """The holes they leave are passed over, and published as finished."""
+    """Check that offsets without matching messages are passed over, and committed as finished."""
     queue, group = world.make_queue(), world.make_group()
     for number in range(6):
         world.send(queue, b"x", TAGS="even" if number % 2 == 0 else "odd")
@@ -93,7 +93,7 @@ def tags_choose_messages(world: World) -> None:
 
 
 def a_queue_that_comes_is_read_from_its_first_message(world: World) -> None:
-    """Though the query began at the end of the others."""
+    """Check a new queue of a query that began at the end of the others."""
     queue = world.make_queue()
     with Run(options_for(world, subscribe=queue.topic, startingOffsets="latest")) as run:
         run.trigger()
@@ -108,7 +108,7 @@ def a_queue_that_comes_is_read_from_its_first_message(world: World) -> None:
 
 
 def a_group_with_members_is_refused(world: World) -> None:
-    """They would take over Spark's positions."""
+    """Check that a query does not take over the positions of members."""
     queue, group = world.make_queue(), world.make_group()
     consumer = ConsumerData(
         group_name=group,
@@ -124,7 +124,7 @@ def a_group_with_members_is_refused(world: World) -> None:
 
 
 def an_odd_message_takes_no_other_along(world: World) -> None:
-    """Behind one whose sysFlag its broker cannot store, offsets in messages run ahead; each keeps its own position."""
+    """Check that rows keep their places behind a message whose sysFlag its broker cannot store."""
     queue = world.make_queue()
     bodies = _send_around_an_odd_message(world, queue)
     rows = read_batch(batch_options_for(world, subscribe=queue.topic, pullBatchSize="16"))
@@ -133,7 +133,7 @@ def an_odd_message_takes_no_other_along(world: World) -> None:
 
 
 def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
-    """In one range, and in two that meet behind it."""
+    """Check one range, and two that meet behind the odd message."""
     queue = world.make_queue()
     bodies = _send_around_an_odd_message(world, queue)
     tagged = {"subscribe": queue.topic, "tags": "even"}
@@ -148,7 +148,7 @@ def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
 
 
 def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes]:
-    """Numbered messages, one of them odd; the bodies that are served: not that one's, nor, at times, the next one's."""
+    """Send numbered messages, one of them odd; return the bodies that brokers serve, which may lack one more."""
     for number in range(210):
         flag = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 if number == 20 else 0
         tag = "even" if number % 2 == 0 else "odd"
@@ -160,7 +160,7 @@ def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes
 
 
 def _served(world: World, queue: MessageQueue) -> list[bytes]:
-    """The bodies that pulls find, one after the other."""
+    """Yield the bodies that pulls find."""
     bodies: list[bytes] = []
     while records := world.read(queue, len(bodies)):
         bodies += [record.body for record in records]
@@ -168,7 +168,7 @@ def _served(world: World, queue: MessageQueue) -> list[bytes]:
 
 
 def two_brokers_outlive_the_absence_of_one(world: World) -> None:
-    """The other goes on; when it is back, it is read on from where it was."""
+    """Check that the other broker is read on, and the absent one from its position when it is back."""
     queues = world.make_topic(1)
     stays, leaves = queues
     with Run(options_for(world, subscribe=stays.topic)) as run:
@@ -189,7 +189,7 @@ def two_brokers_outlive_the_absence_of_one(world: World) -> None:
 
 
 def master_slave_reads_go_on_at_the_slave(world: World) -> None:
-    """The master stops in the middle of a batch; nothing is lost and nothing comes twice."""
+    """Check that a batch loses and repeats nothing while the master stops."""
     queue = world.make_queue()
     world.fill(queue, 60)
     world.servers.replicate([queue])
@@ -204,7 +204,7 @@ def master_slave_reads_go_on_at_the_slave(world: World) -> None:
 
 
 def expiry_is_loss_that_is_named(world: World) -> None:
-    """Or, if the query may go on, it goes on where the queue begins now."""
+    """Check that expired messages fail the query, or that it goes on at the minimum."""
     queue = world.make_queue()
     world.fill(queue, 10)
     from_0 = json.dumps({queue.topic: {"*": {"*": 0}}})

@@ -1,4 +1,4 @@
-"""What must hold on every cluster, stub or real, for queries that work as members of their group do.
+"""Flows that hold on every cluster, stub or real, for queries that act like members of their group.
 
 Each public function of a `World` is a flow.
 """
@@ -14,7 +14,7 @@ from tests.source.driving import Checkpoint, Run, options_for
 
 
 def a_broadcasting_query_keeps_its_positions_in_a_file(world: World) -> None:
-    """The next query begins there; brokers are told nothing."""
+    """Check that the next query begins at the file's positions, and that brokers get no commit."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     with TemporaryDirectory() as directory:
@@ -31,7 +31,7 @@ def a_broadcasting_query_keeps_its_positions_in_a_file(world: World) -> None:
 
 
 def locked_queues_are_nobody_elses(world: World) -> None:
-    """Another query that locks, and any orderly consumer, gets a queue when the first query has ended."""
+    """Check that another query that locks, and an orderly consumer, get a queue when the first query has ended."""
     queue, group = world.make_queue(), world.make_group()
     given = {"subscribe": queue.topic, "consumerGroup": group, "ordering": "queue", "lockQueues": "true"}
     world.fill(queue, 10)
@@ -45,7 +45,7 @@ def locked_queues_are_nobody_elses(world: World) -> None:
 
 
 def a_member_goes_on_where_its_group_stands(world: World) -> None:
-    """And publishes what is finished, for whoever owns its queues next."""
+    """Check that a member begins at the group's position and commits what is finished."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 4})
@@ -62,7 +62,7 @@ def a_member_goes_on_where_its_group_stands(world: World) -> None:
 
 
 def two_members_divide_the_queues(world: World) -> None:
-    """Together they read everything; who stays inherits from who leaves."""
+    """Check that two members read everything, and that one gains the queues of the other when that leaves."""
     queues, group = world.make_topic(4), world.make_group()
     options = _shared(world, queues[0].topic, group)
     with Run(options) as stays:
@@ -80,7 +80,7 @@ def two_members_divide_the_queues(world: World) -> None:
 
 
 def a_reset_moves_a_member(world: World) -> None:
-    """The administrator's tool moves the group, whichever way the broker goes about it."""
+    """Check that an administrator's reset moves a member, by either way that brokers use."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     with Run(_shared(world, queue.topic, group)) as run:
@@ -96,17 +96,17 @@ def a_reset_moves_a_member(world: World) -> None:
 
 
 def _shared(world: World, topic: str, group: str) -> ReaderOptions:
-    """Options of a query that is a member of its group."""
+    """Return options of a query that is a member of its group."""
     given = {"subscribe": topic, "consumerGroup": group, "groupMembership": "shared", "startingOffsets": "group"}
     return options_for(world, **given, rebalanceInterval="1s")
 
 
 def _share_sizes(*runs: Run) -> list[int]:
-    """How many queues of its topic each query's last offset names."""
+    """Return how many queues of its topic each query's last offset names."""
     return [sum(len(ids) for ids in _each_topic(run).values()) for run in runs]
 
 
 def _each_topic(run: Run) -> dict[str, dict[str, int]]:
-    """The last offset in the user's topic, by broker."""
+    """Yield the last offset in the user's topic, by broker."""
     topics = run.checkpoint.last["next"]
     return next((brokers for topic, brokers in topics.items() if not topic.startswith("%")), {})

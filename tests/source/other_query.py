@@ -1,4 +1,4 @@
-"""A query in a process of its own, which ends when its input does.
+"""Run a query in a process of its own until its input ends.
 
 python -m tests.source.other_query NAME_SERVER OPTIONS
 """

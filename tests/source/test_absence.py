@@ -1,4 +1,4 @@
-"""Brokers that go away while the route that names them is still remembered."""
+"""Brokers go away while a remembered route still names them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.source.driving import TOPIC, fresh_run, options_for
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_query_outlives_a_broker_that_its_route_still_names(brokers: int, caplog: pytest.LogCaptureFixture) -> None:
-    """It goes on with what is left, as if the route had told, and reads on once the broker is back."""
+    """The query goes on with the other queues, and reads on once the broker is back."""
     with StubCluster(brokers, topics={TOPIC: 1}) as stub:
         options = options_for(stub)
         options = replace(options, cluster=replace(options.cluster, route_max_age_s=2.0))

@@ -1,4 +1,4 @@
-"""Input that cannot be read, or may not: each refusal names the place and what to do."""
+"""Unreadable or forbidden input is refused with the place and the advice."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from pyspark_rocketmq.errors import (
     TopicNotFound,
 )
 from pyspark_rocketmq.wire.bodies import TopicConfig
-from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.sys_flag import SysFlag
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, SysFlag
 from tests.source.driving import TOPIC, Checkpoint, Run, admin_of, batch_options_for, options_for, read_batch
 
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
@@ -41,12 +40,12 @@ def stub() -> Iterator[StubBroker]:
 
 
 def batch(stub: StubBroker, **given: str) -> list[tuple[int, bytes]]:
-    """Offsets and bodies of a batch read."""
+    """Return offsets and bodies of a batch read."""
     return [(row.offset, row.body) for row in read_batch(batch_options_for(stub, **given))]
 
 
 def stream(stub: StubBroker, **given: str) -> list[tuple[int, bytes]]:
-    """The same of a stream that reads all there is."""
+    """Return offsets and bodies of a stream that reads everything."""
     with Run(options_for(stub, **given)) as run:
         return [(row.offset, row.body) for row in run.drain()]
 
@@ -56,7 +55,7 @@ Read = Callable[..., list[tuple[int, bytes]]]
 
 
 def refusal(error: type[RocketMQError], read: Callable[..., Any], *arguments: Any, **given: str) -> str:
-    """What a reader is told."""
+    """Return the text of the error that a reader raises."""
     with pytest.raises(error) as refused:
         read(*arguments, **given)
     return str(refused.value)
@@ -76,7 +75,7 @@ def refusal(error: type[RocketMQError], read: Callable[..., Any], *arguments: An
 def test_a_refused_group_is_named(
     stub: StubBroker, read: Read, code: ResponseCode, remark: str, error: type[RocketMQError]
 ) -> None:
-    """With the queue, the broker's own words, and where to look."""
+    """The error names group and queue, quotes the broker, and says where to look."""
     stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE, times=None)
     said = refusal(error, read, stub, consumerGroup="readers")
     assert remark in said and "check accessKey and secretKey" in said
@@ -85,7 +84,7 @@ def test_a_refused_group_is_named(
 
 @READS
 def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Read) -> None:
-    """The default group is refused where users are given groups of their own."""
+    """Clusters that give users groups of their own refuse the default group."""
     stub.faults.answer(
         ResponseCode.NO_PERMISSION, "no permission for the group", on=RequestCode.PULL_MESSAGE, times=None
     )
@@ -95,7 +94,7 @@ def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Re
 
 @READS
 def test_an_unknown_group_is_named(stub: StubBroker, read: Read) -> None:
-    """Brokers that make no groups by themselves know only those that were made."""
+    """Brokers that do not create groups refuse unknown ones."""
     refused = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     stub.faults.answer(refused, "subscription group", on=RequestCode.PULL_MESSAGE, times=None)
     said = refusal(SubscriptionGroupNotExist, read, stub, consumerGroup="readers")
@@ -105,7 +104,7 @@ def test_an_unknown_group_is_named(stub: StubBroker, read: Read) -> None:
 
 @READS
 def test_wrong_credentials_fail_the_planning(read: Read) -> None:
-    """Before a task is started; brokers before 5 say it in other words."""
+    """The planning fails before any task; brokers before 5 use other words."""
     for release, error in (("5.3.3", NoPermission), ("4.9.7", CredentialsRefused)):
         with StubBroker({TOPIC: 1}, acl={"ak": "sk"}, emulate=release) as stub:
             stub.put(TOPIC, b"a")
@@ -118,7 +117,7 @@ def test_wrong_credentials_fail_the_planning(read: Read) -> None:
 
 
 def put_raw(stub: StubBroker, body: bytes, **given: Any) -> None:
-    """A message as no producer would send it, then a sound one."""
+    """Put a message that no producer would send, then a sound one."""
     stub.run(lambda: stub.state.brokers[0].put(InnerMessage(TOPIC, 0, body, **given)))
     stub.put(TOPIC, b"c")
 
@@ -140,7 +139,7 @@ SMALL = {"maxFrameSize": "1m"}
 def test_an_unreadable_message_fails_by_default(
     stub: StubBroker, read: Read, broken: dict[str, Any], said: str
 ) -> None:
-    """Named by topic, broker, queue and offset, with the option that lets the query go on."""
+    """The error names topic, broker, queue and offset, and the option that lets the query go on."""
     put_raw(stub, **broken)
     text = refusal(DecodeError, read, stub, **SMALL)
     assert said in text and "(topic orders, broker broker-a, queue 0, offset 1)" in text
@@ -152,7 +151,7 @@ def test_an_unreadable_message_fails_by_default(
 def test_an_unreadable_message_follows_the_mode(
     stub: StubBroker, read: Read, broken: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Kept with null in place of what is broken, or left out and counted: never dropped without a word."""
+    """The broken part is null, or the message is left out and counted; neither happens without a warning."""
     put_raw(stub, **broken)
     assert [offset for offset, _ in read(stub, mode="PERMISSIVE", **SMALL)] == [0, 1, 2]
     assert caplog.text == ""
@@ -182,7 +181,7 @@ def damage(stub: StubBroker, at: int, data: bytes) -> None:
 def test_a_broken_record_frame_is_always_an_error(
     stub: StubBroker, read: Read, mode: str, at: int, data: bytes
 ) -> None:
-    """Whatever the mode: nothing behind it in the answer can be trusted."""
+    """No record behind a broken frame can be trusted, so every mode fails."""
     damage(stub, at, data)
     said = refusal(DecodeError, read, stub, mode=mode)
     assert "no record at byte" in said and said.endswith("check the broker's store around this message")
@@ -191,7 +190,7 @@ def test_a_broken_record_frame_is_always_an_error(
 
 @READS
 def test_a_frame_above_the_limit_names_queue_and_option(stub: StubBroker, read: Read) -> None:
-    """And the offset from which on was asked."""
+    """The error names the queue, the offset of the pull, and the option."""
     stub.put(TOPIC, b"." * 200_000)
     said = refusal(FrameTooLarge, read, stub, maxFrameSize="64k")
     assert "the limit is 65536" in said and "topic orders, broker broker-a, queue 0, offset 0" in said
@@ -203,7 +202,7 @@ def test_a_frame_above_the_limit_names_queue_and_option(stub: StubBroker, read: 
 
 @READS
 def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, read: Read) -> None:
-    """By name, with the name server that was asked."""
+    """The error names the topic and the name server."""
     said = refusal(TopicNotFound, read, stub, subscribe="nowhere")
     assert stub.name_server in said and "topic nowhere" in said
     for read_queues, perm in ((0, 6), (4, 2)):
@@ -229,14 +228,14 @@ def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, re
         ('{"orders":{"broker-a":{"0":1,"0":2}}}', "key '0' appears twice"),
         ('{"orders":{"broker-a":{"01":1}}}', "orders/broker-a/01 is no queue"),
         ('{"orders":{"0":5}}', '{"orders": {"*": {"0": 5}}}'),
-        ('{"orders":{"broker-a":{"0":NaN}}}', "NaN is no JSON number"),
+        ('{"orders":{"broker-a":{"0":NaN}}}', "NaN is not a JSON number"),
         ("{", "not standard JSON"),
         ("ealiest", "give earliest, latest, group, or JSON"),
     ],
 )
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_wrong_offsets_fail_the_load(option: str, offsets: str, said: str) -> None:
-    """By the option, the place in it, and what would be right; nothing connects."""
+    """The error names the option, the place in it, and the right form; nothing connects."""
     with pytest.raises(OptionError) as refused:
         RocketMQDataSource({"nameserver": "localhost:9876", "subscribe": TOPIC, option.lower(): offsets})
     text = str(refused.value)
@@ -255,12 +254,12 @@ def test_wrong_offsets_fail_the_load(option: str, offsets: str, said: str) -> No
     ],
 )
 def test_offsets_of_unknown_queues_fail_the_planning(stub: StubBroker, read: Read, offsets: str, said: str) -> None:
-    """Only the cluster knows them."""
+    """Only the cluster knows its queues, so the planning refuses unknown ones."""
     assert said in refusal(OptionError, read, stub, startingOffsets=offsets)
 
 
 def test_offsets_beyond_the_queue_are_loss(stub: StubBroker) -> None:
-    """By queue and offset, with the option that lets the read go on."""
+    """The error names queue and offset, and the option that lets the read go on."""
     said = refusal(OffsetBeyondEnd, stream, stub, startingOffsets='{"orders":{"*":{"*":50}}}')
     assert "topic orders, broker broker-a, queue 0, offset 50" in said and "failOnDataLoss=false" in said
     said = refusal(OffsetWentBack, batch, stub, endingOffsets='{"orders":{"*":{"*":50}}}')
@@ -280,7 +279,7 @@ def test_offsets_beyond_the_queue_are_loss(stub: StubBroker) -> None:
     ],
 )
 def test_a_checkpoint_that_is_not_ours_is_refused(stub: StubBroker, stored: dict[str, Any], said: str) -> None:
-    """A newer release's, a damaged one, that of Spark's Kafka source."""
+    """A checkpoint of a newer release, a damaged one, and that of Spark's Kafka source are refused."""
     with Run(options_for(stub), Checkpoint([json.dumps(stored)], 1)) as run:
         text = refusal(OptionError, run.plan)
     assert text.startswith("[OPTION_VALUE] checkpointLocation = ") and said in text
@@ -288,7 +287,7 @@ def test_a_checkpoint_that_is_not_ours_is_refused(stub: StubBroker, stored: dict
 
 
 def test_a_checkpoint_of_another_topic_or_group_is_refused(stub: StubBroker) -> None:
-    """Named, with the ways out; else positions would be dropped, or published for a stranger."""
+    """The error names topic or group, and the ways out."""
     stored = {"version": 1, "group": "a", "next": {TOPIC: {"broker-a": {"0": 0}}}}
     stub.put("bills", b"x")
     for given, said in (

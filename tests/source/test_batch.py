@@ -1,4 +1,4 @@
-"""What a batch read covers."""
+"""Batch reads cover what their options say."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ def stub() -> Iterator[StubBroker]:
 
 
 def read(stub: StubBroker, **given: str) -> list[int]:
-    """Bodies, sorted."""
+    """Return the bodies, sorted."""
     return sorted(int(row.body) for row in read_batch(batch_options_for(stub, **given)))
 
 
 def test_all_there_is_comes_by_default(stub: StubBroker) -> None:
-    """From the earliest offset to the latest."""
+    """A batch reads from the earliest offset to the latest."""
     assert read(stub) == list(range(10))
 
 
 def test_both_ends_may_be_given(stub: StubBroker) -> None:
-    """By offset and queue; the end is exclusive, and queues not named are read to their ends."""
+    """The end offset is exclusive, and queues without one are read to their ends."""
     start = '{"orders": {"broker-a": {"0": 1, "*": -2}}}'
     end = '{"orders": {"broker-a": {"0": 3}}}'
     assert read(stub, startingOffsets=start, endingOffsets=end) == [1, 2, 3, 4, 5, 7, 9]
 
 
 def test_both_ends_may_be_times(stub: StubBroker) -> None:
-    """The start is inclusive, the end exclusive."""
+    """The start time is inclusive, the end time exclusive."""
     assert read(stub, startingTimestamp="3000", endingTimestamp="6000") == [2, 3, 4]
 
 
 def test_an_end_below_its_start_is_refused(stub: StubBroker) -> None:
-    """By the queue."""
+    """The error names the queue."""
     given = {"startingOffsets": '{"orders": {"*": {"*": 4}}}', "endingOffsets": '{"orders": {"*": {"*": 2}}}'}
     with pytest.raises(OptionError, match="endingOffsets: the end 2 of orders/broker-a/0 lies below its start 4"):
         read(stub, **given)
 
 
 def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) -> None:
-    """`earliest` begins where the queue begins now."""
+    """`earliest` begins at the current first message; an explicit offset that is gone is a loss."""
     stub.expire(TOPIC, 0, 3)
     assert read(stub) == [1, 3, 5, 6, 7, 8, 9]
     start = '{"orders": {"*": {"*": 0}}}'
@@ -61,7 +61,7 @@ def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) 
 
 
 def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """While the master is away, nobody knows how far its queue goes; a read to a given offset waits for it instead."""
+    """A warning says that the end comes from a replica; a read to a given offset waits for the master instead."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, caplog.at_level(logging.WARNING):
         for number in range(10):
             stub.put(TOPIC, b"%d" % number, queue_id=0)
@@ -69,14 +69,14 @@ def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -
         stub.faults.slave_lag(4)
         stub.faults.broker_down(broker_id=0)
         assert len(read_batch(batch_options_for(stub))) == 6
-        assert "1 queues are read to the end that a replica has" in caplog.text and str(queue_of(0)) in caplog.text
+        assert "1 queues end where their replicas end" in caplog.text and str(queue_of(0)) in caplog.text
         caplog.clear()
         end = '{"orders": {"*": {"*": 3}}}'
         assert len(read_batch(batch_options_for(stub, endingOffsets=end))) == 3 and not caplog.text
 
 
 def test_a_pattern_may_not_match_nothing(stub: StubBroker) -> None:
-    """A batch would read nothing for ever; a topic of a name must exist, too."""
+    """A pattern without a matching topic is refused, as a missing topic is."""
     with pytest.raises(OptionError, match=r"subscribePattern = 'x.': no topic matches"):
         read(stub, subscribePattern="x.")
     with pytest.raises(TopicNotFound, match="topic nowhere"):
@@ -84,7 +84,7 @@ def test_a_pattern_may_not_match_nothing(stub: StubBroker) -> None:
 
 
 def test_wrong_offsets_name_what_is_unknown(stub: StubBroker) -> None:
-    """Topic, broker or queue."""
+    """The error names the unknown topic, broker or queue."""
     for tree, said in (
         ('{"bills": {"*": {"*": 1}}}', "topic bills is not read"),
         ('{"orders": {"broker-x": {"*": 1}, "broker-a": {"*": 1}}}', "no queue on broker broker-x"),
@@ -95,14 +95,14 @@ def test_wrong_offsets_name_what_is_unknown(stub: StubBroker) -> None:
 
 
 def test_tags_choose_at_the_broker_and_by_text(stub: StubBroker) -> None:
-    """Two tags of one hash code are told apart here."""
+    """Two tags with one hash code are told apart by their text."""
     for body, tag in ((b"20", "Aa"), (b"21", "BB"), (b"22", "C")):
         stub.put(TOPIC, body, tags=tag, queue_id=0)
     assert read(stub, tags="Aa || C") == [20, 22]
 
 
 def test_tasks_are_cut_as_wanted(stub: StubBroker) -> None:
-    """The same rows, whatever the number of tasks."""
+    """The rows are the same, whatever the number of tasks."""
     options = batch_options_for(stub, minPartitions="4", maxPartitions="4")
     assert len({row.offset for row in read_batch(options) if row.queue == queue_of(0)}) == 5
     assert len(read_batch(options)) == 10

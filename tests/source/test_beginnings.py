@@ -1,4 +1,4 @@
-"""Where queries begin: at what can be read, at new queues' first messages, and never behind a retry."""
+"""Queries begin at what can be read, at the first messages of new queues, and never behind a retry."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def stub() -> Iterator[StubBroker]:
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Options of a query that shares its group and is to read what comes from now on."""
+    """Return options of a query that shares its group and begins at the end."""
     member = {"groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return options_for(stub, **{"consumerGroup": GROUP, "startingOffsetsDefault": "latest", **member, **given})
 
 
 def lose_log(stub: StubBroker, offset: int) -> None:
-    """The commit log loses what lies before an offset of queue 0; consume queues do not know yet."""
+    """Have the commit log lose what lies before an offset of queue 0; consume queues do not know yet."""
 
     def lose() -> None:
         store = stub.state.brokers[0].store
@@ -62,7 +62,7 @@ def lose_log(stub: StubBroker, offset: int) -> None:
 
 
 def add_queue(stub: StubCluster, count: int) -> MessageQueue:
-    """The topic gets a third queue, and that so many messages."""
+    """Give the topic a third queue with `count` messages."""
     config = TopicConfig(topic_name=TOPIC, read_queue_nums=3, write_queue_nums=3, perm=6)
     admin_of(stub).admin.create_topic(config, ("broker-a",))
     for _ in range(count):
@@ -74,7 +74,7 @@ def add_queue(stub: StubCluster, count: int) -> MessageQueue:
 
 
 def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
-    """Though brokers name a smaller minimum for a while; the offset in the log says that the front is open."""
+    """Brokers name a smaller minimum for a while; the offset in the log says that the front is open."""
     lose_log(stub, 30)
     with quick_run(options_for(stub)) as run:
         assert run.plan()
@@ -85,7 +85,7 @@ def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
 
 
 def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
-    """As a stream does; explicit offsets are judged strictly."""
+    """A batch begins like a stream; explicit offsets are judged strictly."""
     lose_log(stub, 30)
     assert len(read_batch(batch_options_for(stub))) == 10 + COUNT
     given = batch_options_for(stub, startingOffsets='{"orders":{"*":{"*":35}}}')
@@ -94,14 +94,14 @@ def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
 
 
 def test_no_replica_tells_where_a_query_begins() -> None:
-    """A replica that came late lacks the front of its master's log: what it calls the first message may not be that."""
+    """A late replica lacks the front of its master's log, so its minimum may be too large."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
         for _ in range(COUNT):
             stub.put(TOPIC, b"x", queue_id=0)
         stub.expire(TOPIC, 0, 30)
         stub.faults.broker_down(broker_id=0)
         for given in ({}, {"startingTimestamp": "1000"}, {"failOnDataLoss": "false"}):
-            with pytest.raises(NoBrokerAvailable, match=r"a replica has it at 30.*bring the master back"):
+            with pytest.raises(NoBrokerAvailable, match=r"a replica begins at 30.*bring the master back"):
                 read_batch(batch_options_for(stub, **given))
         with quick_run(options_for(stub)) as run:
             with pytest.raises(NoBrokerAvailable, match="first message is not known"):
@@ -111,7 +111,7 @@ def test_no_replica_tells_where_a_query_begins() -> None:
 
 
 def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.LogCaptureFixture) -> None:
-    """The other queues are read on meanwhile, and the wait is told once."""
+    """The other queues are read on meanwhile, with one warning."""
     with StubCluster(2, slaves=1, topics={TOPIC: 1}) as stub, quick_run(options_for(stub)) as run:
         stub.put(TOPIC, b"old", queue_id=0)
         run.drain()
@@ -125,7 +125,7 @@ def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.L
 
 
 def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
-    """The checkpoint keeps it; later batches are judged strictly."""
+    """The checkpoint keeps that the front is open; later batches are judged strictly."""
     checkpoint = Checkpoint()
     with quick_run(options_for(stub), checkpoint) as killed:
         killed.plan()
@@ -138,7 +138,7 @@ def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
 
 
 def test_what_is_not_begun_yet_loses_nothing_at_its_front(stub: StubBroker) -> None:
-    """Retention overtakes a queue while the query waits for more: it begins where it begins now."""
+    """Retention overtakes a queue that waits for more data: it begins at its current first message."""
     with quick_run(options_for(stub, minOffsetsPerTrigger="100")) as run:
         assert run.trigger() == []
         stub.expire(TOPIC, 0, 25)
@@ -147,7 +147,7 @@ def test_what_is_not_begun_yet_loses_nothing_at_its_front(stub: StubBroker) -> N
 
 
 def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None:
-    """By one pull for each queue; a restart with a checkpoint asks nothing of the kind."""
+    """The first planning sends one pull for each queue; a restart with a checkpoint sends none."""
     pulls = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
     checkpoint = Checkpoint()
     with quick_run(options_for(stub), checkpoint) as run:
@@ -164,7 +164,7 @@ def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])
 def test_a_member_leaves_no_retry_out(stub: StubBroker, word: str) -> None:
-    """Whatever is to become of its topics' messages."""
+    """A member reads all retries, whatever `startingOffsetsDefault` says."""
     stub.put(RETRY, b"again")
     with quick_run(shared(stub, startingOffsetsDefault=word)) as run:
         rows = run.read_until(1 + 2 * COUNT * (word == "earliest"))
@@ -173,7 +173,7 @@ def test_a_member_leaves_no_retry_out(stub: StubBroker, word: str) -> None:
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"startingTimestamp": "2100-01-01T00:00:00Z"}])
 def test_no_query_leaves_a_retry_out(stub: StubBroker, given: dict[str, str]) -> None:
-    """Of its own topics it reads what comes from now on."""
+    """A query that begins its own topics at the end reads all retries."""
     stub.put(RETRY, b"again")
     late = {"startingOffsetsByTimestampStrategy": "latest"} if "startingTimestamp" in given else {}
     options = options_for(stub, consumerGroup=GROUP, readRetryTopic="true", **given, **late)
@@ -182,7 +182,7 @@ def test_no_query_leaves_a_retry_out(stub: StubBroker, given: dict[str, str]) ->
 
 
 def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) -> None:
-    """Its position is where a new query goes on, also if that is to read what comes from now on."""
+    """A query that begins at the end begins its retries at the group's position."""
     stub.put(RETRY, b"done")
     stub.put(RETRY, b"again")
     store_offsets(stub, {MessageQueue(RETRY, "broker-a", 0): 1})
@@ -195,7 +195,7 @@ def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) ->
 
 
 def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -> None:
-    """By a member that takes part only in what comes from its joining on."""
+    """A member that begins at the end reads a queue that appears later from its first message."""
     with quick_run(shared(stub)) as run:
         assert run.trigger() == []
         new = add_queue(stub, 5)
@@ -203,7 +203,7 @@ def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -
 
 
 def test_a_restart_is_no_joining(stub: StubBroker) -> None:
-    """What appeared while the query was down is read from its first message, too."""
+    """A queue that appeared while the query was down is read from its first message, too."""
     checkpoint = Checkpoint()
     with quick_run(shared(stub), checkpoint) as run:
         run.trigger()
@@ -213,7 +213,7 @@ def test_a_restart_is_no_joining(stub: StubBroker) -> None:
 
 
 def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBroker) -> None:
-    """Nothing is lost that came while it was in the group, though the last owner told brokers nothing."""
+    """A gained queue begins at its end of the joining, though the last owner committed nothing."""
     stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
     with quick_run(shared(stub, instanceName="b")) as stays:
         with quick_run(shared(stub, instanceName="a")) as leaves:
@@ -225,7 +225,7 @@ def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBrok
 
 
 def test_a_member_that_joins_later_reads_a_new_queue_from_its_first_message(stub: StubBroker) -> None:
-    """The group was alive when the queue appeared, as the other member says; old queues it joins at their ends."""
+    """The other member was started before the queue appeared; old queues begin at their ends."""
     lists = {"allocateMessageQueueStrategy": "CONFIG"}
     with quick_run(shared(stub, messageQueueList='[{"orders": {"broker-a": [0, 1]}}]', **lists)) as old:
         old.trigger()
@@ -237,7 +237,7 @@ def test_a_member_that_joins_later_reads_a_new_queue_from_its_first_message(stub
 
 
 def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker) -> None:
-    """A queue with older messages than its members is none that appeared."""
+    """A queue with messages that are older than the members is not new."""
     with quick_run(shared(stub, instanceName="a")) as first, quick_run(shared(stub, instanceName="b")) as second:
         runs = (first, second)
         wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
@@ -247,7 +247,7 @@ def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker
 
 
 def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
-    """A number of thousands of digits is none."""
+    """A start time of thousands of digits is ignored."""
     told = SimpleNamespace(properties={"PROP_CONSUMER_START_TIMESTAMP": "9" * 5000})
     cluster = SimpleNamespace(admin=SimpleNamespace(fetch_running_info=lambda *_, **__: told))
     beginnings = Beginnings(cast(Any, cluster), cast(Any, None), cast(Any, None), GROUP, "me")
@@ -255,12 +255,12 @@ def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
 
 
 def share_out(*runs: Run) -> bool:
-    """Whether each query holds one queue."""
+    """Return whether each query holds one queue."""
     return all(len(mine(each)) == 1 for each in runs)
 
 
 def mine(run: Run) -> set[MessageQueue]:
-    """The queues of the topic in the query's last offset."""
+    """Return the queues of the topic in the query's last offset."""
     if not run.checkpoint.offsets:
         return set()
     ids = run.checkpoint.last["next"].get(TOPIC, {}).get("broker-a", {})

@@ -1,4 +1,4 @@
-"""Two reads of one host that would publish positions of the same queues for one group."""
+"""Two queries of one host do not commit positions of the same queues for one group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST, SECOND = (json.dumps({TOPIC: {"broker-a": [number]}}) for number in range
 
 @pytest.fixture(autouse=True)
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Temporary files of these tests alone; returns where claims are kept."""
+    """A directory for temporary files of these tests alone; its value is where claims are kept."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path / f"pyspark_rocketmq-{os.geteuid()}"
@@ -41,7 +41,7 @@ def stub() -> Iterator[StubBroker]:
 
 @contextmanager
 def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[str]]:
-    """A query in a process of its own, once it reads."""
+    """Yield a query in a process of its own, once it reads."""
     command = [sys.executable, "-m", "tests.source.other_query", stub.name_server, json.dumps(given)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout and process.stdout.readline() == "reads\n"
@@ -50,7 +50,7 @@ def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[s
 
 
 def test_a_group_is_not_read_twice(stub: StubBroker) -> None:
-    """The second read is refused, and told which process reads; what does not collide is allowed."""
+    """The second query is refused with the process that reads; queries that do not collide are allowed."""
     with another_query(stub, consumerGroup=GROUP) as other:
         with (
             Run(options_for(stub, consumerGroup=GROUP), rhythm=IMPATIENT) as run,
@@ -64,7 +64,7 @@ def test_a_group_is_not_read_twice(stub: StubBroker) -> None:
 
 
 def test_reads_of_other_queues_are_another_matter(stub: StubBroker) -> None:
-    """A union may read two topics, or two halves of one, for one group: positions collide only within a queue."""
+    """One group may read two topics, or two halves of one: positions collide only within a queue."""
     with another_query(stub, consumerGroup=GROUP, assign=FIRST):
         for given in ({"subscribe": OTHER}, {"assign": SECOND}):
             with Run(options_for(stub, consumerGroup=GROUP, **given), rhythm=IMPATIENT) as run:
@@ -78,7 +78,7 @@ def test_reads_of_other_queues_are_another_matter(stub: StubBroker) -> None:
 
 
 def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A process that Spark has ended may still be publishing when the query is started again."""
+    """A process that Spark has ended may still be committing when the query starts again."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with another_query(stub, consumerGroup=GROUP) as other, Run(options, checkpoint) as run:
         planning = threading.Thread(target=run.plan)
@@ -91,7 +91,7 @@ def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: py
 
 
 def test_a_process_that_is_killed_claims_nothing(stub: StubBroker) -> None:
-    """The system ends its claims with it."""
+    """The system releases the claims of a killed process."""
     with another_query(stub, consumerGroup=GROUP) as other:
         other.kill()
         other.wait()
@@ -103,7 +103,7 @@ def test_a_process_that_is_killed_claims_nothing(stub: StubBroker) -> None:
 def test_no_directory_of_others_is_used(
     stub: StubBroker, private: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, trap: str
 ) -> None:
-    """Somebody else may have put it there; the query reads on without a claim and says so."""
+    """A directory of another user is not used; the query reads without a claim, with a warning."""
     target = tmp_path / "elsewhere"
     target.mkdir(mode=0o700)
     if trap == "link":
@@ -113,12 +113,12 @@ def test_no_directory_of_others_is_used(
         private.chmod(0o777)
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         assert run.plan()
-    assert "two reads of one group are not told apart" in caplog.text
+    assert "two queries of one group are not kept apart" in caplog.text
     assert list(target.iterdir()) == [] and list(private.iterdir()) == []
 
 
 def test_claims_are_private_to_their_user(stub: StubBroker, private: Path) -> None:
-    """Nobody else can see, or hold, them."""
+    """No other user can see, or hold, the claims."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.plan()
     assert private.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""When finished work is published: each row of the table in the contract's section on commits."""
+"""Finished work is committed as each row of the table in the contract's section on commits says."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def stub() -> Iterator[StubBroker]:
 
 @pytest.fixture
 def own_sigterm() -> Iterator[None]:
-    """A reader that plans takes SIGTERM over; afterwards it is as before."""
+    """A reader that plans handles SIGTERM; afterwards the earlier handler is back."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
 
 
 def fill(stub: StubCluster) -> None:
-    """One more message in each queue."""
+    """Add one message to each queue."""
     for number in range(2):
         stub.put(TOPIC, b"x", queue_id=number)
 
 
 def await_offsets(stub: StubCluster, wanted: Positions, group: str = GROUP) -> None:
-    """Until the group stands there."""
+    """Wait until the group has these positions."""
     wait_for(lambda: stub.offsets(group) == wanted, f"{wanted}, but {stub.offsets(group)}")
 
 
@@ -72,7 +72,7 @@ def await_offsets(stub: StubCluster, wanted: Positions, group: str = GROUP) -> N
 
 
 def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:
-    """Also when nothing is new; before it, the group stands nowhere."""
+    """A trigger without news commits, too; before it, the group has no position."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.trigger()
         assert stub.offsets(GROUP) == {}
@@ -81,7 +81,7 @@ def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:
 
 
 def test_the_last_batch_of_available_now_is_published(stub: StubBroker) -> None:
-    """By the call that ends it, and at the latest when the reader stops."""
+    """The last planning of the run commits, at the latest when the reader stops."""
     options = options_for(stub, consumerGroup=GROUP, maxOffsetsPerTrigger="1")
     with Run(options, available_now=True) as run:
         run.drain()
@@ -89,7 +89,7 @@ def test_the_last_batch_of_available_now_is_published(stub: StubBroker) -> None:
 
 
 def test_a_batch_that_is_not_finished_is_never_published(stub: StubBroker) -> None:
-    """Neither when it is planned, nor when its query stops, nor when it is replayed."""
+    """Neither planning, nor stopping, nor a replay commits an unfinished batch."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with Run(options, checkpoint) as killed:
         killed.plan()
@@ -100,7 +100,7 @@ def test_a_batch_that_is_not_finished_is_never_published(stub: StubBroker) -> No
 
 
 def test_the_next_run_repairs_what_the_last_one_missed(stub: StubBroker) -> None:
-    """Its first call tells that the last batch is done."""
+    """The first planning of a run commits the last batch of the run before."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with Run(options, checkpoint, once=True) as run:
         run.trigger()
@@ -111,7 +111,7 @@ def test_the_next_run_repairs_what_the_last_one_missed(stub: StubBroker) -> None
 
 
 def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
-    """It comes after the next trigger has told the same."""
+    """Spark calls `commit` after the next trigger has committed the same."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.trigger()
         run.trigger()
@@ -122,7 +122,7 @@ def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
 
 
 def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm: None) -> None:
-    """Spark does not say then where the query stands."""
+    """Earlier releases do not pass the query's position to planning."""
     reader = PlainStreamReader(options_for(stub, consumerGroup=GROUP))
     end = reader.latestOffset()
     reader.partitions(reader.initialOffset(), end)
@@ -139,7 +139,7 @@ def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm:
 
 
 def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> None:
-    """Moved or not, empty ones included: lag tools then know the group."""
+    """Queues that did not move and empty queues are committed, too, so that lag tools know the group."""
     stub.state.brokers[0].topics.create_plain("empty", 1)
     with Run(options_for(stub, subscribe=f"{TOPIC},empty", consumerGroup=GROUP)) as run:
         run.trigger()
@@ -148,7 +148,7 @@ def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> N
 
 
 def test_a_run_repeats_a_publication_that_got_lost(stub: StubBroker) -> None:
-    """Though its query did not move."""
+    """A new run commits again though its query did not move."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with Run(options, checkpoint) as run:
         run.drain()
@@ -159,7 +159,7 @@ def test_a_run_repeats_a_publication_that_got_lost(stub: StubBroker) -> None:
 
 
 def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A larger one of the broker's stays and is warned about once; it decides nothing else."""
+    """A broker's larger position stays, with one warning, and decides nothing else."""
     store_offsets(stub, {queue_of(0): 5})
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         assert len(run.drain()) == 2
@@ -172,7 +172,7 @@ def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.L
 
 
 def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
-    """The other queues cost no request."""
+    """Queues that did not move cost no request."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.drain()
         await_offsets(stub, BOTH)
@@ -185,7 +185,7 @@ def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
 
 
 def test_nothing_is_published_without_being_asked_for(stub: StubBroker) -> None:
-    """Neither with `commitOffsets=none` nor by a batch read."""
+    """Neither `commitOffsets=none` nor a batch read commits."""
     with Run(options_for(stub, consumerGroup=GROUP, commitOffsets="none")) as run:
         run.drain()
     read_batch(batch_options_for(stub, consumerGroup=GROUP))
@@ -197,7 +197,7 @@ def test_nothing_is_published_without_being_asked_for(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("broker", ["broker-a", "broker-b"])
 def test_a_group_with_members_is_refused_at_the_start(broker: str) -> None:
-    """Whichever of the brokers knows them; nothing is published."""
+    """A member at any of the brokers fails the query, and nothing is committed."""
     with StubCluster(2, topics={"a-only": 1, "b-only": 1}) as stub:
         first, second = stub.state.brokers
         stub.run(lambda: first.topics.delete("b-only"))
@@ -210,14 +210,14 @@ def test_a_group_with_members_is_refused_at_the_start(broker: str) -> None:
 
 
 def test_a_group_with_members_may_be_read_without_commits(stub: StubBroker) -> None:
-    """Spark then takes nothing from them."""
+    """A query that commits nothing takes nothing from the members."""
     join(stub)
     with Run(options_for(stub, consumerGroup=GROUP, commitOffsets="none")) as run:
         assert len(run.drain()) == 2
 
 
 def test_members_that_join_later_stop_the_publishing(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Asked again after a minute; the query goes on, with one warning."""
+    """The query goes on without commits, with one warning."""
     with Run(options_for(stub, consumerGroup=GROUP), rhythm=PlannerRhythm(members_check_s=0.0)) as run:
         run.drain()
         await_offsets(stub, BOTH)
@@ -233,7 +233,7 @@ def test_members_that_join_later_stop_the_publishing(stub: StubBroker, caplog: p
 
 
 def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
-    """However often something is published."""
+    """Brokers are asked for members once a minute, however often positions are committed."""
     now, cluster = [0.0], admin_of(stub)
     check = GroupCheck(cluster, GROUP, PlannerRhythm(clock=lambda: now[0]))
     asked = stub.faults.delay(1, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
@@ -244,7 +244,7 @@ def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
 
 
 def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
-    """Silence does not say that the group is free."""
+    """A failed request does not show that the group is free."""
     settings = replace(options_for(stub).cluster, retries=0)
     check = GroupCheck(open_cluster(settings), GROUP)
     stub.faults.busy(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP)
@@ -259,7 +259,7 @@ def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
 
 
 def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The query does not notice, and needs no new message for it."""
+    """The query goes on, and the commit is repeated without a new message."""
     with Run(options_for(stub, consumerGroup=GROUP, **{"fetchOffset.numRetries": "0"})) as run:
         stub.faults.busy(on=RequestCode.UPDATE_CONSUMER_OFFSET)
         run.trigger()
@@ -270,7 +270,7 @@ def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytes
 
 
 def test_one_brokers_failure_does_not_hold_up_the_others() -> None:
-    """Each is published to by itself."""
+    """Positions are committed at each broker separately."""
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         cluster = admin_of(stub)
         writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP))
@@ -283,10 +283,10 @@ def test_one_brokers_failure_does_not_hold_up_the_others() -> None:
 
 
 def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
-    """However often Spark acknowledges."""
+    """Pauses grow however often Spark acknowledges."""
     attempts: list[float] = []
 
-    def fail(_: Positions, _fallen: object) -> list[RocketMQError]:
+    def fail(_: Positions, _rewound: object) -> list[RocketMQError]:
         attempts.append(time.monotonic())
         return [TransportError("down")]
 
@@ -299,10 +299,10 @@ def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
 
 
 def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixture) -> None:
-    """An error nobody thought of is a failure like others."""
+    """An unexpected error is a failure like others."""
     seen: list[Positions] = []
 
-    def stumble_once(positions: Positions, _fallen: object) -> list[RocketMQError]:
+    def stumble_once(positions: Positions, _rewound: object) -> list[RocketMQError]:
         seen.append(positions)
         if len(seen) == 1:
             raise ZeroDivisionError
@@ -318,10 +318,10 @@ def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixtur
 
 
 def test_publications_keep_their_distance_and_take_the_newest() -> None:
-    """What comes in between waits for its time, not for another acknowledgement."""
+    """Positions within the interval wait for its end, and only the newest is committed."""
     published: list[int] = []
 
-    def publish(positions: Positions, _fallen: object) -> list[RocketMQError]:
+    def publish(positions: Positions, _rewound: object) -> list[RocketMQError]:
         published.extend(positions.values())
         return []
 
@@ -337,7 +337,7 @@ def test_publications_keep_their_distance_and_take_the_newest() -> None:
 
 
 def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
-    """Though its time has not come yet."""
+    """The end of a query commits at once, whatever the interval."""
     options = options_for(stub, consumerGroup=GROUP, persistConsumerOffsetInterval="10m")
     with Run(options) as run:
         run.drain()
@@ -349,10 +349,10 @@ def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
 
 
 def test_stopping_does_not_wait_for_ever() -> None:
-    """Spark does not wait, either."""
+    """A commit that hangs ends the wait at its timeout."""
     end = threading.Event()
 
-    def hang(_: Positions, _fallen: object) -> list[RocketMQError]:
+    def hang(_: Positions, _rewound: object) -> list[RocketMQError]:
         end.wait(10)
         return []
 
@@ -365,7 +365,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
 
 
 def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:
-    """As if by an exception, upon which Spark's loop calls `stop`; processes that do not plan leave it alone."""
+    """SIGTERM raises SystemExit, upon which Spark's loop calls `stop`; other readers leave the signal alone."""
     before = signal.getsignal(signal.SIGTERM)
     with Run(options_for(stub)) as run:
         assert signal.getsignal(signal.SIGTERM) is before
@@ -375,7 +375,7 @@ def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:
 
 
 def test_a_queue_is_published_where_it_is() -> None:
-    """Two brokers, one position each."""
+    """Each of two brokers gets the position of its own queue."""
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         stub.put(TOPIC, b"x", broker="broker-b")
         with Run(options_for(stub, consumerGroup=GROUP)) as run:
@@ -387,7 +387,7 @@ def test_a_queue_is_published_where_it_is() -> None:
 
 
 def forget(stub: StubCluster, *stood: int) -> None:
-    """The broker comes back with an older table of the group's positions in its queues, if with any."""
+    """Give the broker an older table of the group's positions, or an empty one."""
     table = ConsumerOffsets()
     for number, offset in enumerate(stood):
         table.commit(GROUP, TOPIC, number, offset)
@@ -398,7 +398,7 @@ def forget(stub: StubCluster, *stood: int) -> None:
 def test_an_idle_query_tells_a_broker_again_what_it_forgot(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
 ) -> None:
-    """It looks again once a minute, here more often, though nobody triggers it."""
+    """The committing thread compares positions at intervals, without any trigger."""
     with Run(options_for(stub, consumerGroup=GROUP), rhythm=PlannerRhythm(commit_check_s=0.1)) as run:
         run.drain()
         await_offsets(stub, BOTH)
@@ -408,7 +408,7 @@ def test_an_idle_query_tells_a_broker_again_what_it_forgot(
 
 
 def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None:
-    """However often positions are published to it; a failure makes it due."""
+    """Positions are compared once a minute, and after a failure."""
     now = [0.0]
     cluster = admin_of(stub)
     writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), PlannerRhythm(clock=lambda: now[0]))
@@ -426,7 +426,7 @@ def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None
 
 
 def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    """It always lies behind its master."""
+    """A replica always lags behind its master, so its position is ignored."""
     now = [0.0]
     with StubCluster(1, slaves=1, topics={TOPIC: 2}) as stub:
         cluster = admin_of(stub)

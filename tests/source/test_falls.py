@@ -1,4 +1,4 @@
-"""Where a group's position goes when brokers lose messages: with the query, and never ahead of it."""
+"""A group's position follows the query when brokers lose messages, and is never ahead of it."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def stub() -> Iterator[StubBroker]:
 
 
 def dedicated(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Options of a query that publishes for a group of its own and lives with losses."""
+    """Return options of a query that is alone in its group and goes on after losses."""
     return options_for(stub, **{"consumerGroup": GROUP, "failOnDataLoss": "false", **given})
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Options of a query that shares its group and lives with losses."""
+    """Return options of a query that shares its group and goes on after losses."""
     member = {"groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return dedicated(stub, **{**member, **given})
 
 
 def make_anew(stub: StubBroker, count: int) -> None:
-    """The queue loses its messages and gets so many others."""
+    """Have the queue lose its messages and get `count` others."""
     stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
     stub.fill(TOPIC, count, 4)
 
 
 def standing(stub: StubCluster) -> int | None:
-    """Where the group stands."""
+    """Return the group's position."""
     return stub.offsets(GROUP).get(queue_of(0))
 
 
 def await_standing(run: Run, stub: StubCluster, offset: int) -> None:
-    """Trigger until the group stands there."""
+    """Trigger until the group has this position."""
     wait_for(lambda: run.trigger() is None and standing(stub) == offset, f"the group stands at {offset}")
 
 
@@ -68,7 +68,7 @@ def await_standing(run: Run, stub: StubCluster, offset: int) -> None:
 def test_the_position_follows_the_query_down_after_a_loss(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, options: Options
 ) -> None:
-    """Whoever publishes it: a topic that was made anew ends below what was published."""
+    """A topic that was made anew ends below the committed position, which is moved back with a warning."""
     with quick_run(options(stub)) as run:
         run.read_until(40)
         await_standing(run, stub, 40)
@@ -81,7 +81,7 @@ def test_the_position_follows_the_query_down_after_a_loss(
 
 
 def test_a_loss_that_fails_the_query_moves_no_position(stub: StubBroker) -> None:
-    """What is finished is judged before it is published."""
+    """Finished work is judged before it is committed."""
     given, checkpoint = dedicated(stub, failOnDataLoss="true"), Checkpoint()
     with quick_run(given, checkpoint, once=True) as run:
         run.read_until(40)
@@ -93,7 +93,7 @@ def test_a_loss_that_fails_the_query_moves_no_position(stub: StubBroker) -> None
 
 
 def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker) -> None:
-    """Spark tells of a finished batch once more after the next one was planned."""
+    """Spark acknowledges a finished batch once more after the next one was planned."""
     with quick_run(dedicated(stub)) as run:
         run.drain()
         make_anew(stub, 25)
@@ -103,7 +103,7 @@ def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker
 
 
 def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
-    """Killed between the loss and its publication, the next run tells brokers by what the checkpoint says."""
+    """A run that was killed between a loss and its commit leaves the loss in the checkpoint."""
     checkpoint = Checkpoint()
     with quick_run(dedicated(stub), checkpoint) as run:
         run.drain()
@@ -119,7 +119,7 @@ def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
 
 
 def test_a_larger_position_without_a_loss_stays(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Only a loss moves it back."""
+    """Only a loss moves a position back."""
     store_offsets(stub, {queue_of(0): 60})
     with caplog.at_level(logging.WARNING), quick_run(dedicated(stub)) as run:
         run.drain()
@@ -128,7 +128,7 @@ def test_a_larger_position_without_a_loss_stays(stub: StubBroker, caplog: pytest
 
 
 def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> None:
-    """As positions at brokers do."""
+    """A loss moves positions in a file back like positions at brokers."""
     given = {"messageModel": "BROADCASTING", "localOffsetStoreDir": str(tmp_path)}
     checkpoint = Checkpoint()
     for count in (0, 25):
@@ -148,7 +148,7 @@ def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> 
 def test_a_member_does_not_go_by_a_position_beyond_the_end(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, group: int, checkpoint: int
 ) -> None:
-    """Of the group's position and the checkpoint's, the larger counts only if the queue goes as far."""
+    """The larger of group's and checkpoint's position counts only if it lies within the queue."""
     make_anew(stub, checkpoint)
     log = Checkpoint()
     with quick_run(shared(stub), log) as run:

@@ -1,4 +1,4 @@
-"""A filter that brokers would ignore is refused before anything is read."""
+"""Filters that brokers would ignore are refused before anything is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .driving import TOPIC, Run, batch_options_for, options_for
     [("weight >", True, "correct the condition"), ("weight > 1", False, "enablePropertyFilter=true")],
 )
 def test_a_condition_that_does_not_work_is_refused(condition: str, filters: bool, told: str) -> None:
-    """A broker would answer such pulls unfiltered, or refuse them one by one."""
+    """Brokers would answer such pulls unfiltered, or refuse each."""
     with StubBroker({TOPIC: 1}, settings=Settings(property_filter=filters)) as stub:
         with (
             Run(options_for(stub, sqlFilter=condition)) as run,
@@ -30,7 +30,7 @@ def test_a_condition_that_does_not_work_is_refused(condition: str, filters: bool
 
 
 def test_a_condition_on_a_compacted_topic_is_refused() -> None:
-    """Brokers answer pulls of compacted topics unfiltered, whatever the condition."""
+    """Brokers never filter pulls of compacted topics."""
     with StubBroker({TOPIC: 1}) as stub:
         compacted = TopicConfig(topic_name=TOPIC, attributes={"cleanup.policy": "COMPACTION"})
         open_cluster(options_for(stub).cluster).admin.create_topic(compacted)
@@ -43,7 +43,7 @@ def test_a_condition_on_a_compacted_topic_is_refused() -> None:
 
 
 def test_a_condition_that_works_filters() -> None:
-    """Only messages whose properties meet it are rows."""
+    """Only messages whose properties meet the condition become rows."""
     with StubBroker({TOPIC: 1}) as stub:
         for weight in ("1", "5"):
             stub.put(TOPIC, weight.encode(), properties={"weight": weight})

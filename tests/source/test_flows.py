@@ -1,4 +1,4 @@
-"""The flows of a query on the stub, as either release."""
+"""The flows of a query hold on the stub, as either release."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ EVERYWHERE = [flow for flow in FLOWS if flow not in TWO_BROKERS + MASTER_SLAVE +
 
 @each_of(EVERYWHERE + EXPIRY)
 def test_one_broker(world: World, scenario: Scenario) -> None:
-    """Nothing else is needed."""
     scenario(world)
 
 
 @each_of(TWO_BROKERS)
 def test_two_brokers(two_broker_world: World, scenario: Scenario) -> None:
-    """One of which stops."""
+    """The flows hold while one of two brokers stops."""
     scenario(two_broker_world)
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(master_slave_world: World, scenario: Scenario) -> None:
-    """The master stops."""
+    """The flows hold while the master stops."""
     scenario(master_slave_world)

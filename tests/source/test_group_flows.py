@@ -1,4 +1,4 @@
-"""The flows of queries that work as members of their group do, on the stub, as either release."""
+"""The flows of members hold on the stub, as either release."""
 
 from __future__ import annotations
 
@@ -13,5 +13,4 @@ FLOWS: list[Scenario] = [flow for _, flow in getmembers(group_flows, isfunction)
 
 @each_of(FLOWS)
 def test_one_broker(world: World, scenario: Scenario) -> None:
-    """Nothing else is needed."""
     scenario(world)

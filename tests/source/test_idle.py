@@ -1,4 +1,4 @@
-"""What a query costs while nothing is new: Spark asks it about a hundred times a second."""
+"""An idle query, which Spark asks about a hundred times a second, costs little."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PATIENT = PlannerRhythm(bounds_s=60.0)
 
 
 def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:
-    """As users have them."""
+    """Return options with routes that last as long as users have them."""
     return replace(options, cluster=replace(options.cluster, route_max_age_s=30.0))
 
 
 def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
-    """Neither the offset is read again nor the queues are looked through; the answer is the offset that was given."""
+    """The planner returns the given offset without parsing it or visiting queues."""
     with StubBroker({TOPIC: QUEUES}) as stub, Run(with_lasting_routes(options_for(stub)), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None
@@ -35,7 +35,7 @@ def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
 
 
 def test_an_idle_query_finds_a_new_queue_at_once() -> None:
-    """As soon as routes tell of it, without waiting until bounds are asked for."""
+    """A new route is noticed before bounds are due."""
     with StubBroker({TOPIC: 2}) as stub, Run(options_for(stub), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None
@@ -45,7 +45,7 @@ def test_an_idle_query_finds_a_new_queue_at_once() -> None:
 
 
 def test_an_idle_query_goes_on_from_another_offset() -> None:
-    """What was remembered is the answer for one offset and for no other."""
+    """The remembered result is used for its own offset alone."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.put(TOPIC, b"a", queue_id=0)
         with Run(options_for(stub), rhythm=PATIENT) as run:
@@ -58,7 +58,7 @@ def test_an_idle_query_goes_on_from_another_offset() -> None:
 
 
 def test_a_batch_without_offsets_has_no_tasks() -> None:
-    """Spark runs it at the cost of its logs alone: a new queue was pinned, but holds nothing."""
+    """A batch that only pins a new, empty queue costs no task."""
     with StubBroker({TOPIC: 4}) as stub:
         reader = make_stream_reader(options_for(stub, minPartitions="4"), rhythm=PATIENT)
         start = reader.initialOffset()

@@ -1,4 +1,4 @@
-"""Nothing is decided about a share before brokers list the query among the members."""
+"""No assignment is used before brokers list the query among the members."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def stub() -> Iterator[StubBroker]:
 
 
 def shared(stub: StubBroker, **given: str) -> ReaderOptions:
-    """Options of a query that shares its group."""
+    """Return options of a query that shares its group."""
     return options_for(stub, consumerGroup=GROUP, groupMembership="shared", startingOffsets="group", **given)
 
 
 def test_a_lost_first_heartbeat_does_not_leave_a_query_without_a_share(stub: StubBroker) -> None:
-    """It is sent again, and the share is waited for."""
+    """The heartbeat is sent again, and the query waits for its assignment."""
     lost = stub.faults.busy(on=HEARTBEAT)
     with Run(shared(stub), available_now=True) as run:
         assert len(run.drain()) == 2 and lost.fired == 1
 
 
 def test_a_query_that_is_never_listed_says_so(stub: StubBroker) -> None:
-    """It does not take that for having no share, and does not wait for ever."""
+    """The query fails after its timeout instead of reading nothing."""
     stub.faults.busy(on=HEARTBEAT, times=None)
     with (
         Run(shared(stub), rhythm=PlannerRhythm(join_timeout_s=1.0)) as run,
@@ -50,7 +50,7 @@ def test_a_query_that_is_never_listed_says_so(stub: StubBroker) -> None:
 
 
 def test_heartbeats_do_not_wait_for_rounds(stub: StubBroker) -> None:
-    """Nobody answers who is in the group, so rounds take their time; brokers expel who is not heard meanwhile."""
+    """Rounds wait for a mute broker for seconds while heartbeats go on, without which brokers expel a member."""
     options = shared(stub, rebalanceInterval="1s")
     assert options.share is not None
     with Run(replace(options, share=replace(options.share, heartbeat_s=0.1))) as run:

@@ -1,4 +1,4 @@
-"""What a task makes of answers that do not hold what they claim."""
+"""Tasks cope with pull responses that do not hold what they claim."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pyspark_rocketmq.errors import AnswerMismatch, MessagesMissing
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
+from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 from tests.source.driving import TOPIC, options_for, queue_of, rows_of
 
 Records = Sequence[Record]
@@ -37,13 +37,13 @@ def stub() -> Iterator[StubBroker]:
 
 
 def fill(stub: StubCluster) -> None:
-    """A hundred messages."""
+    """Put a hundred messages."""
     for number in range(100):
         stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
 
 
 def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_open: bool = False) -> list[int]:
-    """The offsets of the rows of a task, each of which holds the message that was stored there."""
+    """Return the offsets of a task's rows, each of which holds the message that was stored there."""
     task = RangePartition((QueueRange(queue_of(0), start, end, is_front_open),))
     rows = [row for batch in read_partition(task, options) for row in rows_of(batch)]
     assert [row.body for row in rows] == [b"%d" % row.offset for row in rows]
@@ -53,9 +53,9 @@ def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_
 def lie(
     stub: StubCluster, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
 ) -> list[GetResult]:
-    """Let a broker answer so many pulls with other records than it found; the offsets in the header stay.
+    """Have a broker answer `times` pulls with other records than it found; the offsets in the header stay.
 
-    What it found then is kept in the list.
+    Return a list that gets what the broker found.
     """
     store = stub.state.brokers[broker].store
     honest, told = partial(type(store).get_message, store), list[GetResult]()
@@ -74,63 +74,63 @@ def lie(
 
 
 def put(stub: StubCluster, body: bytes, sys_flag: int = 0) -> None:
-    """A message that may say it is an odd one."""
+    """Put a message, perhaps an odd one."""
     message = InnerMessage(TOPIC, 0, body, sys_flag=sys_flag)
     stub.run(lambda: stub.state.brokers[0].put(message))
 
 
 def first_ten(records: Records) -> Records:
-    """Of 32 records ten."""
+    """Return ten of 32 records."""
     return records[:10]
 
 
 def none(records: Records) -> Records:
-    """No record."""
+    """Return no record."""
     return ()
 
 
 def without_23(records: Records) -> Records:
-    """All records but one."""
+    """Return all records but one."""
     return [record for record in records if record.queue_offset != 23]
 
 
 def repeated(records: Records) -> Records:
-    """One record in the place of the next."""
+    """Return one record in the place of the next."""
     return [*records[:3], records[2], *records[4:]]
 
 
 def a_later_one(records: Records) -> Records:
-    """The last record also in the place of an earlier one."""
+    """Return the last record also in the place of an earlier one."""
     return [*records[:3], records[-1], *records[4:]]
 
 
 def repeated_number(records: Records) -> Records:
-    """One offset in two records."""
+    """Return one offset in two records."""
     return [*records[:3], replace(records[3], queue_offset=records[2].queue_offset), *records[4:]]
 
 
 def backwards(records: Records) -> Records:
-    """The last one first."""
+    """Return the last record first."""
     return records[::-1]
 
 
 def of_another_queue(records: Records) -> Records:
-    """One record says another queue."""
+    """Return one record that names another queue."""
     return [*records[:-1], replace(records[-1], queue_id=7)]
 
 
 def of_another_topic(records: Records) -> Records:
-    """All records say another topic of the same length."""
+    """Return records that name another topic of the same length."""
     return [replace(record, topic="ordert") for record in records]
 
 
 def odd_one_of_another_topic(records: Records) -> Records:
-    """One record is read by itself and says another topic."""
+    """Return a record that is read by itself and names another topic."""
     return [*records[:-1], replace(records[-1], topic="ordert", sys_flag=int(SysFlag.NEED_UNWRAP))]
 
 
 def one_too_many(records: Records) -> Records:
-    """A record more than there are offsets."""
+    """Return a record more than there are offsets."""
     return [*records, replace(records[-1], queue_offset=records[-1].queue_offset + 1)]
 
 
@@ -146,7 +146,7 @@ def one_too_many(records: Records) -> Records:
 def test_missing_messages_are_a_loss(
     stub: StubBroker, change: Change, status: GetStatus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They fail the task, which names them; or what is there stays in its place, and the rest is warned about."""
+    """They fail the task, which names them; or the other rows keep their offsets, and the gaps are warned about."""
     kept = change(stub.messages(TOPIC, 0)[:32])
     lie(stub, change, status=status)
 
@@ -159,7 +159,7 @@ def test_missing_messages_are_a_loss(
 
 
 def test_many_short_answers_are_told_in_few_warnings(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Every missing row lies in a range that is warned about, and a total is told in the end."""
+    """Every missing row lies in a range of a warning, and the last warning has the total."""
     for number in range(100, 3200):
         put(stub, b"%d" % number)
     lie(stub, lambda records: records[::2])
@@ -174,13 +174,13 @@ def test_many_short_answers_are_told_in_few_warnings(stub: StubBroker, caplog: p
 
 @pytest.mark.parametrize("change", [first_ten, none, without_23])
 def test_a_short_answer_is_asked_for_again(stub: StubBroker, change: Change) -> None:
-    """What came late is not missing."""
+    """A message that comes with the second response is not missing."""
     lie(stub, change, times=1)
     assert offsets(options_for(stub)) == list(range(100))
 
 
 def test_a_replica_that_is_short_is_no_loss() -> None:
-    """The master is asked, which holds all."""
+    """The master, which holds all messages, is asked."""
     with StubCluster(1, 1, topics={TOPIC: 1}, settings=Settings(limits=PullLimits(warm_bytes=0))) as stub:
         fill(stub)
         told = lie(stub, none, broker=1)
@@ -189,7 +189,7 @@ def test_a_replica_that_is_short_is_no_loss() -> None:
 
 @pytest.mark.parametrize("odd_one", [None, 11])
 def test_a_filtered_range_is_read_from_a_replica(odd_one: int | None) -> None:
-    """While the master is away, a replica tells which messages lie before the end of the range."""
+    """While the master is away, a replica shows which messages lie before the end of the range."""
     with StubCluster(1, 1, topics={TOPIC: 1}) as stub:
         for number in range(100):
             if number == odd_one:
@@ -217,14 +217,14 @@ LIES = (
     [*product(LIES, (*COUNTED, {"tags": "even"})), *product([one_too_many], COUNTED)],
 )
 def test_other_messages_than_asked_for_are_refused(stub: StubBroker, change: Change, given: dict[str, str]) -> None:
-    """Nobody can tell what they are, whatever is chosen or tolerated."""
+    """Such records are refused, whatever the filter and the mode."""
     lie(stub, change)
     with pytest.raises(AnswerMismatch, match=r"ANSWER_MISMATCH.*pull from \d+ holds.*topic orders, broker broker-a"):
         offsets(options_for(stub, **given))
 
 
 def test_what_is_gone_at_an_open_front_is_no_loss(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A range from the first readable message begins there, answers further on; what is gone behind it is lost."""
+    """A range with an open front begins at the first readable message; later gaps are losses."""
     caplog.set_level(logging.INFO)
     lie(stub, lambda records: [record for record in records if record.queue_offset >= 40])
     assert offsets(options_for(stub), is_front_open=True) == list(range(40, 100))
@@ -237,7 +237,7 @@ def test_what_is_gone_at_an_open_front_is_no_loss(stub: StubBroker, caplog: pyte
 
 
 def test_large_messages_of_a_shifted_queue_keep_their_positions() -> None:
-    """Each is a batch of its own, and one that is missing among them is a loss."""
+    """Each large message is a batch of its own, and a missing one among them is a loss."""
     limits = PullLimits(memory_bytes=64 * MIB)
     with StubBroker({TOPIC: 1}, settings=Settings(limits=limits)) as stub:
         for number, size in enumerate((1, 1, 5 * MIB, 1, 6 * MIB, 1)):

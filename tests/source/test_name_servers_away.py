@@ -1,4 +1,4 @@
-"""Queries read on while name servers are away: brokers serve on without them."""
+"""Queries read on while name servers are away."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class World:
 
 
 def test_planning_asks_name_servers_that_are_away_for_one_topic() -> None:
-    """Not for each, and not insisting."""
+    """Planning asks for one topic, not for each, and does not insist."""
     topics = [f"topic-{number}" for number in range(8)]
     with StubBroker(dict.fromkeys(topics, 1)) as stub:
         stub.put(topics[0], b"a")
@@ -52,7 +52,7 @@ def test_planning_asks_name_servers_that_are_away_for_one_topic() -> None:
 
 
 def test_what_was_absent_stays_absent(stub: StubBroker) -> None:
-    """It is looked for again when that has come of age, and found once somebody knows it."""
+    """An absent topic is asked for again when its entry expires, and found when a name server knows it."""
     world = World(stub, readRetryTopic="true")
     assert world.catalog.queues() == [queue_of(0)]
     away = stub.faults.busy(on=ROUTE, at=NAME_SERVER, times=None)
@@ -66,7 +66,7 @@ def test_what_was_absent_stays_absent(stub: StubBroker) -> None:
 
 
 def test_a_topic_of_a_pattern_may_stay_absent_too(stub: StubBroker) -> None:
-    """The list of topics names it before it has a route."""
+    """The list of topics may name a topic before it has a route."""
     stub.state.brokers[0].topics.create_plain("unrouted", 1)
     stub.faults.answer(17, on=ROUTE, at=NAME_SERVER, times=None)
     world = World(stub, subscribePattern="unrouted")
@@ -78,7 +78,7 @@ def test_a_topic_of_a_pattern_may_stay_absent_too(stub: StubBroker) -> None:
 
 
 def test_what_was_never_looked_for_is_not_taken_for_absent(stub: StubBroker) -> None:
-    """A retry topic that was there before a restart holds messages to be read."""
+    """A retry topic that existed before a restart holds messages to be read."""
     world = World(stub, readRetryTopic="true")
     stub.faults.delay(1, on=ROUTE, at=NAME_SERVER)
     stub.faults.busy(on=ROUTE, at=NAME_SERVER, times=None)

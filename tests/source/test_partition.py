@@ -1,4 +1,4 @@
-"""What one task reads."""
+"""Tasks read their ranges."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pyspark_rocketmq.errors import DecodeError, OffsetBeforeEarliest, OffsetWen
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
-from pyspark_rocketmq.wire.codes import RequestCode
-from pyspark_rocketmq.wire.sys_flag import SysFlag
+from pyspark_rocketmq.wire.codes import RequestCode, SysFlag
 from tests.source.driving import TOPIC, Run, admin_of, options_for, queue_of, rows_of
 
 MIB = 2**20
@@ -30,17 +29,17 @@ def stub() -> Iterator[StubBroker]:
 
 
 def batches(options: ReaderOptions, end: int, start: int = 0) -> list[pa.RecordBatch]:
-    """The record batches of a task that reads the queue between two offsets."""
+    """Return the record batches of a task that reads the queue between two offsets."""
     return list(read_partition(RangePartition((QueueRange(queue_of(0), start, end),)), options))
 
 
 def offsets(options: ReaderOptions, end: int, start: int = 0) -> list[int]:
-    """The offsets of its rows."""
+    """Return the offsets of its rows."""
     return [row.offset for batch in batches(options, end, start) for row in rows_of(batch)]
 
 
 def test_a_range_read_twice_gives_the_same_rows(stub: StubBroker) -> None:
-    """Whatever came meanwhile; what lies outside is left out."""
+    """Later messages change nothing, and rows outside the range are left out."""
     stub.fill(TOPIC, 100, 10)
     first = offsets(options_for(stub), 60, start=7)
     stub.fill(TOPIC, 100, 10)
@@ -48,21 +47,21 @@ def test_a_range_read_twice_gives_the_same_rows(stub: StubBroker) -> None:
 
 
 def test_batches_have_at_most_the_rows_asked_for(stub: StubBroker) -> None:
-    """Though one pull may bring more."""
+    """A pull that brings more rows is cut."""
     stub.fill(TOPIC, 100, 10)
     sizes = [batch.num_rows for batch in batches(options_for(stub, arrowBatchSize="10"), 100)]
     assert sum(sizes) == 100 and max(sizes) == 10
 
 
 def test_batches_are_closed_at_eight_mebibytes(stub: StubBroker) -> None:
-    """One pull beyond at most."""
+    """A batch exceeds the limit by one pull at most."""
     stub.fill(TOPIC, 200, 100_000)
     sizes = [batch.nbytes for batch in batches(options_for(stub), 200)]
     assert len(sizes) > 1 and max(sizes) < 8.5 * MIB
 
 
 def test_a_message_above_four_mebibytes_is_a_batch_of_one_row() -> None:
-    """Its neighbours are in batches of their own, even if one pull brought them all."""
+    """Its neighbours are in other batches, though one pull brought them all."""
     limits = PullLimits(memory_bytes=64 * MIB)
     with StubBroker({TOPIC: 1}, settings=Settings(limits=limits)) as stub:
         for size in (1, 5 * MIB, 1, 1, 6 * MIB, 1):
@@ -73,14 +72,14 @@ def test_a_message_above_four_mebibytes_is_a_batch_of_one_row() -> None:
 
 
 def test_a_frame_above_the_limit_names_the_option(stub: StubBroker) -> None:
-    """And the queue that holds the message."""
+    """The error names the option and the queue."""
     stub.put(TOPIC, b"." * MIB)
     with pytest.raises(Exception, match=r"FRAME_TOO_LARGE.*maxFrameSize"):
         offsets(options_for(stub, maxFrameSize="64k"), 1)
 
 
 def test_what_retention_took_meanwhile_is_loss(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Named by queue and offset; or warned about and left out."""
+    """The error names queue and offset; or a warning does, and the rows are left out."""
     stub.fill(TOPIC, 100, 10)
     stub.expire(TOPIC, 0, 40)
     with pytest.raises(OffsetBeforeEarliest, match=r"offset 0 is gone.*at 40.*queue 0.*failOnDataLoss=false"):
@@ -90,7 +89,7 @@ def test_what_retention_took_meanwhile_is_loss(stub: StubBroker, caplog: pytest.
 
 
 def test_a_queue_that_ends_before_the_range_is_loss(stub: StubBroker) -> None:
-    """Or the range ends there."""
+    """The task fails, or the range ends at the end of the queue."""
     stub.fill(TOPIC, 10, 10)
     with pytest.raises(OffsetWentBack, match="the queue ends at 10 now, before the planned end 20"):
         offsets(options_for(stub), 20)
@@ -98,7 +97,7 @@ def test_a_queue_that_ends_before_the_range_is_loss(stub: StubBroker) -> None:
 
 
 def test_an_admin_reset_of_the_group_moves_nothing(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """It is warned about; a new checkpoint moves a query."""
+    """A reset is a warning; only a new checkpoint moves a query."""
     stub.fill(TOPIC, 10, 10)
     admin_of(stub).admin.fetch_group_config("g", "broker-a")
     stub.faults.reset_offset("g", queue_of(0), 7)
@@ -107,7 +106,7 @@ def test_an_admin_reset_of_the_group_moves_nothing(stub: StubBroker, caplog: pyt
 
 
 def put_unreadable(stub: StubBroker) -> None:
-    """A body that says it is compressed, and is not, between two that are sound."""
+    """Put a body that claims to be compressed, between two sound ones."""
     stub.put(TOPIC, b"a")
     broken = InnerMessage(TOPIC, 0, b"no zlib", sys_flag=int(SysFlag.COMPRESSED))
     stub.run(lambda: stub.state.brokers[0].put(broken))
@@ -115,7 +114,7 @@ def put_unreadable(stub: StubBroker) -> None:
 
 
 def test_an_unreadable_body_follows_the_mode(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Fail and name it, read null, or leave it out and count it."""
+    """The task fails and names it, yields null, or leaves it out and counts it."""
     put_unreadable(stub)
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 0, offset 1.*mode"):
         offsets(options_for(stub), 3)
@@ -137,7 +136,7 @@ def test_rows_bear_names_without_the_namespace(stub: StubBroker) -> None:
 
 
 def test_what_travels_shows_no_secret(stub: StubBroker) -> None:
-    """Neither a partition nor the reader that goes with it."""
+    """Neither a partition nor its reader shows the secret key."""
     stub.put(TOPIC, b"a")
     with Run(options_for(stub, accessKey="ak", secretKey="hush-hush")) as run:
         run.plan()
@@ -147,7 +146,7 @@ def test_what_travels_shows_no_secret(stub: StubBroker) -> None:
 
 
 def test_a_worker_keeps_its_connections_for_the_next_task(stub: StubBroker) -> None:
-    """One connection, whatever the number of tasks; routes are not asked for either."""
+    """Several tasks use one connection and ask for no route again."""
     stub.fill(TOPIC, 10, 10)
     options = options_for(stub)
     before = len(stub.connections())
@@ -158,7 +157,7 @@ def test_a_worker_keeps_its_connections_for_the_next_task(stub: StubBroker) -> N
 
 
 def test_a_busy_broker_is_asked_again(stub: StubBroker) -> None:
-    """The task does not notice."""
+    """The task succeeds though a broker is busy for some pulls."""
     stub.fill(TOPIC, 100, 10)
     stub.faults.flow_control(on=RequestCode.PULL_MESSAGE, times=3)
     assert offsets(options_for(stub), 100) == list(range(100))

@@ -1,4 +1,4 @@
-"""What a streaming read plans, batch by batch, and what it makes of a cluster that changes."""
+"""Streaming reads plan batch by batch, on a cluster that changes."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ LASTING = replace(FRESH, bounds_s=3600.0)
 
 
 def put(stub: StubCluster, *bodies: str, topic: str = TOPIC, broker: str | None = None) -> None:
-    """Messages with these bodies, on the queues in turn."""
+    """Put messages with these bodies on the queues in turn."""
     for body in bodies:
         stub.put(topic, body.encode(), broker=broker)
 
 
 def bodies(rows: list[Row] | None) -> list[str]:
-    """The rows' bodies, sorted."""
+    """Return the rows' bodies, sorted."""
     return sorted(row.body.decode() for row in rows or ())
 
 
 def set_queues(stub: StubCluster, count: int, topic: str = TOPIC, broker: str = "broker-a", perm: int = 6) -> None:
-    """Give a topic so many queues at one broker."""
+    """Set a topic's number of queues at one broker."""
     config = TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count, perm=perm)
     admin_of(stub).admin.create_topic(config, (broker,))
 
@@ -62,7 +62,7 @@ def set_queues(stub: StubCluster, count: int, topic: str = TOPIC, broker: str = 
 
 
 def test_the_begin_is_pinned_before_the_first_batch(stub: StubBroker) -> None:
-    """A crash in batch 0 changes nothing: it is read again as it was planned, whatever came meanwhile."""
+    """After a crash in batch 0 the batch is read again as planned, without later messages."""
     put(stub, "a", "b")
     checkpoint = Checkpoint()
     with fresh_run(options_for(stub), checkpoint) as killed:
@@ -73,7 +73,7 @@ def test_the_begin_is_pinned_before_the_first_batch(stub: StubBroker) -> None:
 
 
 def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
-    """What comes after it is read, also by the next run."""
+    """The first run pins the end; the next run reads what is stored after it."""
     put(stub, "old")
     options, checkpoint = options_for(stub, startingOffsets="latest"), Checkpoint()
     with fresh_run(options, checkpoint) as run:
@@ -84,7 +84,7 @@ def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
 
 
 def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
-    """Asked again before anything was logged, the planner begins where it said it would."""
+    """A planner that is asked again before anything was logged returns the same start."""
     options = options_for(stub, startingOffsets="latest")
     planner = Planner(open_cluster(options.cluster), options, FRESH)
     first = planner.latest(None)
@@ -94,7 +94,7 @@ def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
 
 
 def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
-    """Queues without one follow `startingOffsetsDefault`."""
+    """Queues without a position follow `startingOffsetsDefault`."""
     put(stub, "a", "b", "c", "d")
     store_offsets(stub, {queue_of(0): 1}, group="other")
     options = options_for(
@@ -105,7 +105,7 @@ def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
 
 
 def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
-    """A query that knows its target, after which ten messages came to each queue and the group went to a position."""
+    """Start a query with a target, then add ten messages to each queue and move the group to a position."""
     group = {"startingOffsets": "group", "startingOffsetsDefault": "earliest", "consumerGroup": "other"}
     run = fresh_run(options_for(stub, **group, commitOffsets="none", **given), available_now=True, rhythm=LASTING)
     stub.fill(TOPIC, 40, 4)
@@ -115,26 +115,26 @@ def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
 def test_the_groups_position_may_be_younger_than_bounds(stub: StubBroker, fatal: str) -> None:
-    """A position at an end that was not seen yet is no loss, and nothing before it is read."""
+    """A position at an end that is newer than the known bounds is no loss, and nothing before it is read."""
     with after_the_target(stub, 10, failOnDataLoss=fatal) as run:
         assert run.drain() == []
         assert run.checkpoint.last["next"] == {TOPIC: {"broker-a": dict.fromkeys("0123", 10)}}
 
 
 def test_a_group_that_stands_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
-    """By the end of now."""
+    """The error names the end that brokers report now."""
     with after_the_target(stub, 11) as run, pytest.raises(OffsetBeyondEnd, match="11 lies beyond the queue's end 10"):
         run.plan()
 
 
 def test_an_unknown_topic_fails_the_first_planning(stub: StubBroker) -> None:
-    """By its name."""
+    """The error names the topic."""
     with fresh_run(options_for(stub, subscribe="nowhere")) as run, pytest.raises(TopicNotFound, match="nowhere"):
         run.plan()
 
 
 def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBroker) -> None:
-    """Instead of a query that never reads anything."""
+    """The query fails instead of never reading anything."""
     set_queues(stub, 4, perm=2)
     with (
         fresh_run(options_for(stub)) as run,
@@ -147,7 +147,7 @@ def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBrok
 
 
 def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
-    """Spark compares texts, and any difference makes a batch."""
+    """The planner returns the given offset, since Spark compares texts and any difference makes a batch."""
     put(stub, "a")
     with fresh_run(options_for(stub)) as run:
         run.trigger()
@@ -157,7 +157,7 @@ def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
 
 
 def test_caps_hold_in_every_batch(stub: StubBroker) -> None:
-    """All messages come, none twice."""
+    """All messages come, each once, in batches of at most the cap."""
     stub.fill(TOPIC, 100, 10)
     with fresh_run(options_for(stub, maxOffsetsPerTrigger="30")) as run:
         batches = list(iter(run.trigger, None))
@@ -166,7 +166,7 @@ def test_caps_hold_in_every_batch(stub: StubBroker) -> None:
 
 
 def test_trigger_once_ignores_caps_and_floor(stub: StubBroker) -> None:
-    """Spark says so by asking for all there is."""
+    """Spark asks for everything, so neither a cap nor a floor applies."""
     stub.fill(TOPIC, 100, 10)
     options = options_for(stub, maxOffsetsPerTrigger="300", minOffsetsPerTrigger="200")
     with fresh_run(options, once=True) as run:
@@ -174,7 +174,7 @@ def test_trigger_once_ignores_caps_and_floor(stub: StubBroker) -> None:
 
 
 def test_a_floor_holds_data_back_until_enough_came(stub: StubBroker) -> None:
-    """The first answer pins the begin all the same; a batch without news then waits."""
+    """The first batch pins the begin and is empty; no further batch comes before there is enough data."""
     put(stub, "a")
     with fresh_run(options_for(stub, minOffsetsPerTrigger="3")) as run:
         assert run.trigger() == []
@@ -185,7 +185,7 @@ def test_a_floor_holds_data_back_until_enough_came(stub: StubBroker) -> None:
 
 
 def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
-    """Counted from when data was last let through."""
+    """The delay counts from the last admission of data."""
     now = [0.0]
     options = options_for(stub, minOffsetsPerTrigger="3", maxTriggerDelay="60s")
     planner = Planner(open_cluster(options.cluster), options, replace(FRESH, clock=lambda: now[0]))
@@ -198,7 +198,7 @@ def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
 
 
 def test_available_now_reads_to_the_ends_of_its_beginning(stub: StubBroker) -> None:
-    """With caps; what comes later, and queues that come later, wait for the next run."""
+    """Later messages, and queues that come later, wait for the next run, also with caps."""
     stub.fill(TOPIC, 50, 10)
     options, checkpoint = options_for(stub, maxOffsetsPerTrigger="20", minOffsetsPerTrigger="15"), Checkpoint()
     with fresh_run(options, checkpoint, available_now=True) as run:
@@ -212,7 +212,7 @@ def test_available_now_reads_to_the_ends_of_its_beginning(stub: StubBroker) -> N
 
 
 def test_progress_shows_how_far_the_queues_go(stub: StubBroker) -> None:
-    """Also beyond what a cap let through."""
+    """The report has the ends of the queues beyond a cap, and the planner's status."""
     stub.fill(TOPIC, 100, 10)
     with fresh_run(options_for(stub, maxOffsetsPerTrigger="4")) as run:
         run.trigger()
@@ -226,7 +226,7 @@ def test_progress_shows_how_far_the_queues_go(stub: StubBroker) -> None:
 
 
 def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
-    """Asked again, by another process, after growth: the same ranges, which tile the batch."""
+    """Another process plans the same tasks after the queues have grown, and they tile the batch."""
     stub.fill(TOPIC, 100, 10)
     options, checkpoint = options_for(stub, minPartitions="7"), Checkpoint()
     with fresh_run(options, checkpoint) as run:
@@ -243,7 +243,7 @@ def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
 
 
 def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
-    """Even by a query that began at the end."""
+    """A query that began at the end reads a new queue from its first message, too."""
     with fresh_run(options_for(stub, startingOffsets="latest")) as run:
         run.trigger()
         set_queues(stub, 5)
@@ -252,7 +252,7 @@ def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
 
 
 def test_a_new_broker_is_read_from_its_first_message() -> None:
-    """Its queues join the topic."""
+    """The queues of a new broker join the topic and are read from their first messages."""
     with StubCluster(2) as stub:
         set_queues(stub, 2)
         with fresh_run(options_for(stub, startingOffsets="latest")) as run:
@@ -263,7 +263,7 @@ def test_a_new_broker_is_read_from_its_first_message() -> None:
 
 
 def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBroker) -> None:
-    """A stream may begin before there is any; retry, dead letter and system topics never match."""
+    """A stream may begin before any topic matches; retry, dead letter and system topics never match."""
     with fresh_run(options_for(stub, subscribePattern="events-.*|.*%.*|.*TRANS.*", startingOffsets="latest")) as run:
         assert run.trigger() == []
         put(stub, "first", topic="events-1")
@@ -275,7 +275,7 @@ def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBro
 
 
 def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCaptureFixture) -> None:
-    """It is told of once, the others go on, and it is read on when it is back."""
+    """One warning names the queue, the others go on, and the queue is read on when it is back."""
     with StubCluster(2, topics={TOPIC: 1}) as stub, fresh_run(options_for(stub)) as run:
         put(stub, "a", "b")
         run.drain()
@@ -291,7 +291,7 @@ def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCap
 
 
 def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> None:
-    """Name servers then know no such topic; a query that has positions in it waits."""
+    """A query with positions in a topic waits while name servers do not know the topic."""
     with fresh_run(options_for(stub)) as run:
         put(stub, "a")
         run.drain()
@@ -303,7 +303,7 @@ def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> No
 
 
 def test_a_replica_that_lags_is_no_loss() -> None:
-    """What it does not have yet is read from the master once that is back."""
+    """Messages that the replica lacks are read from the master once it is back."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, fresh_run(options_for(stub)) as run:
         put(stub, "a", "b", "c")
         run.drain()
@@ -319,19 +319,19 @@ def test_a_replica_that_lags_is_no_loss() -> None:
 
 
 def lose_below(stub: StubBroker) -> None:
-    """Retention overtakes a query at offset 1 of queue 0."""
+    """Have retention overtake a query at offset 1 of queue 0."""
     for body in "bcd":
         stub.put(TOPIC, body.encode(), queue_id=0)
     stub.expire(TOPIC, 0, 3)
 
 
 def lose_above(stub: StubBroker) -> None:
-    """The topic is made anew while a query is at offset 1 of queue 0."""
+    """Make the topic anew while a query is at offset 1 of queue 0."""
     stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
 
 
 def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
-    """Named by queue and offset, with the option that lets the query go on."""
+    """The error names the queue, the offset, and the option that lets the query go on."""
     with fresh_run(options_for(stub)) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -341,7 +341,7 @@ def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
 
 
 def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Through `begin`, with a warning that counts."""
+    """The new start stands in `begin`, and a warning counts the missing offsets."""
     with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -353,7 +353,7 @@ def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, capl
 
 
 def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
-    """Something made the topic anew."""
+    """A topic that was made anew ends before the position, which fails the query."""
     with fresh_run(options_for(stub)) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -363,7 +363,7 @@ def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
 
 
 def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> None:
-    """Going back to the minimum would read everything again."""
+    """The query goes on at the end; going back to the minimum would read everything again."""
     with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -374,7 +374,7 @@ def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> N
 
 
 def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker) -> None:
-    """Brokers are asked a second time before it is told, and not again while the query is idle."""
+    """Bounds are fetched a second time before the warning, and not again while the query is idle."""
     options, checkpoint = options_for(stub, failOnDataLoss="false"), Checkpoint()
     with fresh_run(options, checkpoint) as run:
         stub.put(TOPIC, b"a", queue_id=0)
@@ -387,7 +387,7 @@ def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker) -> None:
 
 
 def test_a_replica_that_lags_is_asked_no_oftener() -> None:
-    """Its bounds say nothing of a loss, so there is nothing to look at again."""
+    """A replica's bounds show no loss, so bounds are fetched only once."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
         checkpoint = Checkpoint()
         with fresh_run(options_for(stub), checkpoint) as run:
@@ -403,7 +403,7 @@ def test_a_replica_that_lags_is_asked_no_oftener() -> None:
 
 @pytest.mark.parametrize("fatal", [True, False])
 def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) -> None:
-    """In the task, after as long as it may stand still; or its range is skipped."""
+    """The task fails after its stall timeout, or skips the range."""
     stub.put(TOPIC, b"a", queue_id=3)
     stub.put(TOPIC, b"b", queue_id=0)
     options = options_for(stub, failOnDataLoss=str(fatal), pullTimeoutMs="500", pollTimeoutMs="1000")
@@ -422,7 +422,7 @@ def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) ->
 
 
 def checkpoint_of(options: ReaderOptions) -> Checkpoint:
-    """What a query with these options leaves after a batch."""
+    """Return what a query with these options leaves after a batch."""
     checkpoint = Checkpoint()
     with fresh_run(options, checkpoint) as run:
         run.trigger()
@@ -430,7 +430,7 @@ def checkpoint_of(options: ReaderOptions) -> Checkpoint:
 
 
 def test_a_checkpoint_of_another_topic_is_refused(stub: StubBroker) -> None:
-    """Else all its positions would be dropped without a word."""
+    """The query fails instead of dropping all positions without a warning."""
     put(stub, "a", topic="bills")
     left = checkpoint_of(options_for(stub, subscribe="bills"))
     with fresh_run(options_for(stub), left) as run, pytest.raises(OptionError, match="checkpoint is of bills"):
@@ -438,7 +438,7 @@ def test_a_checkpoint_of_another_topic_is_refused(stub: StubBroker) -> None:
 
 
 def test_a_checkpoint_of_another_group_is_refused(stub: StubBroker) -> None:
-    """Its positions are published for that one."""
+    """The query fails instead of committing another group's positions."""
     left = checkpoint_of(options_for(stub, consumerGroup="a"))
     with (
         fresh_run(options_for(stub, consumerGroup="b"), left) as run,
@@ -448,7 +448,7 @@ def test_a_checkpoint_of_another_group_is_refused(stub: StubBroker) -> None:
 
 
 def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """With a warning; the others go on, and a topic that is added begins at its beginning."""
+    """A warning names the dropped topic, the others go on, and an added topic begins at its first message."""
     put(stub, "a", topic="bills")
     put(stub, "b")
     left = checkpoint_of(options_for(stub, subscribe=f"bills,{TOPIC}"))
@@ -469,7 +469,7 @@ def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog
     ],
 )
 def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str, object], said: str) -> None:
-    """By what is wrong in it."""
+    """The error says what is wrong in the checkpoint."""
     log = Checkpoint([json.dumps(stored)], 1)
     with fresh_run(options_for(stub), log) as run, pytest.raises(OptionError, match=f"checkpointLocation.*{said}"):
         run.plan()
@@ -481,7 +481,7 @@ def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str,
 def test_a_queue_missing_in_config_is_refused_at_first_and_joins_later(
     stub: StubBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Later it can only be a new one: it joins the slot with the fewest queues, which is told once."""
+    """A queue that is created later joins the slot with the fewest queues, with one warning."""
     slots = [{TOPIC: {"broker-a": [0, 1, 2]}}, {TOPIC: {"broker-a": [3]}}]
     given = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": json.dumps(slots)}
     short = {**given, "messageQueueList": json.dumps(slots[:1])}
@@ -508,7 +508,7 @@ def name_brokers(stub: StubCluster, *names: str) -> None:
 
 
 def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture) -> None:
-    """They are told of once, by name."""
+    """One warning names each queue that is not read."""
     given = {"allocateMessageQueueStrategy": "MACHINE_ROOM", "machineRooms": "east"}
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         stub.run(lambda: name_brokers(stub, "east@a", "west@b"))
@@ -520,7 +520,7 @@ def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture
 
 
 def test_a_failing_request_is_repeated_and_then_ends_the_query(stub: StubBroker) -> None:
-    """As often as `fetchOffset.numRetries` says."""
+    """The query fails after `fetchOffset.numRetries` retries."""
     with fresh_run(options_for(stub, **{"fetchOffset.numRetries": "2"})) as run:
         stub.faults.busy(on=RequestCode.GET_TOPIC_STATS_INFO, times=2)
         run.trigger()

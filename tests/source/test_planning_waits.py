@@ -1,4 +1,4 @@
-"""Planning waits for brokers that do not answer, as tasks do."""
+"""Planning waits for brokers that do not answer, like tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 def test_planning_waits_for_a_mute_broker(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """For longer than some retries take; the log says once for whom, and up to when."""
+    """Planning waits beyond some retries, and one warning names the broker and the time limit."""
     with Run(options_for(stub, **IMPATIENT)) as run:
         stub.faults.drop_reply(on=STATISTICS, times=8)
         assert len(run.trigger() or ()) == 1
@@ -36,13 +36,13 @@ def test_planning_waits_for_a_mute_broker(stub: StubBroker, caplog: pytest.LogCa
 
 
 def test_a_batch_read_waits_for_a_mute_broker_too(stub: StubBroker) -> None:
-    """It plans once, and in the same way."""
+    """The only planning of a batch waits in the same way."""
     stub.faults.drop_reply(on=STATISTICS, times=8)
     assert len(read_batch(batch_options_for(stub, **IMPATIENT))) == 1
 
 
 def test_an_explicit_number_of_retries_rules(stub: StubBroker) -> None:
-    """Though it be the default."""
+    """A number of retries that the user gave applies, though it is the default."""
     asked = stub.faults.drop_reply(on=STATISTICS, times=None)
     with Run(options_for(stub, **IMPATIENT, **{"fetchOffset.numRetries": "3"})) as run:
         with pytest.raises(RequestTimeout):
@@ -51,15 +51,15 @@ def test_an_explicit_number_of_retries_rules(stub: StubBroker) -> None:
 
 
 def test_planning_waits_no_longer_than_tasks_do(stub: StubBroker) -> None:
-    """Then the error says for how long the broker was asked."""
+    """The error says for how long the broker was asked."""
     stub.faults.drop_reply(on=STATISTICS, times=None)
     with Run(options_for(stub, pollTimeoutMs="2s", pullTimeoutMs="1s", **IMPATIENT)) as run:
-        with pytest.raises(RequestTimeout, match=r"asked for 2 s, pollTimeoutMs.*address "):
+        with pytest.raises(RequestTimeout, match=r"repeated for 2 s, pollTimeoutMs.*address "):
             run.plan()
 
 
 def test_waiting_for_a_broker_ends_by_sigterm(stub: StubBroker) -> None:
-    """That is how Spark ends a query."""
+    """Spark ends a query by SIGTERM, which ends the wait, too."""
     asked = stub.faults.drop_reply(on=STATISTICS, times=None)
 
     def end_query() -> None:

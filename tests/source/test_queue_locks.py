@@ -1,4 +1,4 @@
-"""Queries that read in order under the brokers' locks."""
+"""Queries that read in order hold the brokers' locks."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ locking_run = partial(Run, rhythm=SOON)
 
 
 def fill(stub: StubBroker) -> None:
-    """One more message in each queue."""
+    """Add one message to each queue."""
     for number in range(2):
         stub.put(TOPIC, b"x", queue_id=number)
 
 
 def take(stub: StubBroker, *numbers: int) -> bool:
-    """Another client locks queues; whether it got all of them."""
+    """Lock queues as another client, and return whether it got all of them."""
     queues = {queue_of(number) for number in numbers}
     return admin_of(stub).groups.lock(GROUP, OTHER, queues).granted == queues
 
 
 def give_back(stub: StubBroker, client_id: str, *numbers: int) -> None:
-    """A client's locks end."""
+    """Release a client's locks."""
     admin_of(stub).groups.unlock(GROUP, client_id, [queue_of(number) for number in numbers])
 
 
 def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubBroker) -> None:
-    """By one client id, that of the query."""
+    """The locks bear the client id of the query."""
     with locking_run(options_for(stub, **LOCKING, instanceName="one")) as run:
         assert len(run.trigger() or ()) == 2
         assert stub.locks(GROUP) == dict.fromkeys((FIRST, SECOND), make_client_id("one"))
@@ -67,7 +67,7 @@ def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubB
 def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
     stub: StubBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others are read; it follows when it is free."""
+    """The other queues are read; the locked one follows when it is free."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING)) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
@@ -80,7 +80,7 @@ def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
 
 
 def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
-    """A batch may run for longer than a broker's lease."""
+    """Locks stay live through a batch that is longer than a broker's lease."""
     with locking_run(options_for(stub, **QUICK)) as run:
         run.plan()
         after_the_lease = time.monotonic() + 1.2 * LEASE_MS / 1000
@@ -89,7 +89,7 @@ def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
 
 
 def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The broker gave it to somebody else; the next renewal tells."""
+    """The next renewal shows that the broker gave the lock to another client."""
     with locking_run(options_for(stub, **QUICK, instanceName="one")) as run:
         run.trigger()
         give_back(stub, make_client_id("one"), 0)
@@ -100,7 +100,7 @@ def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCapture
 
 
 def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> None:
-    """The broker is away for longer than `lockMaxLiveTime`; its queues wait until they are locked again."""
+    """After `lockMaxLiveTime` without the broker, its queues wait until they are locked again."""
     options = options_for(stub, **QUICK)
     with locking_run(options) as run:
         run.trigger()
@@ -114,7 +114,7 @@ def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> N
 
 
 def test_a_planned_batch_waits_for_its_locks(stub: StubBroker) -> None:
-    """Those of a query that was killed end with their lease."""
+    """The locks of a killed query end with their lease."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
     with locking_run(options, checkpoint) as run:
         run.plan()
@@ -125,7 +125,7 @@ def test_a_planned_batch_waits_for_its_locks(stub: StubBroker) -> None:
 
 
 def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker) -> None:
-    """The error names the queue and what to do."""
+    """The error names the queue and the advice."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
     with locking_run(options, checkpoint) as run:
         run.plan()
@@ -139,14 +139,14 @@ def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker) -> None:
 
 
 def test_a_stable_instance_takes_its_own_locks_back(stub: StubBroker) -> None:
-    """At once after a crash, which leaves them where they are."""
+    """After a crash a query with the same client id gets its locks at once."""
     admin_of(stub).groups.lock(GROUP, make_client_id("one"), [FIRST, SECOND])
     with locking_run(options_for(stub, **LOCKING, instanceName="one")) as run:
         assert len(run.trigger() or ()) == 2
 
 
 def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
-    """The second one reads when the first has ended."""
+    """The second query reads when the first has ended."""
     with locking_run(options_for(stub, **LOCKING)) as first, locking_run(options_for(stub, **LOCKING)) as second:
         assert len(first.trigger() or ()) == 2
         assert second.trigger() == []
@@ -155,7 +155,7 @@ def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
 
 
 def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
-    """Their locks are for others then."""
+    """The locks of queues that are not read any more are free for others."""
     with locking_run(options_for(stub, **LOCKING)) as run:
         run.trigger()
         assert run.reader.planner.role.locks.hold([FIRST]) == {FIRST}
@@ -164,7 +164,7 @@ def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
 
 
 def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
-    """Before it Spark does not say where a query stands."""
+    """Earlier releases do not pass the query's position to planning."""
     with pytest.raises(OptionError, match=r"OPTION_CONFLICT.*needs PySpark 4\.2"):
         require_plain(options_for(stub, **LOCKING))
 
@@ -173,7 +173,7 @@ def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
 
 
 def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A slow broker is no reason to end with nothing read, and nobody else is blamed for it."""
+    """A slow broker does not end the run early, and the warning blames no other client."""
     stub.faults.drop_reply(on=RequestCode.LOCK_BATCH_MQ, times=2)
     with locking_run(options_for(stub, **LOCKING), available_now=True) as run:
         assert len(run.drain()) == 2
@@ -182,7 +182,7 @@ def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, cap
 
 
 def test_available_now_reads_what_others_give_back_in_time(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The locks of a run that crashed end with their lease; what is free is read before."""
+    """Free queues are read first; the locks of a crashed run end with their lease."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING), available_now=True) as run:
         assert [row.queue for row in run.drain()] == [FIRST, SECOND]
@@ -190,7 +190,7 @@ def test_available_now_reads_what_others_give_back_in_time(stub: StubBroker, cap
 
 
 def test_available_now_does_not_end_short_of_its_target(stub: StubBroker) -> None:
-    """What is free is read; then the run fails instead of looking done."""
+    """Free queues are read; then the run fails instead of ending."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING), available_now=True, rhythm=IMPATIENT) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
@@ -199,7 +199,7 @@ def test_available_now_does_not_end_short_of_its_target(stub: StubBroker) -> Non
 
 
 def test_available_now_says_that_nobody_answered(stub: StubBroker) -> None:
-    """The error names what came instead of an answer, and does not send its reader to other queries."""
+    """The error names the failure of the brokers, and blames no other query."""
     stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
     with locking_run(options_for(stub, **LOCKING), available_now=True, rhythm=IMPATIENT) as run:
         with pytest.raises(LockRefused, match=r"neither gave nor refused \(BROKER_SYSTEM_ERROR\).*warnings") as told:
@@ -208,7 +208,7 @@ def test_available_now_says_that_nobody_answered(stub: StubBroker) -> None:
 
 
 def test_available_now_waits_for_no_queue_without_news(stub: StubBroker) -> None:
-    """What comes after its begin is for the next run, whoever holds the lock."""
+    """Messages that come after the begin are for the next run, so their locks are not needed."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
     with locking_run(options, checkpoint, available_now=True) as run:
         run.drain()

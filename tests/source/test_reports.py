@@ -29,13 +29,13 @@ def stub() -> Iterator[StubBroker]:
 
 
 def status_of(**given: Any) -> PlannerStatus:
-    """A status with these fields."""
+    """Return a status with these fields."""
     commits = {"group": None, "failed_commits": 0, "is_commit_refused": False}
     return PlannerStatus(**{"role": "solo", "losses": {}, **commits, **measure_lag({}, {}), **given})
 
 
 def query_with(report: Any) -> Any:
-    """A query with two sources, of which one reports something else."""
+    """Return a query with several sources, of which one reports a status."""
     sources = [{"latestOffset": report}, {"latestOffset": {"logOffset": 3}}, {"latestOffset": None}, {}]
     return SimpleNamespace(lastProgress=SimpleNamespace(json=json.dumps({"sources": sources})))
 
@@ -86,7 +86,7 @@ def test_a_status_tells_what_a_cap_left_behind(stub: StubBroker) -> None:
 
 
 def test_a_status_counts_failed_commits_and_losses(stub: StubBroker) -> None:
-    """What the planner only warns about shows in its status."""
+    """A failed commit and a loss that are only warnings show in the status."""
     options = options_for(stub, consumerGroup=GROUP, failOnDataLoss="false", **{"fetchOffset.numRetries": "0"})
     with fresh_run(options) as run:
         stub.put(TOPIC, b"x", queue_id=0)

@@ -1,4 +1,4 @@
-"""A query that reads its group's retry topic beside its own topics."""
+"""A query reads its group's retry topic beside its own topics."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def stub() -> Iterator[StubBroker]:
 
 
 def wanted(stub: StubBroker, **given: str) -> ReaderOptions:
-    """Options of a streaming read with retries."""
+    """Return options of a streaming read with retries."""
     return options_for(stub, consumerGroup=GROUP, readRetryTopic="true", **given)
 
 
 def send_back(stub: StubBroker, *bodies: bytes) -> None:
-    """These messages of the topic, which come again at once."""
+    """Send messages of the topic back without a delay."""
     cluster = open_cluster(options_for(stub).cluster)
     rows = [record for record in stub.messages(TOPIC) if record.body in bodies]
     places = [Returned(TOPIC, "broker-a", record.physical_offset, None, 0) for record in rows]
@@ -58,7 +58,7 @@ def send_back(stub: StubBroker, *bodies: bytes) -> None:
 
 
 def test_the_retry_topic_is_read_once_it_is_there(stub: StubBroker) -> None:
-    """From its beginning, with the coordinates of its own queue."""
+    """The retry topic is read from its beginning, with the coordinates of its own queue."""
     stub.put(TOPIC, b"a")
     with Run(wanted(stub)) as run:
         assert [row.queue for row in run.drain()] == [queue_of(0)]
@@ -67,7 +67,7 @@ def test_the_retry_topic_is_read_once_it_is_there(stub: StubBroker) -> None:
 
 
 def test_it_goes_on_after_a_restart(stub: StubBroker) -> None:
-    """The checkpoint knows the retry topic; nothing of it is read twice or passed over."""
+    """The checkpoint has the retry topic; none of its messages is read twice or skipped."""
     checkpoint = Checkpoint()
     stub.put(TOPIC, b"a")
     stub.put(TOPIC, b"b")
@@ -78,16 +78,16 @@ def test_it_goes_on_after_a_restart(stub: StubBroker) -> None:
 
 
 def test_its_positions_are_published(stub: StubBroker) -> None:
-    """As those of every other topic of the group."""
+    """Positions of the retry topic are committed like those of every other topic."""
     stub.put(TOPIC, b"a")
     send_back(stub, b"a")
     with Run(wanted(stub)) as run:
         run.drain()
-        wait_for(lambda: stub.offsets(GROUP) == {queue_of(0): 1, RETRY_QUEUE: 1}, "both are published")
+        wait_for(lambda: stub.offsets(GROUP) == {queue_of(0): 1, RETRY_QUEUE: 1}, "both are committed")
 
 
 def test_a_new_query_starts_where_the_group_stands(stub: StubBroker) -> None:
-    """What the group has done of its retries is not done again."""
+    """Retries that the group has processed are not read again."""
     for body in (b"a", b"b"):
         stub.put(TOPIC, body)
         send_back(stub, body)
@@ -101,7 +101,7 @@ def test_a_new_query_starts_where_the_group_stands(stub: StubBroker) -> None:
     [{"tags": "x"}, {"sqlFilter": "colour = 'red'"}, {"assign": '{"orders": "*"}'}, {"subscribePattern": "ord.*"}],
 )
 def test_retries_come_whatever_is_chosen(stub: StubBroker, given: dict[str, str]) -> None:
-    """A filter that changed, or a choice of topics or queues, must not lose what the group sent back."""
+    """Another filter, or another choice of topics or queues, loses no retry."""
     stub.put(TOPIC, b"a", tags="y")
     send_back(stub, b"a")
     with Run(wanted(stub, **given)) as run:
@@ -109,7 +109,7 @@ def test_retries_come_whatever_is_chosen(stub: StubBroker, given: dict[str, str]
 
 
 def test_a_batch_reads_retries_too(stub: StubBroker) -> None:
-    """Whether the topic is there or not."""
+    """A batch reads the retry topic if that exists."""
     options = batch_options_for(stub, consumerGroup=GROUP, readRetryTopic="true")
     stub.put(TOPIC, b"a")
     assert len(read_batch(options)) == 1
@@ -118,7 +118,7 @@ def test_a_batch_reads_retries_too(stub: StubBroker) -> None:
 
 
 def test_named_by_the_user_it_is_read_once(stub: StubBroker) -> None:
-    """Naming the retry topic and asking for it is one wish."""
+    """A user may name the retry topic and ask for it by the option."""
     stub.put(TOPIC, b"a")
     send_back(stub, b"a")
     options = wanted(stub, subscribe=f"{TOPIC},{RETRY}")
@@ -126,7 +126,7 @@ def test_named_by_the_user_it_is_read_once(stub: StubBroker) -> None:
 
 
 def test_a_pattern_that_matches_nothing_is_refused_all_the_same(stub: StubBroker) -> None:
-    """Retries alone are not what was asked for."""
+    """Retries alone do not satisfy a pattern."""
     stub.put(TOPIC, b"a")
     send_back(stub, b"a")
     options = wanted(stub, subscribePattern="nothing")
@@ -136,7 +136,7 @@ def test_a_pattern_that_matches_nothing_is_refused_all_the_same(stub: StubBroker
 
 
 def test_an_absent_retry_topic_is_looked_for_seldom() -> None:
-    """When routes come of age, not at every planning of an idle query."""
+    """The topic is asked for when routes expire, not at every planning of an idle query."""
     now = [0.0]
     with StubBroker({TOPIC: 1}) as stub:
         options = wanted(stub)
@@ -149,7 +149,7 @@ def test_an_absent_retry_topic_is_looked_for_seldom() -> None:
 
 
 def test_origin_topics_are_told_without_the_namespace(stub: StubBroker) -> None:
-    """As the column `topic` tells them, whichever way a record is decoded."""
+    """Both decoders show the topic of origin without the namespace, like the column `topic`."""
     wrapped = "NS%orders"
     for origin in ({"RETRY_TOPIC": wrapped}, {"RETRY_TOPIC": "elsewhere"}, {}, {"RETRY_TOPIC": wrapped, "": "odd"}):
         stub.put(wrapped, b"", properties=origin, queue_id=0)

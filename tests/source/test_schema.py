@@ -1,4 +1,4 @@
-"""Which schemas are given, and which are taken."""
+"""The source offers and accepts schemas."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ KAFKA = (
 
 
 def schema_of(text: str) -> StructType:
-    """A schema in short: names and types, with `!` for what is not null."""
+    """Return a schema from names and types, with `!` for NOT NULL."""
     pairs = [column.split() for column in text.split(", ")]
     return StructType([StructField(name, TYPES[kind.rstrip("!")], not kind.endswith("!")) for name, kind in pairs])
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_spark_and_arrow_agree_on_every_column(as_json: bool) -> None:
-    """To the letter: else Spark refuses the first batch."""
+    """Spark refuses a first batch whose schema differs in any detail."""
     schema = spark_schema(tuple(COLUMNS), as_json)
     assert to_arrow_schema(schema, timezone="UTC") == arrow_schema(tuple(COLUMNS), as_json)
 
 
 def test_the_default_columns_are_those_of_the_layout() -> None:
-    """The four that identify a row are never null."""
+    """The four columns that identify a row are never null."""
     assert spark_schema(default_columns(Layout.ROCKETMQ)) == schema_of(DEFAULT)
 
 
 def test_the_kafka_layout_is_kafkas() -> None:
-    """With headers if they are wanted."""
+    """The layout of Spark's Kafka source has headers if they are wanted."""
     assert spark_schema(default_columns(Layout.KAFKA, include_headers=True)) == schema_of(KAFKA)
 
 
 def test_a_schema_of_the_users_own_chooses_columns() -> None:
-    """Nullable is always allowed; batches then have to say the same."""
+    """A column may always be declared nullable; batches then say the same."""
     given = schema_of("queueOffset bigint, body binary, topic string!")
     assert columns_of(given) == ("queueOffset", "body", "topic")
     assert relaxed_columns(given) == {"queueOffset"}
@@ -87,18 +87,18 @@ def test_a_schema_of_the_users_own_chooses_columns() -> None:
     ],
 )
 def test_a_schema_that_would_not_be_filled_exactly_is_refused(ddl: str, said: str) -> None:
-    """By the column, with what to declare."""
+    """The error names the column and the right declaration."""
     with pytest.raises(OptionError) as refused:
         columns_of(schema_of(ddl))
     assert said in str(refused.value)
 
 
 def test_a_schema_without_columns_is_refused() -> None:
-    """It could not tell how many rows there are."""
+    """A batch without columns could not show its number of rows."""
     with pytest.raises(OptionError, match="names no column"):
         columns_of(StructType())
 
 
 def test_properties_may_be_one_text() -> None:
-    """Then the user's schema has to say so."""
+    """The user's schema must then declare text."""
     assert columns_of(schema_of("properties string"), properties_as_json=True) == ("properties",)

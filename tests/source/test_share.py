@@ -1,4 +1,4 @@
-"""Queries that are members of their group: what is theirs, where they go on, and what they publish."""
+"""Queries that are members of their group: their queues, their starts, and what they commit."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def stub() -> Iterator[StubBroker]:
 
 
 def fill(stub: StubBroker, count: int = 1) -> None:
-    """So many more messages in each queue."""
+    """Add `count` messages to each queue."""
     stub.fill(TOPIC, 4 * count, 4)
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Options of a query that shares its group."""
+    """Return options of a query that shares its group."""
     raw = {"consumerGroup": GROUP, "groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return options_for(stub, **{**raw, **given})
 
 
 def consumer(stub: StubBroker) -> PushConsumer:
-    """An ordinary consumer of the same group."""
+    """Return an ordinary consumer of the same group."""
     settings = ConsumerSettings(
         group=GROUP,
         subscriptions={TOPIC: Subscription()},
@@ -81,18 +81,18 @@ def consumer(stub: StubBroker) -> PushConsumer:
 
 
 def held(other: PushConsumer) -> set[MessageQueue]:
-    """The queues of the topic that a consumer holds."""
+    """Return the queues of the topic that a consumer holds."""
     return {queue for queue in other.queues if queue.topic == TOPIC}
 
 
 def mine(run: Run) -> set[MessageQueue]:
-    """The queues of the query's last offset."""
+    """Return the queues of the query's last offset."""
     ids = run.checkpoint.last["next"].get(TOPIC, {}).get("broker-a", {})
     return {queue_of(int(number)) for number in ids}
 
 
 def settle(*runs: Run) -> None:
-    """Trigger queries that have nothing to read until each holds as much as the others."""
+    """Trigger queries that have nothing to read until each holds as many queues as the others."""
 
     def is_settled() -> bool:
         triggered = [run.trigger() for run in runs]
@@ -102,12 +102,12 @@ def settle(*runs: Run) -> None:
 
 
 def standing(stub: StubCluster) -> dict[int, int]:
-    """Where the group stands, by queue."""
+    """Return the group's position by queue id."""
     return {queue.queue_id: offset for queue, offset in stub.offsets(GROUP).items() if queue.topic == TOPIC}
 
 
 def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) -> None:
-    """As a member that brokers know, with the group's retry topic."""
+    """Brokers list the query as a member, and it reads the group's retry topic."""
     with quick_run(shared(stub, instanceName="one")) as run:
         assert len(run.read_until(4)) == 4
         assert stub.groups()[GROUP] == (make_client_id("one"),)
@@ -121,7 +121,7 @@ def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) ->
 
 
 def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
-    """Each reads its half; together they read everything, and when one leaves the other inherits."""
+    """Each query reads half of the queues; when one leaves, the other gains its queues."""
     with quick_run(shared(stub)) as first:
         first.read_until(4)
         with quick_run(shared(stub)) as second:
@@ -131,7 +131,7 @@ def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
 
 
 def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBroker) -> None:
-    """What the first owner has published, the second one begins behind."""
+    """The second owner of a queue begins at the position that the first owner has committed."""
     with quick_run(shared(stub)) as first:
         first.read_until(4)
         with quick_run(shared(stub)) as second:
@@ -144,14 +144,14 @@ def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBro
 
 
 def test_a_query_and_a_consumer_share(stub: StubBroker) -> None:
-    """Neither knows what the other is."""
+    """A query and a consumer of one group hold half of the queues each."""
     with consumer(stub) as other, quick_run(shared(stub)) as run:
         wait_for(lambda: not run.trigger() and len(mine(run)) == 2, "half is the query's")
         wait_for(lambda: held(other) == set(ALL) - mine(run), "the rest is the consumer's")
 
 
 def test_a_query_without_a_share_reads_nothing(stub: StubBroker) -> None:
-    """More members than queues leave some without; that is no error."""
+    """A member without queues reads nothing, which is no error."""
     with consumer(stub), consumer(stub), consumer(stub), consumer(stub):
         wait_for(lambda: len(stub.groups().get(GROUP, ())) == 4, "four members")
         with quick_run(shared(stub, instanceName="~ comes last")) as run:
@@ -159,14 +159,14 @@ def test_a_query_without_a_share_reads_nothing(stub: StubBroker) -> None:
 
 
 def test_config_gives_the_query_its_own_list(stub: StubBroker) -> None:
-    """Whoever else is in the group."""
+    """The strategy CONFIG assigns the listed queues, whatever the other members."""
     lists = '[{"orders": {"broker-a": [1, 3]}}]'
     with quick_run(shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)) as run:
         assert {row.queue for row in run.read_until(2)} == {queue_of(1), queue_of(3)}
 
 
 def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
-    """A room's queues are for its own members."""
+    """The queues of a machine room go to the members of that room."""
     rooms = {
         "allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY",
         "brokerRooms": '{"broker-a": "east"}',
@@ -182,7 +182,7 @@ def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
 
 
 def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
-    """The retry topic is shared like any other."""
+    """The queues of the retry topic are assigned like those of any other topic."""
     with quick_run(shared(stub)) as run:
         run.read_until(4)
         stub.put(retry_topic(GROUP), b"again")
@@ -193,7 +193,7 @@ def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
 
 
 def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
-    """Pinned in the offset's `begin`."""
+    """The group's position stands in the offset's `begin`."""
     fill(stub, 9)
     store_offsets(stub, dict.fromkeys(ALL, 7))
     with quick_run(shared(stub)) as run:
@@ -215,7 +215,7 @@ def test_a_gained_queue_waits_for_its_last_owner(stub: StubBroker) -> None:
 
 
 def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> None:
-    """The checkpoint's where the last batch was not published, the group's where others went on meanwhile."""
+    """The checkpoint counts where the last batch was not committed, the group's position where others went on."""
     options, checkpoint = shared(stub), Checkpoint()
     with quick_run(options, checkpoint, once=True) as run:
         run.trigger()
@@ -230,19 +230,19 @@ def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> N
 
 @pytest.mark.parametrize(("word", "offsets"), [("latest", []), ("earliest", [0])])
 def test_queues_without_a_position_follow_the_default(stub: StubBroker, word: str, offsets: list[int]) -> None:
-    """As for every query that begins where its group stands."""
+    """Queues without a position begin as `startingOffsetsDefault` says."""
     with quick_run(shared(stub, startingOffsetsDefault=word), available_now=True) as run:
         assert sorted({row.offset for row in run.drain()}) == offsets
 
 
 def test_queues_without_a_position_may_be_an_error(stub: StubBroker) -> None:
-    """If the user says so."""
+    """With `startingOffsetsDefault=error` a queue without a position fails the query."""
     with quick_run(shared(stub, startingOffsetsDefault="error")) as run, pytest.raises(OptionError, match="committed"):
         run.plan()
 
 
 def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroker) -> None:
-    """Spark's log says what the batch is."""
+    """A replayed batch reads the ranges of Spark's log, whatever the assignment now."""
     options, checkpoint = shared(stub), Checkpoint()
     with quick_run(options, checkpoint) as run:
         run.plan()
@@ -268,12 +268,12 @@ def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) ->
 
 
 def owned(run: Run) -> set[MessageQueue]:
-    """The queues of the topic that are the query's now, whether it has planned since or not."""
+    """Return the queues of the topic that are assigned to the query now, planned or not."""
     return {queue for queue in run.reader.planner.role.member.owned() if queue.topic == TOPIC}
 
 
 def positions(run: Run) -> Positions:
-    """The last offset of a query."""
+    """Return the last offset of a query."""
     found = run.checkpoint.last["next"][TOPIC]["broker-a"]
     return {queue_of(int(number)): offset for number, offset in found.items()}
 
@@ -282,31 +282,31 @@ def positions(run: Run) -> Positions:
 
 
 def test_what_is_lost_is_not_published(stub: StubBroker) -> None:
-    """The batch ends as it was planned; the new owner, who has finished nothing yet, reads those rows again."""
-    with quick_run(shared(stub)) as run, quick_run(shared(stub)) as heir:
+    """The batch ends as planned; the new owner, who has finished nothing yet, reads the rows again."""
+    with quick_run(shared(stub)) as run, quick_run(shared(stub)) as new_owner:
         run.plan()
-        heir.plan()
+        new_owner.plan()
         wait_for(lambda: len(owned(run)) == 2, "two queues are gone")
         kept = owned(run)
         assert {row.queue for row in run.trigger() or ()} == set(ALL)
         wait_for(lambda: not run.trigger() and mine(run) == kept, "the query goes on without them")
         assert standing(stub) == {queue.queue_id: 1 for queue in kept}
-        wait_for(lambda: len(owned(heir)) == 2, "they are the heir's")
-        assert {row.queue for row in heir.read_until(2)} == set(ALL) - kept
+        wait_for(lambda: len(owned(new_owner)) == 2, "the new owner has them")
+        assert {row.queue for row in new_owner.read_until(2)} == set(ALL) - kept
 
 
 def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """It is warned about, and fails nothing."""
+    """A failed commit is a warning and is repeated."""
     with quick_run(shared(stub)) as run:
         run.read_until(4)
         stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
         run.trigger()
         assert "were not committed, repeating later" in caplog.text
-        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 1), "they are published")
+        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 1), "they are committed")
 
 
 def test_the_end_publishes_what_is_finished(stub: StubBroker) -> None:
-    """Whatever waits for its time."""
+    """The end of a query commits at once, whatever the interval."""
     with quick_run(shared(stub), rhythm=replace(QUICK, exchange_s=60.0)) as run:
         run.read_until(4)
         run.trigger()
@@ -318,7 +318,7 @@ def test_the_end_publishes_what_is_finished(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("target", [2, 8])
 def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogCaptureFixture, target: int) -> None:
-    """Back or forth, through the next offset's `begin`; the others go on."""
+    """A reset in either direction stands in the next offset's `begin`; the other queues go on."""
     fill(stub, 5)
     with quick_run(shared(stub)) as run:
         run.read_until(24)
@@ -327,12 +327,12 @@ def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogC
         fill(stub, 4)
         rows = run.read_until(3 * 4 + 10 - target)
         assert [row.offset for row in rows if row.queue == queue_of(0)] == list(range(target, 10))
-        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 10), "all is published")
+        wait_for(lambda: run.trigger() is None and standing(stub) == dict.fromkeys(range(4), 10), "all is committed")
     assert "was moved from 6 to" in caplog.text
 
 
 def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> None:
-    """As brokers before 5.2 send it; the group's position is moved, too."""
+    """Brokers before 5.2 send resets to members, and the query also moves the group's position."""
     fill(stub, 5)
     with quick_run(shared(stub)) as run:
         run.read_until(24)
@@ -342,7 +342,7 @@ def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> 
 
 
 def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor is an answer that was lost on its way."""
+    """A commit whose response is lost is not taken for a reset, either."""
     impatient = {"mqClientApiTimeout": "1000", "fetchOffset.numRetries": "0"}
     with caplog.at_level(logging.WARNING), quick_run(shared(stub, **impatient)) as run:
         run.read_until(4)
@@ -354,14 +354,14 @@ def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.L
 
 
 def rest(run: Run) -> None:
-    """Trigger until nothing is new in any queue, the retry topic's among them: a queue that is new has bounds asked."""
+    """Trigger until nothing is new in any queue, those of the retry topic included, which have their bounds fetched."""
     known = {TOPIC, retry_topic(GROUP)}
     wait_for(lambda: run.trigger() is None and run.checkpoint.last["next"].keys() == known, "the query rests")
 
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
 def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, fatal: str) -> None:
-    """Whoever resets knows of messages that came after brokers were asked; they are asked again once, no oftener."""
+    """A reset beyond the known end has bounds fetched once more, and no loss is reported."""
     with quick_run(shared(stub, failOnDataLoss=fatal, startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         fill(stub, 10)
@@ -373,7 +373,7 @@ def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, fatal: 
 
 
 def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
-    """By the end of now."""
+    """The error names the end that brokers report now."""
     with quick_run(shared(stub, startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         fill(stub, 10)
@@ -384,7 +384,7 @@ def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("count", [0, 10])
 def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker, count: int) -> None:
-    """Of now; also where the queue was made anew and now ends before what is remembered."""
+    """The query goes to the end of now, also where the queue was made anew and ends before the known end."""
     with quick_run(shared(stub, failOnDataLoss="false", startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         make_anew(stub, count)
@@ -394,14 +394,14 @@ def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker
 
 
 def make_anew(stub: StubBroker, count: int) -> None:
-    """Queue 0 loses its messages and gets so many others."""
+    """Have queue 0 lose its messages and get `count` others."""
     stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
     for _ in range(count):
         stub.put(TOPIC, b"anew", queue_id=0)
 
 
 def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker) -> None:
-    """Though it lies before what is remembered as the queue's first offset."""
+    """The new position may lie before the known minimum of the queue."""
     fill(stub, 9)
     stub.expire(TOPIC, 0, 8)
     store_offsets(stub, dict.fromkeys(ALL, 10))
@@ -416,32 +416,32 @@ def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker) -> None:
 
 
 def one_queue(slaves: int = 0) -> StubCluster:
-    """A broker with one queue, which holds ten messages."""
+    """Return a broker with one queue, which holds ten messages."""
     stub = StubCluster(1, slaves, topics={TOPIC: 1})
     stub.fill(TOPIC, 10, 1)
     return stub
 
 
 def read_all(run: Run, stub: StubCluster) -> None:
-    """Read the ten messages, and have brokers told."""
+    """Read the ten messages, and have the query commit."""
     assert len(run.read_until(10)) == 10
     assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
 
 
 def rows_until(run: Run, condition: Callable[[], bool]) -> list[Row]:
-    """What is read until the condition holds, and in the two triggers after that."""
+    """Return the rows that are read until the condition holds, and in two triggers more."""
     rows: list[Row] = []
 
     def holds() -> bool:
         rows.extend(run.trigger() or ())
         return condition()
 
-    wait_for(holds, "it has come to pass")
+    wait_for(holds, "the condition holds")
     return [*rows, *(run.trigger() or ()), *(run.trigger() or ())]
 
 
 def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
-    """Have a process of the broker know nothing but where the group stood some seconds ago, if that."""
+    """Give a process of the broker an old table of the group's position, or an empty one."""
     table = ConsumerOffsets()
     for offset in stood:
         table.commit(GROUP, TOPIC, 0, offset)
@@ -450,7 +450,7 @@ def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
 
 @pytest.mark.parametrize("stood", [(7,), ()])
 def test_a_broker_that_was_killed_is_told_again(caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]) -> None:
-    """It comes back with an older table, which is nobody's reset."""
+    """A broker that comes back with an older table gets the commit again; its position is no reset."""
     with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         positions = run.reader.planner.role.positions
@@ -463,7 +463,7 @@ def test_a_broker_that_was_killed_is_told_again(caplog: pytest.LogCaptureFixture
 
 
 def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    """A trigger later it answers at once, over another connection."""
+    """A broker that is back before the next trigger is recognised by its new connection."""
     with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         stub.faults.broker_down()
@@ -475,7 +475,7 @@ def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytes
 
 @pytest.mark.parametrize("batch_count", [1, 3])
 def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFixture, batch_count: int) -> None:
-    """It comes back with the larger position from before the reset, whether or not it was told another one since."""
+    """A broker may come back with the larger position from before a reset, after one commit or more since."""
     with one_queue() as stub, quick_run(shared(stub, maxOffsetsPerTrigger="2")) as run:
         read_all(run, stub)
         store_offsets(stub, {queue_of(0): 0})
@@ -490,7 +490,7 @@ def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFix
 
 
 def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
-    """Though it comes in the same exchange, which asks again before it fails."""
+    """An old position counts as forgotten if the first attempt of the same exchange got no answer."""
     with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         give_table(stub, 7)
@@ -501,7 +501,7 @@ def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("request_code", [RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET])
 def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) -> None:
-    """A reset is obeyed whatever else is not allowed."""
+    """A reset is followed though the broker refuses other requests."""
     with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         stub.put(TOPIC, b"x")
@@ -514,7 +514,7 @@ def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) ->
 
 
 def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """Its table is always older; nor does the master, which comes back with another old one."""
+    """Neither a replica's old table nor that of a returning master is taken for a reset."""
     with one_queue(slaves=1) as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         give_table(stub, 7, broker_id=1)
@@ -531,7 +531,7 @@ def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> None:
-    """A queue whose lock somebody else holds is not taken yet."""
+    """A queue whose lock another client holds is not read yet."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     with quick_run(shared(stub, ordering="queue", instanceName="one")) as run:
         run.read_until(3)
@@ -542,7 +542,7 @@ def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> No
 
 
 def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker) -> None:
-    """Who read on after brokers were asked how far the queue goes."""
+    """The last holder may have read beyond the bounds that the query knows."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     with quick_run(shared(stub, ordering="queue", startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
@@ -555,7 +555,7 @@ def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker
 
 @pytest.mark.parametrize("has_news", [True, False])
 def test_available_now_does_not_end_without_the_locks_of_its_share(stub: StubBroker, has_news: bool) -> None:
-    """Unless the group has read the queue already."""
+    """The run fails unless the group has read the locked queue already."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     store_offsets(stub, {queue_of(3): 0 if has_news else 1})
     options = shared(stub, ordering="queue", startingOffsetsDefault="earliest")
@@ -566,7 +566,7 @@ def test_available_now_does_not_end_without_the_locks_of_its_share(stub: StubBro
 
 
 def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker) -> None:
-    """Though its last batch was not published."""
+    """A queue that was read counts as read though its last batch was not committed."""
     options, checkpoint = shared(stub, ordering="queue", startingOffsetsDefault="earliest"), Checkpoint()
     with quick_run(options, checkpoint, once=True) as run:
         assert len(run.trigger() or ()) == 4
@@ -577,7 +577,7 @@ def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker) -
 
 
 def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker) -> None:
-    """The new owner of a queue may be at work in it."""
+    """The new owner of a queue may be reading it."""
     options, checkpoint = shared(stub, ordering="queue"), Checkpoint()
     with quick_run(options, checkpoint) as run:
         run.plan()
@@ -591,7 +591,7 @@ def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker) -> None
 
 
 def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
-    """Its queues leave with it; when it is back they are read on from where the group stands."""
+    """A broker's queues leave with it; when it is back they are read on from the group's position."""
     with (
         StubCluster(2, topics={TOPIC: 1}) as stub,
         quick_run(shared(stub, heartbeatBrokerInterval="1s"), rhythm=UNDAUNTED) as run,
@@ -600,25 +600,25 @@ def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
         wait_for(lambda: not run.trigger() and len(run.checkpoint.last["next"][TOPIC]) == 2, "both are the query's")
         stub.put(TOPIC, b"a", broker="broker-b")
         run.read_until(1)
-        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(leaves) == 1, "published at both")
+        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(leaves) == 1, "committed at both")
         stub.faults.broker_down("broker-b")
         stub.put(TOPIC, b"b", broker="broker-a")
         assert [row.body for row in run.read_until(1)] == [b"b"]
-        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(stays) == 1, "published at the other")
+        wait_for(lambda: not run.trigger() and stub.offsets(GROUP).get(stays) == 1, "committed at the other")
         stub.faults.broker_up("broker-b")
         stub.put(TOPIC, b"c", broker="broker-b")
         assert [row.body for row in run.read_until(1)] == [b"c"]
 
 
 def test_a_namespace_is_shared_by_its_own_names() -> None:
-    """Brokers know the member, its topics and its group under longer ones."""
+    """Brokers know the member, its topics and its group by names with the namespace."""
     with StubBroker({"NS%orders": 4}) as stub:
         stub.fill("NS%orders", 8, 4)
         with quick_run(shared(stub, namespace="NS")) as run:
             assert len(run.read_until(8)) == 8
             stub.put(retry_topic(f"NS%{GROUP}"), b"again")
             assert [row.queue.topic for row in run.read_until(1)] == [retry_topic(GROUP)]
-            wait_for(lambda: run.trigger() is None and mine(run) == set(ALL), "all is published")
+            wait_for(lambda: run.trigger() is None and mine(run) == set(ALL), "all is committed")
             assert set(stub.groups()) == {f"NS%{GROUP}"}
             assert sum(stub.offsets(f"NS%{GROUP}").values()) == 8 + 1
 
@@ -637,6 +637,6 @@ def test_a_member_that_hears_nothing_gives_up(stub: StubBroker) -> None:
 
 
 def test_sharing_needs_pyspark_4_2(stub: StubBroker) -> None:
-    """Before it Spark does not say where a query stands."""
+    """Earlier releases do not pass the query's position to planning."""
     with pytest.raises(OptionError, match=r"groupMembership = 'shared': needs PySpark 4\.2"):
         require_plain(shared(stub))

@@ -1,4 +1,4 @@
-"""What a query that ends still does."""
+"""A query that ends commits and releases before its process ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ except SystemExit:
 
 @pytest.fixture
 def awaited() -> Iterator[ShutdownHandler]:
-    """An ending that this process awaits, and that gives calls a moment; afterwards signals do what they did before."""
+    """An installed handler that gives calls a moment; afterwards the earlier handler of SIGTERM is back."""
     before = signal.getsignal(signal.SIGTERM)
     made = ShutdownHandler(RHYTHM)
     made.install()
@@ -66,7 +66,7 @@ def awaited() -> Iterator[ShutdownHandler]:
 
 
 def test_a_slow_broker_still_gets_the_last_positions() -> None:
-    """Nobody waits for the planner's process to end, so it may wait for its broker."""
+    """Spark does not wait for the planner's process, so the process may wait for its broker."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.put(TOPIC, b"a")
         stub.faults.delay(2000, on=RequestCode.QUERY_CONSUMER_OFFSET)
@@ -76,7 +76,7 @@ def test_a_slow_broker_still_gets_the_last_positions() -> None:
 
 
 def test_a_second_signal_cuts_nothing_short() -> None:
-    """Spark sends SIGTERM twice; each of thirty queries publishes its last positions and frees its locks."""
+    """Spark sends SIGTERM twice; each of thirty queries commits its last positions and releases its locks."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.put(TOPIC, b"a")
         stub.faults.delay(60, times=None)
@@ -88,7 +88,7 @@ def test_a_second_signal_cuts_nothing_short() -> None:
 
 
 def test_a_call_that_is_under_way_returns_first(awaited: ShutdownHandler) -> None:
-    """The signal ends the process when the call has done what it does."""
+    """The process ends after the running call has returned."""
     done: list[str] = []
     with pytest.raises(SystemExit), awaited.call():
         signal.raise_signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ def test_a_call_that_is_under_way_returns_first(awaited: ShutdownHandler) -> Non
 
 
 def test_a_call_that_waits_for_long_is_broken_off(awaited: ShutdownHandler) -> None:
-    """It would keep positions and locks back for as long as it waits."""
+    """Otherwise the call would keep positions and locks back for as long as it waits."""
     begun = time.monotonic()
     with pytest.raises(SystemExit), awaited.call():
         signal.raise_signal(signal.SIGTERM)
@@ -107,7 +107,7 @@ def test_a_call_that_waits_for_long_is_broken_off(awaited: ShutdownHandler) -> N
 
 
 def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: ShutdownHandler) -> None:
-    """Code that is not ours finishes what it does before its caller, which waits next, is broken off."""
+    """Foreign code finishes its work; its caller, which waits next, is interrupted."""
     done: list[str] = []
 
     def do_something() -> None:
@@ -124,18 +124,18 @@ def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: Shutdow
 
 
 def test_a_process_that_hangs_at_its_end_is_ended_by_the_system() -> None:
-    """Nobody is left to look after it."""
+    """SIGALRM ends a process whose `stop` does not return."""
     assert subprocess.run([sys.executable, "-c", HANGING], timeout=60).returncode == -signal.SIGALRM
 
 
 def test_a_process_whose_driver_is_killed_leaves() -> None:
-    """It would publish, and claim its queues, for as long as it waits for brokers."""
+    """Otherwise the process would commit, and claim its queues, for as long as it waits for brokers."""
     orphan = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=120)
     assert orphan.stdout == "left\n"
 
 
 def test_a_process_that_goes_on_has_its_own_answer_to_sigterm(awaited: ShutdownHandler) -> None:
-    """Where no signal came, SIGTERM does again what it did before; processes started later do not inherit deafness."""
+    """Without a signal the earlier handler of SIGTERM is restored, so that child processes do not ignore it."""
     with awaited.stopping():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN

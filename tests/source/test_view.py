@@ -1,4 +1,4 @@
-"""How often brokers are asked, whatever Spark asks."""
+"""Brokers are asked for bounds at a limited rate, whatever Spark asks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.source.driving import TOPIC, Run, admin_of, options_for, queue_of
 
 @pytest.mark.parametrize("topics", [1, 3])
 def test_an_idle_query_asks_each_broker_ten_times_a_second(topics: int) -> None:
-    """However often Spark asks, however many topics there are; and nothing else is asked of brokers."""
+    """The rate holds for any number of topics, and no other requests are sent."""
     names = [f"t{number}" for number in range(topics)]
     with StubBroker(dict.fromkeys(names, 2)) as stub:
         with Run(options_for(stub, subscribe=",".join(names))) as run:
@@ -33,7 +33,7 @@ def test_an_idle_query_asks_each_broker_ten_times_a_second(topics: int) -> None:
 
 @pytest.fixture
 def refusing() -> Iterator[StubBroker]:
-    """A broker with a topic of eight queues that refuses statistics."""
+    """One broker with a topic of eight queues that refuses statistics."""
     with StubBroker({TOPIC: 8}) as stub:
         stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
         yield stub
@@ -55,7 +55,7 @@ class Polling:
 
 
 def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -> None:
-    """Each queue costs a request, so answers last longer; smallest offsets, each a request more, last longest."""
+    """Each queue costs a request, so bounds are remembered longer, and minima longest."""
     polling = Polling(refusing)
     smallest, following = (
         refusing.faults.delay(1, on=code, times=None)
@@ -67,7 +67,7 @@ def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -
 
 
 def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> None:
-    """A query that has something to read is not held up by what its questions cost."""
+    """The cost of requests delays no query that has something to read."""
     polling = Polling(refusing)
     refusing.put(TOPIC, b"a", queue_id=3)
     polling.poll(1.61)
@@ -78,7 +78,7 @@ def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> No
 
 
 def test_a_message_soon_after_another_is_soon_seen() -> None:
-    """Whenever it comes; brokers are asked the less, the longer the other is ago, in the end as before."""
+    """The rate of requests falls with the time since the last message, down to that of an idle query."""
     with StubBroker({TOPIC: 8}) as stub:
         polling = Polling(stub)
         stub.put(TOPIC, b"a", queue_id=3)
@@ -97,7 +97,7 @@ def test_a_message_soon_after_another_is_soon_seen() -> None:
 
 
 def test_a_queue_that_was_made_anew_has_new_bounds(refusing: StubBroker) -> None:
-    """Also where its old smallest offset was taken for granted."""
+    """The remembered minimum of the old queue is dropped."""
     refusing.fill(TOPIC, 800, size=1)
     refusing.expire(TOPIC, 3, 50)
     polling = Polling(refusing)
@@ -108,7 +108,7 @@ def test_a_queue_that_was_made_anew_has_new_bounds(refusing: StubBroker) -> None
 
 
 def test_bounds_are_asked_for_anew_after_a_moment() -> None:
-    """Sooner for queues that were not asked for before."""
+    """Bounds of unknown queues are fetched at once."""
     now = [0.0]
     with StubBroker({TOPIC: 2}) as stub:
         asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
@@ -123,7 +123,7 @@ def test_bounds_are_asked_for_anew_after_a_moment() -> None:
 
 
 def test_what_is_forgotten_is_asked_for_at_once(refusing: StubBroker) -> None:
-    """With smallest offsets, which would else be taken for granted."""
+    """Minima are fetched at once, too."""
     polling = Polling(refusing)
     refusing.fill(TOPIC, 8, size=1)
     refusing.expire(TOPIC, 3, 1)
@@ -136,7 +136,7 @@ def test_what_is_forgotten_is_asked_for_at_once(refusing: StubBroker) -> None:
 
 
 def test_what_failed_is_not_remembered() -> None:
-    """The next question goes out again."""
+    """After a failure the next call sends a request again."""
     with StubBroker({TOPIC: 1}) as stub:
         options = options_for(stub, **{"fetchOffset.numRetries": "0"})
         view = BrokerView(open_cluster(options.cluster), None)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 RUNS_WITH_CAPS = 1 if HAS_ADMISSION else 3
-"""The runs of availableNow for three capped batches: before PySpark 4.2 each run has one."""
+"""The number of `availableNow` runs that read three capped batches: before PySpark 4.2 each run has one."""
 
 
 @pytest.fixture

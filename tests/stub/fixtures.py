@@ -1,4 +1,4 @@
-"""The fixtures that users of the stub get, for its own tests."""
+"""Provide the fixtures of the stub's users for its own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gRPC client of the stub's door that says exactly what a test wants said."""
+"""Provide a gRPC client of the stub's proxy that sends exactly what a test gives it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDENTITY = {CLIENT_ID: "tester", LANGUAGE: "PYTHON"}
 
 
 class GrpcClient:
-    """One channel."""
+    """A gRPC client with one channel."""
 
     def __init__(
         self, endpoints: str | None, metadata: Mapping[str, str] = IDENTITY, *, authority: bytes | None = None
@@ -39,11 +39,11 @@ class GrpcClient:
         self._channel.close()
 
     def ask(self, name: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Any:
-        """The answer to a call; a list where the answer is a stream."""
+        """Return the response to a call, as a list if it is a stream."""
         return self.start(name, timeout_s, **fields)()
 
     def start(self, name: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Callable[[], Any]:
-        """Begin a call; what is returned waits for the answer."""
+        """Start a call and return a function that waits for its response."""
         method = METHODS[name]
         make = self._channel.unary_stream if method.is_response_stream else self._channel.unary_unary
         call = make(method.path, method.request.SerializeToString, method.response.FromString)
@@ -55,7 +55,7 @@ class GrpcClient:
         return lambda: future.result(timeout_s + TIMEOUT_S)
 
     def telemetry(self) -> Telemetry:
-        """A Telemetry stream."""
+        """Open a Telemetry stream."""
         method = METHODS["Telemetry"]
         make = self._channel.stream_stream(method.path, method.request.SerializeToString, method.response.FromString)
         return Telemetry(lambda commands: make(commands, timeout=TIMEOUT_S, metadata=self._metadata))
@@ -69,29 +69,29 @@ class Telemetry:
         self._answers = open_stream(iter(self._outbox.get, None))
 
     def settle(self, **settings: Any) -> Any:
-        """Write settings; the answer to them."""
+        """Write settings and return the response to them."""
         self._outbox.put(METHODS["Telemetry"].request(settings=settings))
         return self.read()
 
     def read(self) -> Any:
-        """The next command of the server."""
+        """Return the server's next command."""
         return next(self._answers)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """End the client's side of the stream."""
         self._outbox.put(None)
 
 
 def resource(name: str) -> dict[str, str]:
-    """A name of a topic or group."""
+    """Return a resource, as a topic or group is named."""
     return {"name": name}
 
 
 def queue_of(queue_id: int = 0, topic: str = "T", broker: str = "broker-a") -> dict[str, Any]:
-    """A queue, as a client names it."""
+    """Return a queue, as a client names it."""
     return {"topic": resource(topic), "id": queue_id, "broker": {"name": broker}}
 
 
 def threads() -> list[str]:
-    """The threads of stubs."""
+    """Return the names of all stubs' threads."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("broker-stub")]

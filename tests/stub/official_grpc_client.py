@@ -1,6 +1,6 @@
-"""Runs the official Python client against a gRPC endpoint and prints what it saw as JSON.
+"""Run the official Python client against a gRPC endpoint and print what it received as JSON.
 
-It has a process of its own, because importing the client writes log files at home and starts threads.
+It runs in a process of its own, because importing the client writes log files to the home directory and starts threads.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ TIMEOUT_S = 50.0
 
 
 def make_configuration(endpoints: str, access_key: str = "", secret: str = "") -> Any:
-    """Where to connect, and as whom."""
+    """Return the client's configuration: endpoint and credentials."""
     return client.ClientConfiguration(endpoints, client.Credentials(access_key, secret))
 
 
 def make_message(body: str, **fields: Any) -> Any:
-    """A message to be sent."""
+    """Return a message to send."""
     message = client.Message()
     message.topic, message.body = TOPIC, body.encode()
     for name, value in fields.items():
@@ -33,7 +33,7 @@ def make_message(body: str, **fields: Any) -> Any:
 
 
 def receive(consumer: Any, count: int) -> list[Any]:
-    """Receive and acknowledge so many messages."""
+    """Receive and acknowledge a number of messages."""
     deadline = time.monotonic() + TIMEOUT_S
     messages: list[Any] = []
     while len(messages) < count and time.monotonic() < deadline:
@@ -44,7 +44,7 @@ def receive(consumer: Any, count: int) -> list[Any]:
 
 
 def describe(message: Any) -> dict[str, Any]:
-    """What the receiver sees."""
+    """Return what the receiver gets of a message."""
     return {
         "body": message.body.decode(),
         "tag": message.tag,
@@ -57,7 +57,7 @@ def describe(message: Any) -> dict[str, Any]:
 
 
 def send_and_receive(endpoints: str, *credentials: str) -> Any:
-    """A plain message, one of a group, a delayed one; all received and acknowledged."""
+    """Send a plain, a grouped and a delayed message; receive and acknowledge all."""
     configuration = make_configuration(endpoints, *credentials)
     producer = client.Producer(configuration, (TOPIC,))
     producer.startup()
@@ -78,7 +78,7 @@ def send_and_receive(endpoints: str, *credentials: str) -> Any:
 
 
 def transact(endpoints: str) -> Any:
-    """One transaction is committed, one rolled back, one left to the broker's question."""
+    """Commit one transaction, roll one back, and leave one to the broker's check."""
 
     class Checker(client.TransactionChecker):  # type: ignore[misc]  # the client ships no types
         def check(self, message: Any) -> Any:
@@ -103,7 +103,7 @@ def transact(endpoints: str) -> Any:
 
 
 def push(endpoints: str) -> Any:
-    """Messages are pushed to a listener."""
+    """Receive messages with a push consumer."""
 
     class Listener(client.MessageListener):  # type: ignore[misc]  # the client ships no types
         def consume(self, message: Any) -> Any:

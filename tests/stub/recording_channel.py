@@ -1,4 +1,4 @@
-"""A client's connection that keeps what the broker sends, for tests of the state without sockets."""
+"""Provide a channel that records what the broker sends, for tests without sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_rocketmq.wire.header import Command
 
 @dataclass(eq=False)
 class RecordingChannel:
-    """Keeps replies, requests that want an answer and requests that do not; `close` only takes note."""
+    """A channel that records responses, requests and one-way requests."""
 
     remote: Address = field(default_factory=lambda: Address("127.0.0.1", 50000))
     replies: list[Command] = field(default_factory=list)
@@ -22,25 +22,25 @@ class RecordingChannel:
     closed: bool = False
 
     def reply(self, request: Command, answer: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Take the answer of a held request."""
+        """Record a response."""
         self.replies.append(answer)
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Take a request that wants no answer."""
+        """Record a one-way request."""
         self.oneways.append((code, header, body))
 
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
     ) -> None:
-        """Take a request; the test answers by the `on_reply` that is kept with it."""
+        """Record a request; the test responds through the recorded `on_reply`."""
         self.requests.append((code, header, body, on_reply))
 
     def close(self) -> None:
-        """Take note that the broker closed the connection."""
+        """Record that the broker closed the connection."""
         self.closed = True
 
     def take_oneway_codes(self) -> list[RequestCode]:
-        """The codes of what was told so far, which is thereby forgotten."""
+        """Return the codes of the recorded one-way requests and clear the record."""
         codes = [code for code, _, _ in self.oneways]
         self.oneways.clear()
         return codes

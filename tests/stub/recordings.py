@@ -1,4 +1,4 @@
-"""The recorded conversations, as exchanges that can be played again, and what they tell about the state before them."""
+"""Read recorded conversations as exchanges to replay, and derive the state before them."""
 
 from __future__ import annotations
 
@@ -22,73 +22,73 @@ REPLIES = frozenset({RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESS
 
 
 class Exchange(NamedTuple):
-    """One request and its answer."""
+    """One request and its response."""
 
     seq: int
     connection: int
     to_name_server: bool
     from_broker: bool
-    """Whether the broker asks and the client answers."""
-    asked_ms: int
-    answered_ms: int | None
+    """Whether the broker sent the request and the client responded."""
+    request_ms: int
+    response_ms: int | None
     request: Command
-    answer: Command | None
+    response: Command | None
 
     @property
     def topic(self) -> str:
-        """The topic asked about; empty if there is none."""
+        """Topic of the request; empty if it has none."""
         fields = self.request.fields or {}
         return fields.get("topic") or fields.get("b", "")
 
     @property
     def queue_id(self) -> int:
-        """The queue asked about."""
+        """Queue id of the request."""
         fields = self.request.fields or {}
         return int(fields.get("queueId") or fields.get("e") or 0)
 
     @property
     def succeeded(self) -> bool:
-        """Whether the answer says so."""
-        return self.answer is not None and self.answer.code == ResponseCode.SUCCESS
+        """Whether the response is a success."""
+        return self.response is not None and self.response.code == ResponseCode.SUCCESS
 
     @property
-    def is_put_aside(self) -> bool:
-        """Whether a sent message does not go to its own queue at first, so that its answer tells of another queue."""
+    def is_in_system_topic(self) -> bool:
+        """Whether a sent message goes to a system topic first, so that its response names another queue."""
         properties = (self.request.fields or {}).get("i", "")
         return any(mark in properties for mark in ("DELAY", "TIMER_", "TRAN_MSG"))
 
     @property
     def is_placed_by_broker(self) -> bool:
-        """Whether the sender cannot know in which queue its message is counted."""
-        return self.is_put_aside or self.queue_id < 0
+        """Whether the sender cannot know which queue counts its message."""
+        return self.is_in_system_topic or self.queue_id < 0
 
-    def answered(self, name: str) -> str | None:
-        """A field of the answer."""
-        return (self.answer.fields or {}).get(name) if self.answer else None
+    def response_field(self, name: str) -> str | None:
+        """Return a field of the response."""
+        return (self.response.fields or {}).get(name) if self.response else None
 
 
 def scenarios(folder: str = "") -> list[str]:
-    """Names of the conversations of a release; those about authentication are left out."""
+    """Return the names of a release's conversations, without those about authentication."""
     names = sorted(path.stem for path in (FRAMES / folder).glob("*.jsonl"))
     return [name for name in names if name != "auth_failed"]
 
 
 @cache
 def read_scenario(name: str, folder: str = "") -> tuple[Exchange, ...]:
-    """One conversation, in the order of its requests."""
+    """Return one conversation, in the order of its requests."""
     lines = (FRAMES / folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(_exchange(json.loads(line)) for line in lines)
+    return tuple(_exchange(json.loads(client)) for client in lines)
 
 
 def _exchange(row: dict[str, Any]) -> Exchange:
-    answered_ms = None if row["elapsed_ms"] is None else row["t_ms"] + row["elapsed_ms"]
+    response_ms = None if row["elapsed_ms"] is None else row["t_ms"] + row["elapsed_ms"]
     return Exchange(
         row["seq"],
         row["conn"],
         row["peer"] == "namesrv" if "peer" in row else "namesrv" in row["direction"],
         row["direction"].startswith("broker"),
         row["t_ms"],
-        answered_ms,
+        response_ms,
         _command(row["request"]),
         _command(row["response"]) if row["response"] else None,
     )
@@ -99,47 +99,47 @@ def _command(row: dict[str, Any]) -> Command:
 
 
 def records_in(body: bytes | memoryview) -> list[Record]:
-    """The messages of a body; none if it holds something else."""
+    """Return the messages in a body; none if it holds something else."""
     return decode_records(body) if bytes(body[4:8]) == MAGIC_V1.to_bytes(4, "big") else []
 
 
 def start_ms(exchanges: tuple[Exchange, ...]) -> int:
-    """When the conversation began, by the producers' clock; a fixed time if nothing was sent."""
+    """Return the start of the conversation by the producers' clock; a fixed time if nothing was sent."""
     for exchange in exchanges:
         fields = exchange.request.fields or {}
         if born := fields.get("g") or fields.get("bornTimestamp"):
-            return int(born) - exchange.asked_ms
-    times = [record.store_timestamp for exchange in exchanges for record in answer_records(exchange)]
-    times += [int(exchange.answered("timestamp") or 0) for exchange in exchanges]
+            return int(born) - exchange.request_ms
+    times = [record.store_timestamp for exchange in exchanges for record in response_records(exchange)]
+    times += [int(exchange.response_field("timestamp") or 0) for exchange in exchanges]
     return max(times, default=0) + 11
 
 
-def answer_records(exchange: Exchange) -> list[Record]:
-    """The messages in an answer."""
-    return records_in(exchange.answer.body) if exchange.answer else []
+def response_records(exchange: Exchange) -> list[Record]:
+    """Return the messages in a response."""
+    return records_in(exchange.response.body) if exchange.response else []
 
 
 @cache
 def routes(folder: str = "") -> dict[str, tuple[int, int, int]]:
-    """By topic: read queues, write queues and rights, as any conversation shows them."""
+    """Return read queues, write queues and permission of each topic, as the conversations show them."""
     found = {}
     for name in scenarios(folder):
         for exchange in read_scenario(name, folder):
-            if exchange.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and exchange.succeeded and exchange.answer:
-                queue = fastjson.parse(exchange.answer.body)["queueDatas"][0]
+            if exchange.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and exchange.succeeded and exchange.response:
+                queue = fastjson.parse(exchange.response.body)["queueDatas"][0]
                 found[exchange.topic] = (queue["readQueueNums"], queue["writeQueueNums"], queue["perm"])
     return found
 
 
 def absent_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
-    """Topics that the conversation shows were not there when it began."""
+    """Return the topics that the conversation shows as absent at its start."""
     seen: set[str] = set()
     absent = {"GoldNoSuch", "GoldMissing"}
     for exchange in exchanges:
         if exchange.topic and exchange.topic not in seen and _tells_presence(exchange):
             seen.add(exchange.topic)
             is_made_here = exchange.request.code == RequestCode.UPDATE_AND_CREATE_TOPIC
-            if is_made_here or (exchange.answer and exchange.answer.code == ResponseCode.TOPIC_NOT_EXIST):
+            if is_made_here or (exchange.response and exchange.response.code == ResponseCode.TOPIC_NOT_EXIST):
                 absent.add(exchange.topic)
     return absent
 
@@ -150,7 +150,7 @@ def _tells_presence(exchange: Exchange) -> bool:
 
 
 def mentioned_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
-    """Topics that the conversation is about."""
+    """Return the topics that the conversation names."""
     heard = {
         topic
         for exchange in exchanges
@@ -161,14 +161,14 @@ def mentioned_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
 
 
 def by_time(exchanges: tuple[Exchange, ...]) -> Iterator[tuple[bool, Exchange]]:
-    """Requests (False) and answers (True) in the order in which they passed.
+    """Return requests (False) and responses (True) in the order of their times.
 
-    In one millisecond a client's answer comes first: the broker's own answer may wait for it.
+    Within one millisecond a client's response comes first, because the broker's own response may wait for it.
     """
-    events = [(exchange.asked_ms, exchange.seq, False, exchange) for exchange in exchanges]
+    events = [(exchange.request_ms, exchange.seq, False, exchange) for exchange in exchanges]
     for exchange in exchanges:
-        if exchange.answered_ms is not None and exchange.answer:
+        if exchange.response_ms is not None and exchange.response:
             turn = -1 if exchange.from_broker else exchange.seq
-            events.append((exchange.answered_ms, turn, True, exchange))
-    for _, _, is_answer, exchange in sorted(events, key=lambda event: event[:3]):
-        yield is_answer, exchange
+            events.append((exchange.response_ms, turn, True, exchange))
+    for _, _, is_response, exchange in sorted(events, key=lambda event: event[:3]):
+        yield is_response, exchange

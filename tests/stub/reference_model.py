@@ -1,7 +1,7 @@
-"""What should a broker answer to a sequence of operations? A model of the few lines it takes to say so.
+"""Model what a broker responds to a sequence of operations, in a few lines.
 
-Operations are values, so that the same sequence can be put to the model, the stub and a real broker. Answers are tuples
-of what does not depend on the server: no ids, addresses or times.
+Operations are values, so the same sequence runs against the model, the stub and a real broker. Responses are tuples
+without anything that depends on the server: no ids, addresses or times.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .remoting_client import RemotingClient, send_of
 
 QUEUES = 2
 LIMIT = 32
-"""Messages a pull gets at most, whatever it asks for."""
+"""Maximum of messages that a pull gets, whatever it asks for."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """Store messages with one tag; several make a batch."""
+    """Store messages with one tag; several form a batch."""
 
     queue: int
     tag: str
@@ -51,7 +51,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Pull:
-    """Read from an offset counted from the queue's end."""
+    """Pull from an offset that counts from the queue's end."""
 
     queue: int
     back: int
@@ -62,7 +62,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class Commit:
-    """Store where a group stands."""
+    """Commit a group's offset."""
 
     queue: int
     group: str
@@ -71,7 +71,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Query:
-    """Ask where a group stands."""
+    """Query a group's offset."""
 
     queue: int
     group: str
@@ -80,14 +80,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Ask for the bounds of a queue."""
+    """Query the bounds of a queue."""
 
     queue: int
 
 
 @dataclass(frozen=True)
 class Search:
-    """Ask for the offset at the store time of a message, or beside it."""
+    """Search the offset at the store time of a message, or before or after it."""
 
     queue: int
     index: int
@@ -97,7 +97,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Lock:
-    """Take queues for a client, or give them back."""
+    """Lock queues for a client, or unlock them."""
 
     client: str
     queues: tuple[int, ...]
@@ -128,7 +128,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
 
 
 class Model:
-    """What is expected, of releases 5.1.1 and later or of 4.9."""
+    """The expected responses of releases 5.1.1 and later, or of 4.9."""
 
     def __init__(self, *, is_5x: bool) -> None:
         self._is_5x = is_5x
@@ -138,7 +138,7 @@ class Model:
         self._owners: dict[int, str] = {}
 
     def answer(self, operation: Operation) -> HandlerResult:
-        """What a broker should say."""
+        """Return the expected response."""
         expected: HandlerResult = getattr(self, f"_{type(operation).__name__.lower()}")(operation)
         return expected
 
@@ -185,7 +185,7 @@ class Model:
         return 0, len(self._tags[bounds.queue])
 
     def _search(self, search: Search) -> HandlerResult:
-        """Before, at or after all messages, which is as much as can be known without their times."""
+        """Return the offset before, at or after all messages, since the model does not know their times."""
         end = len(self._tags[search.queue])
         if search.delta_ms < 0 or not end:
             return (0,)
@@ -203,7 +203,7 @@ class Model:
 
 
 def _place(offset: int, end: int) -> tuple[str, int, int]:
-    """Status, code and next offset of a pull that lies at or outside the bounds; no status inside."""
+    """Return status, code and next offset of a pull at or outside the bounds; the status is empty inside."""
     if not end:
         return "NO_MESSAGE_IN_QUEUE", 21 if offset else 19, 0
     if offset < 0:
@@ -214,7 +214,7 @@ def _place(offset: int, end: int) -> tuple[str, int, int]:
 
 
 class Server:
-    """A broker, asked over a socket, about one topic and groups of its own."""
+    """A broker behind a socket, with one topic and groups of its own."""
 
     def __init__(self, client: RemotingClient, broker_name: str, topic: str, *, is_5x: bool) -> None:
         self.is_5x = is_5x
@@ -223,7 +223,7 @@ class Server:
         self._topic = topic
 
     def answer(self, operation: Operation) -> HandlerResult:
-        """What it says."""
+        """Return the broker's response."""
         found: HandlerResult = getattr(self, f"_{type(operation).__name__.lower()}")(operation)
         return found
 
@@ -239,7 +239,7 @@ class Server:
         return answer.code, offset
 
     def _wait_for(self, queue: int, end: int) -> None:
-        """Real brokers show a message a moment after they took it."""
+        """Wait until a real broker shows a message that it has accepted."""
         for _ in range(2_000):
             if self._offset(GetMaxOffsetRequestHeader(topic=self._topic, queue_id=queue)) >= end:
                 return
@@ -316,15 +316,15 @@ class Server:
         return times
 
     def _lock(self, lock: Lock) -> HandlerResult:
-        wish = LockBatchRequestBody(
+        body = LockBatchRequestBody(
             consumer_group=self._topic,
             client_id=lock.client,
             mq_set=tuple(MessageQueue(self._topic, self._broker_name, queue) for queue in lock.queues),
         )
         if lock.release:
-            self._asker.ask(UnlockBatchMqRequestHeader(), encode_body(wish))
+            self._asker.ask(UnlockBatchMqRequestHeader(), encode_body(body))
             return ()
-        answer = self._asker.ask(LockBatchMqRequestHeader(), encode_body(wish))
+        answer = self._asker.ask(LockBatchMqRequestHeader(), encode_body(body))
         held_pulls = decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
         return tuple(sorted(queue.queue_id for queue in held_pulls))
 
@@ -333,7 +333,7 @@ class Server:
 
 
 def compare(server: Server, sequence: Sequence[Operation]) -> None:
-    """Put a sequence to both; they must agree on every answer."""
+    """Run a sequence against both; they must agree on every response."""
     model = Model(is_5x=server.is_5x)
     for number, operation in enumerate(sequence):
         assert server.answer(operation) == model.answer(operation), f"at {number}: {operation}"

@@ -1,4 +1,4 @@
-"""A plain client of the stub: our wire codec over one blocking socket. Nothing here is under test."""
+"""Provide a plain client of the stub: our wire codec over one blocking socket, itself not under test."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TIMEOUT_S = 30.0
 
 
 class RemotingClient:
-    """One connection."""
+    """A client with one connection."""
 
     def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
         where = parse_address(address)
         plain = socket.create_connection(where, TIMEOUT_S)
         self.socket = tls.wrap_socket(plain, server_hostname=where.host) if tls else plain
         self.requests: deque[Command] = deque()
-        """What the broker asked and nobody looked at yet."""
+        """The broker's requests that the test has not read yet."""
         self._session = Session()
         self._answers: dict[int, Command] = {}
 
@@ -47,11 +47,11 @@ class RemotingClient:
         self.socket.close()
 
     def ask(self, header: RequestHeader, body: bytes = b"") -> Command:
-        """Ask and wait for the answer."""
-        return self.answer_to(self.send(Command(header.code, fields=to_fields(header), body=body)))
+        """Send a request and return its response."""
+        return self.response_to(self.send(Command(header.code, fields=to_fields(header), body=body)))
 
     def send(self, request: Command) -> int:
-        """Send a request, as far as its opaque is not concerned; returns the opaque it got, 0 if it is one-way."""
+        """Send a request with an opaque of its own; return that opaque, 0 for a one-way request."""
         self._session.header_type = request.header_type
         fields, body = request.fields, bytes(request.body)
         if request.is_oneway:
@@ -63,23 +63,23 @@ class RemotingClient:
         return opaque
 
     def reply(self, request: Command, answer: Command) -> None:
-        """Answer the broker."""
+        """Respond to a request of the broker."""
         self.socket.sendall(self._session.reply(request, replace(answer)))
 
-    def answer_to(self, opaque: int) -> Command:
-        """Wait for the answer to a request."""
+    def response_to(self, opaque: int) -> Command:
+        """Wait for the response to a request."""
         while opaque not in self._answers:
             self._receive()
         return self._answers.pop(opaque)
 
-    def next_asked(self) -> Command:
+    def next_request(self) -> Command:
         """Wait for a request of the broker."""
         while not self.requests:
             self._receive()
         return self.requests.popleft()
 
     def is_ended(self) -> bool:
-        """Wait until the other side says no more; False if it goes on talking."""
+        """Wait until the other side closes; return False if it sends something instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -97,7 +97,7 @@ class RemotingClient:
 
 
 def pull_of(topic: str, offset: int = 0, *, queue_id: int = 0, wait_ms: int = 0) -> PullMessageRequestHeader:
-    """A pull of everything in a queue; it may wait."""
+    """Return a pull of all messages of a queue, which may wait."""
     return PullMessageRequestHeader(
         consumer_group="g",
         topic=topic,
@@ -113,7 +113,7 @@ def pull_of(topic: str, offset: int = 0, *, queue_id: int = 0, wait_ms: int = 0)
 
 
 def send_of(topic: str, properties: str = "", *, queue_id: int = 0, batch: bool = False) -> SendMessageRequestHeaderV2:
-    """A send to a queue."""
+    """Return a send to a queue."""
     return SendMessageRequestHeaderV2(
         producer_group="p",
         topic=topic,

@@ -1,8 +1,8 @@
-"""How is a recorded conversation played again, and what of it must come out the same?
+"""Replay a recorded conversation and compare its responses.
 
-Requests and answers pass in the recorded order, on as many connections, while the stub's clock is moved to the recorded
-times. Numbers that only the server knows (ids, addresses in its log) are translated: what the stub answered takes the
-place of what was recorded in later requests.
+Requests and responses pass in the recorded order, on as many connections, while the stub's clock follows the recorded
+times. Numbers that only the server knows (ids, addresses in its log) are translated: later requests carry what the stub
+returned instead of what was recorded.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ _KEYED_BY_NAMES = frozenset(
 _PHYSICAL_REQUESTS = frozenset({33, 36})
 
 
-class Line(RemotingClient):
+class ReplayClient(RemotingClient):
     """One connection to the stub."""
 
-    def pass_on(self, request: Command) -> int:
-        """Send a request as it was recorded; returns when the stub has seen it."""
+    def send_recorded(self, request: Command) -> int:
+        """Send a request as recorded; return when the stub has received it."""
         opaque = self.send(request)
-        self.answer_to(self.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
+        self.response_to(self.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
         return opaque
 
 
 class Player:
-    """Plays one conversation against a stub; `differences` says by number what came out otherwise."""
+    """Replays one conversation against a stub; `differences` holds the deviations by exchange number."""
 
     def __init__(self, stub: StubBroker, exchanges: tuple[Exchange, ...]) -> None:
         self._stub = stub
         self._exchanges = exchanges
-        self._lines: dict[int, Line] = {}
+        self._clients: dict[int, ReplayClient] = {}
         self._opaques: dict[int, int] = {}
-        self._asked: dict[int, Command] = {}
+        self._requests: dict[int, Command] = {}
         self._places: dict[tuple[str, str], str] = {}
         self._now_ms = 0
         self.differences: dict[int, str] = {}
 
     def play(self) -> dict[int, str]:
-        """Play it all."""
+        """Replay the whole conversation and return the differences."""
         try:
-            for is_answer, exchange in by_time(self._exchanges):
-                self._pass_time(exchange.answered_ms or 0 if is_answer else exchange.asked_ms)
-                step = self._play_answer if is_answer else self._play_request
-                self._note(exchange, step)
+            for is_response, exchange in by_time(self._exchanges):
+                self._pass_time(exchange.response_ms or 0 if is_response else exchange.request_ms)
+                step = self._play_response if is_response else self._play_request
+                self._play_step(exchange, step)
         finally:
-            for line in self._lines.values():
-                line.close()
+            for client in self._clients.values():
+                client.close()
         return self.differences
 
     def _pass_time(self, to_ms: int) -> None:
@@ -77,7 +77,7 @@ class Player:
             self._stub.clock.advance(to_ms - self._now_ms)
             self._now_ms = to_ms
 
-    def _note(self, exchange: Exchange, step: Any) -> None:
+    def _play_step(self, exchange: Exchange, step: Any) -> None:
         try:
             found = "; ".join(step(exchange))
         except (AssertionError, OSError, RocketMQError) as error:
@@ -86,29 +86,29 @@ class Player:
             self.differences.setdefault(exchange.seq, found)
 
     def _play_request(self, exchange: Exchange) -> Iterator[str]:
-        line = self._line(exchange)
+        client = self._client_for(exchange)
         if exchange.from_broker:
-            requests = self._asked[exchange.seq] = line.next_asked()
-            yield from self._compare(exchange.request, requests)
+            request = self._requests[exchange.seq] = client.next_request()
+            yield from self._compare(exchange.request, request)
         else:
             request = replace(exchange.request, fields=self._translate(exchange.request))
-            self._opaques[exchange.seq] = line.pass_on(request)
+            self._opaques[exchange.seq] = client.send_recorded(request)
 
-    def _play_answer(self, exchange: Exchange) -> Iterator[str]:
-        assert exchange.answer
-        line = self._line(exchange)
+    def _play_response(self, exchange: Exchange) -> Iterator[str]:
+        assert exchange.response
+        client = self._client_for(exchange)
         if exchange.from_broker:
-            if exchange.seq in self._asked:
-                line.reply(self._asked[exchange.seq], exchange.answer)
+            if exchange.seq in self._requests:
+                client.reply(self._requests[exchange.seq], exchange.response)
         elif exchange.seq in self._opaques:
             free = {"queueId", "queueOffset"} if exchange.is_placed_by_broker else set()
-            yield from self._compare(exchange.answer, line.answer_to(self._opaques[exchange.seq]), free)
+            yield from self._compare(exchange.response, client.response_to(self._opaques[exchange.seq]), free)
 
-    def _line(self, exchange: Exchange) -> Line:
-        if exchange.connection not in self._lines:
+    def _client_for(self, exchange: Exchange) -> ReplayClient:
+        if exchange.connection not in self._clients:
             server = self._stub.name_server if exchange.to_name_server else self._stub.broker_address()
-            self._lines[exchange.connection] = Line(server)
-        return self._lines[exchange.connection]
+            self._clients[exchange.connection] = ReplayClient(server)
+        return self._clients[exchange.connection]
 
     # --- comparing ---------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Player:
         for name, value in old.items():
             mine = new[name]
             if kind := _PLACES.get(name):
-                self._note_place(kind, value, mine)
+                self._store_place(kind, value, mine)
             if name not in free and mine != value:
                 yield f"{name} {mine} for {value}"
 
@@ -141,15 +141,15 @@ class Player:
         old, new = records_in(recorded), records_in(got)
         if old or new:
             for record, mine in zip(old, new, strict=False):
-                self._note_place("id", record.offset_message_id, mine.offset_message_id)
+                self._store_place("id", record.offset_message_id, mine.offset_message_id)
             facts = [_facts(record) for record in old], [_facts(record) for record in new]
             if facts[0] != facts[1]:
                 yield f"messages {facts[1]} for {facts[0]}"
         elif _shape(_parse(recorded)) != _shape(_parse(got)):
             yield f"body {got[:400]!r} for {recorded[:400]!r}"
 
-    def _note_place(self, kind: str, recorded: str, mine: str) -> None:
-        """An id tells an address, too."""
+    def _store_place(self, kind: str, recorded: str, mine: str) -> None:
+        """Store the translation of an id and of the address in it."""
         self._places[kind, recorded] = mine
         if kind == "id" and len(recorded) == len(mine) == _ID_DIGITS:
             physical = str(int(recorded[_HOST_DIGITS:], 16)), str(int(mine[_HOST_DIGITS:], 16))
@@ -164,7 +164,7 @@ class Player:
 
 
 def _facts(record: Record) -> tuple[Any, ...]:
-    """What of a message must be the same: all but its places and times, and the values of what the broker adds."""
+    """Return what must be equal of a message: all but places, times and the values that the broker adds."""
     return (
         record.topic,
         record.queue_id,
@@ -189,7 +189,7 @@ def _without_mark(fields: dict[str, str] | None) -> dict[str, str]:
 
 
 def _shape(value: Any, name: str = "") -> Any:
-    """Which members a JSON value has, and of which types; of lists and tables only the first item counts."""
+    """Return the names and types of a JSON value's members; of lists and tables only the first item counts."""
     if isinstance(value, dict):
         if name in _KEYED_BY_NAMES:
             return {"*": _shape(next(iter(value.values()), None))}

@@ -1,7 +1,7 @@
-"""How is a stub brought into the state in which a conversation was recorded?
+"""Bring a stub into the state before a recorded conversation.
 
-Most of it can be read from the conversation: which topics and groups there were, how many messages a queue held before
-the first answer about it, and what was in them. What cannot is written down in `_EXTRA`.
+Most of it can be derived from the conversation: its topics and groups, the number of messages in a queue before the
+first response about it, and their contents. `_EXTRA` holds the rest.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .recordings import (
     SENDS,
     Exchange,
     absent_topics,
-    answer_records,
     by_time,
     mentioned_topics,
+    response_records,
     routes,
     start_ms,
 )
@@ -42,7 +42,7 @@ _GROUPS_THAT_ARE_ABSENT = ("gold_group_never_seen", "gold_never_seen", "gold_noh
 
 
 def prepare(stub: StubBroker, name: str, exchanges: tuple[Exchange, ...], folder: str = "") -> None:
-    """Bring a stub into the state before a conversation, and its clock to the time of it."""
+    """Bring a stub into the state before a conversation, and its clock to the conversation's start."""
 
     def act() -> None:
         broker = stub.state.brokers[0]
@@ -78,37 +78,37 @@ def _make_groups(broker: Broker, exchanges: tuple[Exchange, ...]) -> None:
 
 
 def _put_messages(broker: Broker, exchanges: tuple[Exchange, ...]) -> None:
-    contents = {(r.topic, r.queue_id, r.queue_offset): r for exchange in exchanges for r in answer_records(exchange)}
+    contents = {(r.topic, r.queue_id, r.queue_offset): r for exchange in exchanges for r in response_records(exchange)}
     for (topic, queue_id), end in _ends_before(exchanges).items():
         for offset in range(end):
             _put(broker, topic, queue_id, contents.get((topic, queue_id, offset)))
     for exchange in exchanges:
-        if (low := int(exchange.answered("minOffset") or 0)) > 0:
+        if (low := int(exchange.response_field("minOffset") or 0)) > 0:
             broker.store.expire(exchange.topic, exchange.queue_id, low)
 
 
 def _ends_before(exchanges: tuple[Exchange, ...]) -> dict[Queue, int]:
-    """How many messages each queue had when the conversation began, by the first answer that tells."""
+    """Return the number of messages in each queue at the start, by the first response that shows it."""
     ends: dict[Queue, int] = {}
     sent: defaultdict[Queue, int] = defaultdict(int)
-    for is_answer, exchange in by_time(exchanges):
+    for is_response, exchange in by_time(exchanges):
         queue = exchange.topic, exchange.queue_id
-        if is_answer and ("Gold" in exchange.topic or exchange.topic.endswith("_REPLY_TOPIC")):
-            if (end := _end_told(exchange)) is not None:
+        if is_response and ("Gold" in exchange.topic or exchange.topic.endswith("_REPLY_TOPIC")):
+            if (end := _end_shown(exchange)) is not None:
                 ends.setdefault(queue, end - sent[queue])
-            if exchange.request.code in SENDS | REPLIES and exchange.answered("msgId"):
-                sent[queue] += (exchange.answered("msgId") or "").count(",") + 1
+            if exchange.request.code in SENDS | REPLIES and exchange.response_field("msgId"):
+                sent[queue] += (exchange.response_field("msgId") or "").count(",") + 1
     return ends
 
 
-def _end_told(exchange: Exchange) -> int | None:
-    """The end of a queue as an answer tells it; messages that are put aside are counted elsewhere."""
-    if exchange.request.code in SENDS | REPLIES and exchange.answered("msgId"):
-        return 0 if exchange.is_put_aside else int(exchange.answered("queueOffset") or 0)
-    if exchange.request.code in PULLS and exchange.answered("maxOffset"):
-        return int(exchange.answered("maxOffset") or 0)
+def _end_shown(exchange: Exchange) -> int | None:
+    """Return the end of a queue that a response shows; messages in system topics count elsewhere."""
+    if exchange.request.code in SENDS | REPLIES and exchange.response_field("msgId"):
+        return 0 if exchange.is_in_system_topic else int(exchange.response_field("queueOffset") or 0)
+    if exchange.request.code in PULLS and exchange.response_field("maxOffset"):
+        return int(exchange.response_field("maxOffset") or 0)
     if exchange.request.code == RequestCode.GET_MAX_OFFSET:
-        return int(exchange.answered("offset") or 0)
+        return int(exchange.response_field("offset") or 0)
     return None
 
 

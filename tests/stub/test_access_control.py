@@ -1,4 +1,4 @@
-"""Who may ask a broker at all?"""
+"""Tests of `broker_stub.access_control`."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ FRAMES = Path(__file__).parents[1] / "golden" / "frames"
 SECRET = "12345678"
 
 
-def gate(release: str) -> AccessControl:
-    """The gate of the recorded brokers: one user."""
+def access(release: str) -> AccessControl:
+    """Return the access control of the recorded brokers, with one user."""
     return AccessControl({"rocketmq": SECRET}, find_release(release))
 
 
 def refusal(release: str, command: Command) -> Command | None:
-    """How a request is refused; None if it passes."""
+    """Return code and remark of a refused request; None if it passes."""
     try:
-        gate(release).check(None, ClientRequest(command, RecordingChannel()))
+        access(release).check(None, ClientRequest(command, RecordingChannel()))
     except Refusal as refused:
         return refused.response
     return None
 
 
 def recorded(release: str, folder: str) -> list[Any]:
-    """The requests to the broker in the recorded authentication scenario, each with its answer."""
+    """Return the requests of the recorded authentication scenario, with their responses."""
     lines = map(json.loads, (FRAMES / folder / "auth_failed.jsonl").read_text().splitlines())
     return [
-        pytest.param(release, line, id=f"{release}-{line['seq']}")
-        for line in lines
-        if line["direction"] == "client->broker"
+        pytest.param(release, client, id=f"{release}-{client['seq']}")
+        for client in lines
+        if client["direction"] == "client->broker"
     ]
 
 
-@pytest.mark.parametrize(("release", "line"), [*recorded("5.3.3", ""), *recorded("4.9.7", "4.9.7")])
-def test_refuses_as_recorded(release: str, line: dict[str, Any]) -> None:
-    """Code and remark of each refusal are the recorded ones, and what passed then passes now."""
-    command = decode_command(memoryview(base64.b64decode(line["request"]["frame_b64"])))
+@pytest.mark.parametrize(("release", "client"), [*recorded("5.3.3", ""), *recorded("4.9.7", "4.9.7")])
+def test_refuses_as_recorded(release: str, client: dict[str, Any]) -> None:
+    """Each refusal has the recorded code and remark, and what passed then passes now."""
+    command = decode_command(memoryview(base64.b64decode(client["request"]["frame_b64"])))
     refused = refusal(release, command)
-    recorded_answer = line["response"]
+    recorded_answer = client["response"]
     if recorded_answer["code"] == 0:
         assert refused is None
     else:
@@ -68,8 +68,8 @@ def test_refuses_as_recorded(release: str, line: dict[str, Any]) -> None:
         ("4.9.7", ResponseCode.SYSTEM_ERROR, "AclException: No acl config for stranger"),
     ],
 )
-def test_a_stranger_is_named(release: str, code: ResponseCode, remark: str) -> None:
-    """A user nobody knows is refused before the signature is looked at."""
+def test_an_unknown_user_is_named(release: str, code: ResponseCode, remark: str) -> None:
+    """An unknown user is refused by name, before the signature is checked."""
     refused = refusal(release, Command(30, fields={"AccessKey": "stranger", "Signature": "x"}))
     assert refused and refused.code == code and remark in (refused.remark or "")
 
@@ -78,7 +78,7 @@ def test_a_stranger_is_named(release: str, code: ResponseCode, remark: str) -> N
     ("release", "version", "passes"), [("5.3.3", 399, True), ("5.3.3", 400, False), ("4.9.7", 400, True)]
 )
 def test_the_query_flag_is_signed_by_new_clients_of_new_brokers_only(release: str, version: int, passes: bool) -> None:
-    """Old clients add the flag of a query by unique key after signing."""
+    """Old clients add the flag of a query by unique key after signing, so brokers leave it out for them."""
     content = b"rocketmqkT"
     fields = {"AccessKey": "rocketmq", "key": "k", "topic": "T", "_UNIQUE_KEY_QUERY": "true"}
     command = Command(12, fields={**fields, "Signature": sign(SECRET, content)}, version=version)
@@ -86,12 +86,12 @@ def test_the_query_flag_is_signed_by_new_clients_of_new_brokers_only(release: st
 
 
 def test_the_documented_signatures() -> None:
-    """The worked examples of the protocol, one with a security token and a body."""
+    """The worked examples of the protocol, one with a security token and a body, give the same signature."""
     body = b'{"clientID":"10.0.0.9@1","consumerDataSet":[],"producerDataSet":[{"groupName":"PG"}]}'
     assert sign(SECRET, b"RocketMQbroker-a0TopicTest") == "IhyIdx+reFuLYFEsxDFac/vPgKU="
     assert sign(SECRET, b"RocketMQtok" + body) == "1XmQucxC/ifaQKkhgz+u9cHnYjs="
 
 
 def test_secrets_are_not_shown() -> None:
-    """A gate that is printed keeps them to itself."""
-    assert SECRET not in repr(gate("5.3.3"))
+    """The repr of the access control contains no secret."""
+    assert SECRET not in repr(access("5.3.3"))

@@ -1,4 +1,4 @@
-"""What do administrators' tools learn from broker and name server?"""
+"""Tests of the handlers that mqadmin uses, at broker and name server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def direct() -> DirectBroker:
 
 
 def ask(direct: DirectBroker, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-    """The broker's answer to a raw request."""
+    """Return the broker's response to a raw request."""
     return serve(
         Dispatcher("broker-a", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()),
         code,
@@ -49,7 +49,7 @@ def ask(direct: DirectBroker, code: int, fields: dict[str, str] | None = None, b
 def ask_name_server(
     direct: DirectBroker, code: int, fields: dict[str, str] | None = None, body: bytes = b""
 ) -> Command:
-    """The name server's answer to a raw request."""
+    """Return the name server's response to a raw request."""
     cluster = direct.broker.cluster
     return serve(
         Dispatcher("name server", cluster, NAME_SERVER_HANDLERS, cluster.settings, FaultScript()), code, fields, body
@@ -57,14 +57,14 @@ def ask_name_server(
 
 
 def serve(dispatcher: Dispatcher[Any], code: int, fields: dict[str, str] | None, body: bytes) -> Command:
-    """What a desk replies."""
+    """Return a dispatcher's response."""
     channel = RecordingChannel()
     dispatcher.serve(Command(code, fields=fields, body=body, version=479), channel)
     return channel.replies[0]
 
 
 def join(direct: DirectBroker, client_id: str) -> RecordingChannel:
-    """Let a client consume T for the group g."""
+    """Register a client as consumer of T in group g."""
     channel = RecordingChannel()
     data = ConsumerData(
         group_name="g",
@@ -81,7 +81,7 @@ def join(direct: DirectBroker, client_id: str) -> RecordingChannel:
 
 
 def test_offsets_are_cloned(direct: DirectBroker) -> None:
-    """One group gets where another stands."""
+    """A group gets another group's offset."""
     direct.broker.offsets.commit("g", "T", 0, 3)
 
     ask(direct, AdminCode.CLONE_GROUP_OFFSET, {"srcGroup": "g", "destGroup": "h", "topic": "T"})
@@ -90,7 +90,7 @@ def test_offsets_are_cloned(direct: DirectBroker) -> None:
 
 
 def test_a_groups_subscription_is_told(direct: DirectBroker) -> None:
-    """As its members gave it; a topic nobody subscribes to has none."""
+    """The response holds the members' subscription, or none for a topic without subscribers."""
     join(direct, "c1")
 
     known = json.loads(bytes(ask(direct, 345, {"group": "g", "topic": "T"}).body))
@@ -101,7 +101,7 @@ def test_a_groups_subscription_is_told(direct: DirectBroker) -> None:
 
 
 def test_every_groups_progress_is_told(direct: DirectBroker) -> None:
-    """With what is left to consume altogether."""
+    """The statistics contain the lag of all groups together."""
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 0, 3)
 
@@ -113,7 +113,7 @@ def test_every_groups_progress_is_told(direct: DirectBroker) -> None:
 
 
 def test_queues_a_group_has_not_begun_count(direct: DirectBroker) -> None:
-    """From their beginning, in every topic the group has an offset in."""
+    """A queue without an offset counts from its beginning, in every topic where the group has an offset."""
     direct.broker.topics.create_plain("T", 2)
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 1, 0)
@@ -124,7 +124,7 @@ def test_queues_a_group_has_not_begun_count(direct: DirectBroker) -> None:
 
 
 def test_progress_in_ordered_topics_only(direct: DirectBroker) -> None:
-    """If so wished."""
+    """On request the statistics cover ordered topics only."""
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 0, 3)
 
@@ -134,7 +134,7 @@ def test_progress_in_ordered_topics_only(direct: DirectBroker) -> None:
 
 
 def test_several_groups_are_made(direct: DirectBroker) -> None:
-    """Up to the one that may not be; 5.3.3 knows no attribute of groups."""
+    """Groups are created up to the first refused one; 5.3.3 knows no attribute of groups."""
     named = {"groupConfigList": [{"groupName": "a", "retryMaxTimes": 3}]}
     odd = {"groupConfigList": [{"groupName": "b"}, {"groupName": "c", "attributes": {"+x": "1"}}, {"groupName": "d"}]}
     code = AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
@@ -152,7 +152,7 @@ def test_several_groups_are_made(direct: DirectBroker) -> None:
     [("-x", "attempt to delete a nonexistent key: x"), ("x", "attempt to delete a nonexistent key: ")],
 )
 def test_a_group_has_no_attribute_to_delete(direct: DirectBroker, attribute: str, fault: str) -> None:
-    """Whether the sign is there or forgotten."""
+    """The deletion is refused with and without the sign."""
     direct.broker.group_configs.find("g")
 
     body = json.dumps({"groupName": "g", "attributes": {attribute: ""}}).encode()
@@ -161,7 +161,7 @@ def test_a_group_has_no_attribute_to_delete(direct: DirectBroker, attribute: str
 
 
 def test_members_are_asked_how_far_they_are(direct: DirectBroker) -> None:
-    """The answer waits for all of them; one that keeps silent has nothing to show."""
+    """The response waits for all members; one that does not respond has no offsets."""
     members = join(direct, "c1"), join(direct, "c2")
     call = ClientRequest(
         Command(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields={"topic": "T", "group": "g"}), direct.channel
@@ -178,14 +178,14 @@ def test_members_are_asked_how_far_they_are(direct: DirectBroker) -> None:
 
 
 def test_nobody_to_ask_is_an_error(direct: DirectBroker) -> None:
-    """It names the group."""
+    """The error names the group."""
     answer = ask(direct, AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "T", "group": "g"})
 
     assert (answer.code, "[g]" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 def test_producers_are_listed(direct: DirectBroker) -> None:
-    """By group, with what is known of each."""
+    """Each producer is listed by group, with its client id, language and address."""
     member = Member(direct.channel, "c1", LanguageCode.JAVA, 479)
     direct.broker.producer_groups.heartbeat(member, "p")
 
@@ -195,18 +195,18 @@ def test_producers_are_listed(direct: DirectBroker) -> None:
     assert (oneways["p"][0]["language"], oneways["p"][0]["remoteIP"]) == ("JAVA", f"/{direct.channel.remote}")
 
 
-def test_the_way_a_group_reads_is_accepted(direct: DirectBroker) -> None:
+def test_a_request_mode_is_accepted(direct: DirectBroker) -> None:
     """A request mode is accepted for a topic, and refused for a retry topic."""
-    wish = {"topic": "T", "consumerGroup": "g", "mode": "PULL", "popShareQueueNum": 0}
+    mode = {"topic": "T", "consumerGroup": "g", "mode": "PULL", "popShareQueueNum": 0}
 
-    assert ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps(wish).encode()).code == 0
-    retry = ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps({**wish, "topic": "%RETRY%g"}).encode())
+    assert ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps(mode).encode()).code == 0
+    retry = ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps({**mode, "topic": "%RETRY%g"}).encode())
 
     assert retry.code == ResponseCode.NO_PERMISSION
 
 
 def test_a_consume_queue_is_shown(direct: DirectBroker) -> None:
-    """Its entries, its bounds, and what a group wants of it."""
+    """The response holds entries and bounds, and the named group's subscription."""
     join(direct, "c1")
     fields = {"topic": "T", "queueId": "0", "index": "3", "count": "9"}
 
@@ -234,7 +234,7 @@ def test_a_consume_queue_that_has_nothing_there(
 
 
 def test_figures_of_a_topic(direct: DirectBroker) -> None:
-    """There are some for topics there are; rates are not measured."""
+    """An existing topic has statistics with zero rates; an unknown one is an error."""
     known = ask(direct, AdminCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"})
     unknown = ask(direct, AdminCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "U"})
 
@@ -247,14 +247,14 @@ def test_figures_of_a_topic(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("mode", "code"), [("0", 0), ("1", 0), ("7", 29), (None, 1)])
 def test_read_ahead_modes_are_checked(direct: DirectBroker, mode: str | None, code: int) -> None:
-    """There are two."""
+    """Modes 0 and 1 are accepted; others, and none, are refused."""
     fields = {} if mode is None else {"READ_AHEAD_MODE": mode}
 
     assert ask(direct, AdminCode.SET_COMMITLOG_READ_MODE, fields).code == code
 
 
 def test_replication_is_shown() -> None:
-    """A master tells of its slaves, a slave of nobody."""
+    """A master lists its slaves, a slave lists none."""
     with StubCluster(slaves=1, topics={"T": 1}) as stub:
         stub.put("T", b"x")
         master, slave = (
@@ -282,8 +282,8 @@ def test_replication_is_shown() -> None:
         (1007, 3),
     ],
 )
-def test_what_there_is_nothing_to_do_about(direct: DirectBroker, code: int, answered: int) -> None:
-    """Is answered as by a broker without slaves, pops, RocksDB and controller."""
+def test_upkeep_without_effect(direct: DirectBroker, code: int, answered: int) -> None:
+    """The responses are those of a broker without disk limits, pops, RocksDB and controller."""
     assert ask(direct, code).code == answered
 
 
@@ -291,7 +291,7 @@ def test_what_there_is_nothing_to_do_about(direct: DirectBroker, code: int, answ
 
 
 def route(direct: DirectBroker, version: int = 479) -> Command:
-    """The answer to the question where T is."""
+    """Return the response to a route request for T."""
     cluster, channel = direct.broker.cluster, RecordingChannel()
     dispatcher = Dispatcher("name server", cluster, NAME_SERVER_HANDLERS, cluster.settings, FaultScript())
     dispatcher.serve(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "T"}, version=version), channel)
@@ -299,13 +299,13 @@ def route(direct: DirectBroker, version: int = 479) -> Command:
 
 
 def test_old_clients_get_bare_numbers_for_keys(direct: DirectBroker) -> None:
-    """Newer ones get proper JSON."""
+    """Newer clients get standard JSON."""
     assert b'{0:"127.0.0.1:10911"}' in route(direct, version=399).body
     assert json.loads(bytes(route(direct).body))["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.1:10911"}
 
 
 def test_a_topic_the_name_server_forgot_comes_back(direct: DirectBroker) -> None:
-    """When a broker that still has it registers: at its next change, or after half a minute."""
+    """A broker that still has the topic registers it at its next change, or after half a minute."""
     for bring_back in (lambda: direct.clock.advance(30_000), lambda: direct.broker.topics.create_plain("U", 1)):
         ask_name_server(direct, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"})
         assert route(direct).code == ResponseCode.TOPIC_NOT_EXIST
@@ -316,7 +316,7 @@ def test_a_topic_the_name_server_forgot_comes_back(direct: DirectBroker) -> None
 
 
 def test_a_broker_can_be_shown_as_not_to_be_written_to(direct: DirectBroker) -> None:
-    """And as before again; the answer counts its topics."""
+    """The permission changes and changes back; the response counts the broker's topics."""
 
     def permission() -> int:
         perm: int = json.loads(bytes(route(direct).body))["queueDatas"][0]["perm"]
@@ -330,7 +330,7 @@ def test_a_broker_can_be_shown_as_not_to_be_written_to(direct: DirectBroker) -> 
 
 
 def test_the_name_servers_settings_are_remembered(direct: DirectBroker) -> None:
-    """As lines of text; but where its files are, nobody may change."""
+    """Settings are lines of text; paths of files are refused."""
     ask_name_server(direct, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=b\nc = d\n")
     forbidden = ask_name_server(direct, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"kvConfigPath=x\n")
 
@@ -341,7 +341,7 @@ def test_the_name_servers_settings_are_remembered(direct: DirectBroker) -> None:
 
 
 def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
-    """As at a real name server."""
+    """With the setting, routes carry the order configuration, as at a real name server."""
     for is_on, expected in ((True, "broker-a:1"), (False, None)):
         direct = DirectBroker(order_topics=is_on)
         direct.broker.cluster.brokers.append(direct.broker)
@@ -354,7 +354,7 @@ def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
 
 
 def test_unknown_clusters_have_no_topics(direct: DirectBroker) -> None:
-    """Ours has all."""
+    """Only the stub's own cluster has topics."""
     ours = fastjson.parse(
         ask_name_server(direct, RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}).body
     )
@@ -369,7 +369,7 @@ def test_unknown_clusters_have_no_topics(direct: DirectBroker) -> None:
 
 
 def create(direct: DirectBroker, **changes: str) -> Command:
-    """Make a topic, or change it."""
+    """Create or change a topic."""
     plain = {
         "topic": "N",
         "defaultTopic": "TBW102",
@@ -383,13 +383,13 @@ def create(direct: DirectBroker, **changes: str) -> Command:
 
 
 def attributes(direct: DirectBroker) -> dict[str, str] | None:
-    """Those of the topic N."""
+    """Return the attributes of topic N."""
     config = direct.broker.topics.find("N")
     return config.attributes if config else None
 
 
 def test_attributes_are_added_and_taken_away(direct: DirectBroker) -> None:
-    """Changes name only what changes."""
+    """A change names only the attributes that change."""
     create(direct, attributes="+message.type=FIFO,+reserve.time=5")
     create(direct, attributes="-message.type")
 
@@ -408,8 +408,8 @@ def test_attributes_are_added_and_taken_away(direct: DirectBroker) -> None:
         ({"attributes": "-message.type"}, "only add attribute is supported while creating topic. key: message.type"),
     ],
 )
-def test_attributes_that_cannot_be(direct: DirectBroker, changes: dict[str, str], remark: str) -> None:
-    """The topic is not made."""
+def test_illegal_attributes_are_refused(direct: DirectBroker, changes: dict[str, str], remark: str) -> None:
+    """A refused attribute prevents the topic's creation."""
     answer = create(direct, **changes)
 
     assert (answer.code, answer.remark, attributes(direct)) == (ResponseCode.SYSTEM_ERROR, remark, None)
@@ -417,20 +417,20 @@ def test_attributes_that_cannot_be(direct: DirectBroker, changes: dict[str, str]
 
 @pytest.mark.parametrize("topic", ["broker-a", "TBW102", "rmq_sys_x", "a b"])
 def test_topics_of_the_broker_itself_are_left_alone(direct: DirectBroker, topic: str) -> None:
-    """They can be neither changed nor deleted; nor can what cannot be."""
+    """System topics and illegal names can be neither changed nor deleted."""
     assert create(direct, topic=topic).code == ResponseCode.INVALID_PARAMETER
     assert ask(direct, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == ResponseCode.INVALID_PARAMETER
 
 
 def test_a_topic_of_an_unknown_kind_is_refused(direct: DirectBroker) -> None:
-    """Filters know single and several tags."""
+    """The filter type must be one of the two known ones."""
     answer = create(direct, topicFilterType="HUH")
 
     assert (answer.code, "topicFilterType = [HUH] value invalid" in (answer.remark or "")) == (1, True)
 
 
 def test_all_topics_are_described(direct: DirectBroker) -> None:
-    """Those of the broker itself, too; their names can be asked for alone."""
+    """The list contains the system topics; their names can also be queried alone."""
     every = fastjson.parse(ask(direct, RequestCode.GET_ALL_TOPIC_CONFIG).body)["topicConfigTable"]
     system = fastjson.parse(ask(direct, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)["topicList"]
 
@@ -441,7 +441,7 @@ def test_all_topics_are_described(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("left_out", "remark"), [("queueId", "QueueId"), ("commitOffset", "Offset")])
 def test_a_commit_without_a_number_is_refused(direct: DirectBroker, left_out: str, remark: str) -> None:
-    """5.x says which one is missing."""
+    """5.x names the missing number."""
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
     del fields[left_out]
 
@@ -451,7 +451,7 @@ def test_a_commit_without_a_number_is_refused(direct: DirectBroker, left_out: st
 
 
 def test_several_topics_are_made_or_none(direct: DirectBroker) -> None:
-    """One name that cannot be spoils the list."""
+    """One illegal name refuses the whole list."""
     good, bad = {"topicName": "L1"}, {"topicName": "L 2"}
     refused = ask(
         direct, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, json.dumps({"topicConfigList": [good, bad]}).encode()
@@ -464,7 +464,7 @@ def test_several_topics_are_made_or_none(direct: DirectBroker) -> None:
 
 
 def test_messages_are_found_by_key_up_to_a_number(direct: DirectBroker) -> None:
-    """The latest of them; the answer is in the order of arrival."""
+    """The response holds the latest messages, in the order of arrival."""
     for number in range(4):
         direct.put(KEYS="k", body=b"%d" % number)
     fields = {"topic": "T", "key": "k", "maxNum": "2", "beginTimestamp": "0", "endTimestamp": str(2**60)}
@@ -475,7 +475,7 @@ def test_messages_are_found_by_key_up_to_a_number(direct: DirectBroker) -> None:
 
 
 def test_all_offsets_are_told(direct: DirectBroker) -> None:
-    """With bare numbers, as the broker's file has them."""
+    """The response has bare numbers as keys, like the broker's file."""
     direct.broker.offsets.commit("g", "T", 0, 3)
 
     assert b'"offsetTable":{"T@g":{0:3}}' in ask(direct, RequestCode.GET_ALL_CONSUMER_OFFSET).body

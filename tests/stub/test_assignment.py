@@ -1,4 +1,4 @@
-"""Which queues does the broker assign?"""
+"""Tests of `broker_stub.handlers.assignment`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .remoting_client import RemotingClient
 
 
 def join(client: RemotingClient, client_id: str) -> None:
-    """Let a client consume T for the group g."""
+    """Register a client as consumer of T in group g."""
     consumer = ConsumerData(
         group_name="g",
         consume_type="CONSUME_PASSIVELY",
@@ -26,10 +26,10 @@ def join(client: RemotingClient, client_id: str) -> None:
     client.ask(HeartbeatRequestHeader(), encode_body(HeartbeatData(client_id=client_id, consumer_data_set=(consumer,))))
 
 
-def share(client: RemotingClient, **wish: str) -> list[tuple[str, int]] | None:
-    """The queues assigned, by broker and number; None if nothing is said."""
+def share(client: RemotingClient, **query: str) -> list[tuple[str, int]] | None:
+    """Return the assigned queues, by broker and id; None for an empty response."""
     usual = {"topic": "T", "consumerGroup": "g", "strategyName": "AVG", "messageModel": "CLUSTERING"}
-    answer = client.ask(QueryAssignmentRequestHeader(), json.dumps({**usual, **wish}).encode())
+    answer = client.ask(QueryAssignmentRequestHeader(), json.dumps({**usual, **query}).encode())
     oneways: list[dict[str, Any]] | None = json.loads(bytes(answer.body)).get("messageQueueAssignments")
     if oneways is None:
         return None
@@ -38,7 +38,7 @@ def share(client: RemotingClient, **wish: str) -> list[tuple[str, int]] | None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("query", "expected"),
     [
         ({"clientId": "c1"}, [("broker-a", 0), ("broker-a", 1)]),
         ({"clientId": "c2"}, [("broker-b", 0), ("broker-b", 1)]),
@@ -50,18 +50,18 @@ def share(client: RemotingClient, **wish: str) -> list[tuple[str, int]] | None:
         ({"clientId": "c1", "consumerGroup": "nobody"}, None),
     ],
 )
-def test_members_share_the_queues_of_all_brokers(wish: dict[str, str], expected: list[tuple[str, int]] | None) -> None:
-    """As 5.3.3 assigned them; about what it does not know it says nothing."""
+def test_the_queues_of_all_brokers_are_assigned(query: dict[str, str], expected: list[tuple[str, int]] | None) -> None:
+    """The assignments are those of 5.3.3; unknown topics, groups and strategies get an empty response."""
     with StubCluster(2, topics={"T": 2}) as stub, RemotingClient(stub.broker_address()) as one:
         with RemotingClient(stub.broker_address()) as two:
             join(one, "c1")
             join(two, "c2")
 
-            assert share(one, **wish) == expected
+            assert share(one, **query) == expected
 
 
 def test_an_odd_queue_goes_to_the_first() -> None:
-    """The others hold one less."""
+    """The first member gets one queue more than the others."""
     with (
         StubCluster(topics={"T": 3}) as stub,
         RemotingClient(stub.broker_address()) as one,
@@ -74,6 +74,6 @@ def test_an_odd_queue_goes_to_the_first() -> None:
 
 
 def test_everybody_gets_everything_by_broadcast() -> None:
-    """Whoever asks."""
+    """A broadcasting client gets all queues, even without being a member."""
     with StubCluster(topics={"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         assert share(client, clientId="c1", messageModel="BROADCASTING") == [("broker-a", 0), ("broker-a", 1)]

@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.filling`."""
+"""Tests of `broker_stub.bulk_fill`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIQUE_ID = "7F0000010001000000000000000000FF"
 
 
 def filled(count: int, queues: int, size: int, before: int = 0) -> Store:
-    """A store whose topic T was filled after so many single messages."""
+    """Return a store whose topic T was filled after some single messages."""
     store = Store(Clock(frozen=True), Address("127.0.0.1", 10911))
     for _ in range(before):
         store.put(InnerMessage("T", 0, b"before"))
@@ -27,12 +27,12 @@ def filled(count: int, queues: int, size: int, before: int = 0) -> Store:
 
 
 def all_messages(store: Store) -> list[Record]:
-    """Every message of T, by queue and offset."""
+    """Return every message of T, by queue and offset."""
     return [record for topic, queue_id in sorted(store.queues) for record in store.messages(topic, queue_id)]
 
 
 def test_filled_messages_are_whole() -> None:
-    """Each has its number in the body, its own id, its place, and the CRC of its own body."""
+    """Each message has its number in the body, its own id, its place, and the CRC of its own body."""
     store = filled(10, 3, 20)
 
     records = all_messages(store)
@@ -46,7 +46,7 @@ def test_filled_messages_are_whole() -> None:
 
 
 def test_filled_messages_spread_over_the_queues_in_turn() -> None:
-    """Queues differ by one message at most, and each counts its offsets on."""
+    """Queues differ by one message at most, and each has consecutive offsets."""
     store = filled(10, 3, 20, before=2)
 
     assert [store.max_offset("T", queue_id) for queue_id in range(3)] == [6, 3, 3]
@@ -56,7 +56,7 @@ def test_filled_messages_spread_over_the_queues_in_turn() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 10, 11])
 def test_short_bodies_hold_the_first_digits(size: int) -> None:
-    """A body has the size asked for, however small."""
+    """A body has the requested size, however small."""
     records = all_messages(filled(12, 1, size))
 
     for number, record in enumerate(records):
@@ -66,7 +66,7 @@ def test_short_bodies_hold_the_first_digits(size: int) -> None:
 
 
 def test_a_fill_goes_on_in_the_next_segment() -> None:
-    """More than a segment holds lies in several, and no record crosses from one into the next."""
+    """A fill larger than a segment takes several, and no record crosses the end of one."""
     size, count = 1_000_000, 150
     store = filled(count, 2, size)
 
@@ -78,7 +78,7 @@ def test_a_fill_goes_on_in_the_next_segment() -> None:
 
 
 def test_a_round_of_the_queues_may_go_on_in_the_next_segment() -> None:
-    """What is left of the round is for its last queues, however few messages that are."""
+    """The rest of a round goes to its last queues, however few messages remain."""
     queues = 20
     store = filled(queues, queues, SEGMENT_BYTES // 16)
 
@@ -86,7 +86,7 @@ def test_a_round_of_the_queues_may_go_on_in_the_next_segment() -> None:
 
 
 def test_filled_messages_can_be_filtered_and_found_by_time() -> None:
-    """The queue's columns are those that `put` would have written."""
+    """The queue's columns are those that `put` writes."""
     store = filled(100, 2, 30)
 
     got = store.get_message("T", 0, 0, 32, TagFilter(frozenset({java_hash("A")})))

@@ -9,7 +9,7 @@ from broker_stub.clock import Clock
 
 
 def test_a_frozen_clock_moves_by_advance_only() -> None:
-    """Elapsed and wall time stand still until they are moved."""
+    """Elapsed and wall time change only by `advance`."""
     clock = Clock(frozen=True)
     before = clock.now_ms(), clock.elapsed_ms()
 
@@ -31,7 +31,7 @@ def test_a_running_clock_follows_the_machine() -> None:
 
 
 def test_advance_makes_calls_in_the_order_of_their_times() -> None:
-    """What is due on the way is called at its own time, what lies beyond is not."""
+    """Each timer on the way runs at its own time; later ones do not run."""
     clock, seen = Clock(frozen=True), list[tuple[str, float]]()
 
     def note(name: str) -> None:
@@ -46,7 +46,7 @@ def test_advance_makes_calls_in_the_order_of_their_times() -> None:
 
 
 def test_a_call_may_ask_for_another_that_is_due_on_the_way() -> None:
-    """Calls that come up while time advances are made, too."""
+    """Timers that are scheduled while time advances run, too."""
     clock, seen = Clock(frozen=True), list[float]()
 
     def tick() -> None:
@@ -60,7 +60,7 @@ def test_a_call_may_ask_for_another_that_is_due_on_the_way() -> None:
 
 
 def test_a_cancelled_call_is_not_made() -> None:
-    """Cancelling is final, and harmless when repeated."""
+    """A second cancellation is harmless."""
     clock, seen = Clock(frozen=True), list[int]()
     timer = clock.call_later(10, lambda: seen.append(1))
 
@@ -73,7 +73,7 @@ def test_a_cancelled_call_is_not_made() -> None:
 
 
 def test_a_jump_sets_the_wall_time_and_makes_nothing_due() -> None:
-    """Wall time goes back or forth; what waits keeps its rest."""
+    """The wall time changes; timers keep their remaining time."""
     clock, seen = Clock(frozen=True), list[int]()
     clock.call_later(1_000, lambda: seen.append(clock.now_ms()))
     begin = clock.now_ms()
@@ -88,7 +88,7 @@ def test_a_jump_sets_the_wall_time_and_makes_nothing_due() -> None:
 
 
 def test_the_owner_learns_when_the_next_call_is_due() -> None:
-    """`wait_ms` says how long, and `on_schedule` that it may have changed."""
+    """`wait_ms` returns the time until the next timer, and `on_schedule` reports a change."""
     clock, oneways = Clock(), list[float | None]()
     clock.on_schedule = lambda: oneways.append(clock.wait_ms())
 
@@ -101,7 +101,7 @@ def test_the_owner_learns_when_the_next_call_is_due() -> None:
 
 
 def test_run_due_makes_the_calls_whose_time_has_come() -> None:
-    """The owner calls it when it is time; too early is harmless."""
+    """A call before the timer is due has no effect."""
     clock, seen = Clock(), list[str]()
     clock.call_later(0, lambda: seen.append("now"))
     clock.call_later(60_000, lambda: seen.append("later"))

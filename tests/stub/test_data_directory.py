@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.persistence`."""
+"""Tests of `broker_stub.data_directory`."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ OFFSETS = {"test-topic@test-group": {0: 88526, 1: 88528}, "%RETRY%test-group@tes
 
 
 def bodies(stub: StubBroker, topic: str = "T") -> list[bytes]:
-    """What is stored."""
+    """Return the bodies of the stored messages."""
     return [message.body for message in stub.messages(topic)]
 
 
 def test_messages_survive_a_restart(tmp_path: Path) -> None:
-    """With their offsets, ids, tags and times; the next one goes on from there."""
+    """Offsets, ids, tags and times stay, and the next message gets the next offset."""
     with StubBroker({"T": 2}, data=tmp_path) as stub:
         for number in range(5):
             stub.put("T", b"%d" % number, tags="A")
@@ -60,7 +60,7 @@ def test_messages_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_offsets_and_name_server_values_survive(tmp_path: Path) -> None:
-    """A group goes on where it stood."""
+    """Committed offsets and key-value settings survive a restart."""
     commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0, commit_offset=7)
     query = QueryConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0)
     with StubBroker({"T": 1}, data=tmp_path) as stub:
@@ -76,7 +76,7 @@ def test_offsets_and_name_server_values_survive(tmp_path: Path) -> None:
 
 
 def test_delayed_messages_are_delivered_after_a_restart(tmp_path: Path) -> None:
-    """Those that came before are not delivered again."""
+    """Messages that were delivered before the restart are not delivered again."""
     with StubBroker({"T": 1}, data=tmp_path) as stub:
         stub.put("T", b"first", properties={"DELAY": "1"})
         stub.clock.advance(2_000)
@@ -89,7 +89,7 @@ def test_delayed_messages_are_delivered_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_what_expired_or_was_deleted_stays_gone(tmp_path: Path) -> None:
-    """Even where the log still holds it."""
+    """Expired and deleted messages stay gone, even though the log still holds them."""
     with StubBroker({"T": 1, "U": 1}, data=tmp_path) as stub:
         for topic in ("T", "T", "T", "U"):
             stub.put(topic, b"old")
@@ -105,7 +105,7 @@ def test_what_expired_or_was_deleted_stays_gone(tmp_path: Path) -> None:
 
 
 def test_the_broker_listens_where_it_did(tmp_path: Path) -> None:
-    """Message ids name its address; if the port is taken, another one will do."""
+    """The address stays, because message ids contain it; if the port is taken, another one serves."""
     with StubBroker(data=tmp_path) as stub:
         address = stub.broker_address()
 
@@ -116,14 +116,14 @@ def test_the_broker_listens_where_it_did(tmp_path: Path) -> None:
 
 
 def test_the_offsets_file_is_the_brokers() -> None:
-    """Byte for byte, but for version and times; 4.9.7 wrote the offsets alone."""
+    """The file is equal byte for byte but for version and times; 4.9.7 wrote the offsets alone."""
     assert format_offsets(OFFSETS, is_5x=True) == AS_WRITTEN_BY_5X
     assert parse_offsets(AS_WRITTEN_BY_5X.encode()) == OFFSETS
     assert parse_offsets(format_offsets(OFFSETS, is_5x=False).encode()) == OFFSETS
 
 
 def test_offsets_can_be_brought_from_elsewhere(tmp_path: Path) -> None:
-    """Quoted numbers are understood, too."""
+    """Offsets with quoted numbers are read, too."""
     config = tmp_path / "broker-a" / "config"
     config.mkdir(parents=True)
     (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@g": {"3": 9}}}))
@@ -146,7 +146,7 @@ def kept(directory: Path) -> None:
     "content", [b"", b"{", b"[]", b"\xff\xfe", b'{"offsetTable":7,"topicConfigTable":7,"queues":7}']
 )
 def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str, content: bytes) -> None:
-    """Nothing is thrown away silently."""
+    """The error names the damaged file, and nothing is discarded silently."""
     kept(tmp_path)
     for path in (tmp_path / "broker-a" / "config").glob(f"{name}*"):
         path.write_bytes(content)
@@ -156,7 +156,7 @@ def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str, conten
 
 
 def test_the_file_before_is_used_if_the_last_one_is_damaged(tmp_path: Path) -> None:
-    """As at a real broker."""
+    """The file's predecessor is used, as at a real broker."""
     for _ in range(2):
         kept(tmp_path)
     (tmp_path / "broker-a" / "config" / "topics.json").write_text("{")
@@ -167,7 +167,7 @@ def test_the_file_before_is_used_if_the_last_one_is_damaged(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("at", [0, 4, 28, 84, 88])
 def test_a_damaged_log_is_refused_by_its_name(tmp_path: Path, at: int) -> None:
-    """With the place of the damage."""
+    """The error names the damaged file and the byte."""
     kept(tmp_path)
     path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
     with path.open("r+b") as file:
@@ -179,7 +179,7 @@ def test_a_damaged_log_is_refused_by_its_name(tmp_path: Path, at: int) -> None:
 
 
 def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
-    """So is one of another size."""
+    """A file of a wrong name or size is refused."""
     kept(tmp_path)
     path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
     path.with_name("notes.txt").write_text("mine")
@@ -193,7 +193,7 @@ def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -> None:
-    """The stub ends all the same."""
+    """The error is raised at the end, and the stub ends all the same."""
     before = threading.active_count()
     with pytest.raises(OptionError, match=r"topics\.json'.*cannot be written"):
         with StubBroker(data=tmp_path):
@@ -203,7 +203,7 @@ def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
-    """By its name."""
+    """The error names the file."""
     path = tmp_path / "file"
     path.write_text("")
 

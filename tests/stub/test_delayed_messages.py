@@ -1,4 +1,4 @@
-"""Which messages are not due yet, and where do they wait?"""
+"""Tests of `broker_stub.delayed_messages`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class DirectBroker:
-    """A store with its delays, on a clock that moves only when told."""
+    """A store with its delayed messages, on a clock that only `advance` moves."""
 
     def __init__(self, timer_limit_ms: int | None = 3 * DAY_MS) -> None:
         self.clock = Clock(frozen=True)
@@ -38,7 +38,7 @@ class DirectBroker:
         self.delayed_messages = self.make_delays()
 
     def make_delays(self) -> DelayedMessages:
-        """Delays as a broker that starts makes them."""
+        """Return delayed messages as a broker that starts makes them."""
         return DelayedMessages(self.clock, self.store, self.store.put, LEVELS, self.timer_limit_ms)
 
     def accept(self, body: bytes = b"x", /, **properties: str) -> InnerMessage:
@@ -48,14 +48,14 @@ class DirectBroker:
         return message
 
     def found(self, topic: str = "T", queue_id: int = 2) -> list[Record]:
-        """What is in a queue now."""
+        """Return the messages in a queue."""
         queue = self.store.queue(topic, queue_id)
         records = [self.store.message_at(physical) for _, physical, _ in queue]
         return [record for record in records if record]
 
 
 def test_a_level_delays_by_its_time() -> None:
-    """The message waits in its level's queue and comes when the time is up, telling of both places."""
+    """The message waits in its level's queue, arrives when due, and its properties name both places."""
     direct = DirectBroker()
     direct.accept(b"later", DELAY="2", TAGS="a")
     waiting = direct.found(SCHEDULE_TOPIC, 1)
@@ -69,7 +69,7 @@ def test_a_level_delays_by_its_time() -> None:
 
 
 def test_messages_of_a_level_keep_their_order() -> None:
-    """Equal delays are served in the order of arrival."""
+    """Equal delays end in the order of arrival."""
     direct = DirectBroker()
     for number in range(50):
         direct.accept(str(number).encode(), DELAY="1")
@@ -79,7 +79,7 @@ def test_messages_of_a_level_keep_their_order() -> None:
 
 
 def test_levels_end_at_the_highest() -> None:
-    """A level too high counts as the last one."""
+    """A level above the last one counts as the last one."""
     direct = DirectBroker()
     direct.accept(DELAY="99")
     assert [record.properties["DELAY"] for record in direct.found(SCHEDULE_TOPIC, 17)] == ["18"]
@@ -89,21 +89,21 @@ def test_levels_end_at_the_highest() -> None:
 
 @pytest.mark.parametrize("level", ["0", "-1"])
 def test_no_level_is_no_delay(level: str) -> None:
-    """Dead letters carry such levels and are stored at once."""
+    """Level 0 and negative levels, as dead letters have them, store the message at once."""
     direct = DirectBroker()
     direct.accept(DELAY=level)
     assert len(direct.found()) == 1
 
 
 def test_a_half_message_is_never_delayed() -> None:
-    """Only its commit is."""
+    """Only the commit of a half message is delayed."""
     direct = DirectBroker()
     direct.delayed_messages.accept(InnerMessage("T", 2, b"x", {"DELAY": "1"}, sys_flag=4))
     assert len(direct.found()) == 1
 
 
 def test_a_level_that_is_no_number_is_refused() -> None:
-    """As in Java, reading it fails."""
+    """The refusal is a NumberFormatException, as in Java."""
     with pytest.raises(Refusal) as refused:
         DirectBroker().accept(DELAY="soon")
     assert refused.value.response.code == ResponseCode.SYSTEM_ERROR
@@ -114,7 +114,7 @@ def test_a_level_that_is_no_number_is_refused() -> None:
     [("TIMER_DELAY_SEC", "7", 7_000), ("TIMER_DELAY_MS", "1500", 1_500), ("TIMER_DELIVER_MS", None, 2_345)],
 )
 def test_a_timer_comes_within_a_second_of_its_time(name: str, value: str | None, delay_ms: int) -> None:
-    """Never early, and at most a second late."""
+    """The message is never early, and at most a second late."""
     direct = DirectBroker()
     due_ms = direct.clock.now_ms() + delay_ms
     direct.accept(**{name: value or str(due_ms)})
@@ -129,7 +129,7 @@ def test_a_timer_comes_within_a_second_of_its_time(name: str, value: str | None,
 
 
 def test_timers_overtake_each_other() -> None:
-    """The one that is due first comes first."""
+    """The message that is due first is delivered first."""
     direct = DirectBroker()
     direct.accept(b"second", TIMER_DELAY_SEC="20")
     direct.accept(b"first", TIMER_DELAY_SEC="10")
@@ -139,7 +139,7 @@ def test_timers_overtake_each_other() -> None:
 
 @pytest.mark.parametrize("properties", [{"TIMER_DELAY_SEC": "259201"}, {"TIMER_DELIVER_MS": "soon"}])
 def test_a_timer_too_far_ahead_is_refused(properties: dict[str, str]) -> None:
-    """Three days are the limit, and no number is no time."""
+    """A delay above three days and a malformed number are refused."""
     with pytest.raises(Refusal) as refused:
         DirectBroker().accept(**properties)
     assert refused.value.response.code == ResponseCode.MESSAGE_ILLEGAL
@@ -147,14 +147,14 @@ def test_a_timer_too_far_ahead_is_refused(properties: dict[str, str]) -> None:
 
 
 def test_a_timer_in_the_past_comes_at_once() -> None:
-    """It is stored as it is."""
+    """The message is stored unchanged."""
     direct = DirectBroker()
     direct.accept(TIMER_DELIVER_MS="1700000000000")
     assert [record.properties for record in direct.found()] == [{"TIMER_DELIVER_MS": "1700000000000"}]
 
 
 def test_a_level_outdoes_a_timer() -> None:
-    """With both, the timer's wishes are dropped."""
+    """For a message with both a level and a timer, the timer's properties are dropped."""
     direct = DirectBroker()
     direct.accept(DELAY="1", TIMER_DELAY_SEC="50", TIMER_DELAY_MS="50", TIMER_DELIVER_MS="50")
     direct.clock.advance(1_000)
@@ -162,7 +162,7 @@ def test_a_level_outdoes_a_timer() -> None:
 
 
 def test_4_9_7_knows_no_timers() -> None:
-    """The properties are kept and mean nothing."""
+    """The timer's properties are stored and have no effect."""
     direct = DirectBroker(timer_limit_ms=None)
     direct.accept(TIMER_DELAY_SEC="50")
     assert [record.properties for record in direct.found()] == [{"TIMER_DELAY_SEC": "50"}]
@@ -179,7 +179,7 @@ def test_a_recall_drops_the_message_it_names() -> None:
 
 
 def test_waiting_messages_survive_a_restart() -> None:
-    """New delays on the same store go on: nothing is lost, nothing comes twice."""
+    """No message is lost and none is delivered twice."""
     direct = DirectBroker()
     direct.accept(b"done", DELAY="1")
     direct.clock.advance(1_000)
@@ -195,14 +195,14 @@ def test_waiting_messages_survive_a_restart() -> None:
 
 
 def recorded_sends(scenario: str) -> list[dict[str, Any]]:
-    """The sends of a recorded scenario."""
+    """Return the sends of a recorded scenario."""
     lines = map(json.loads, (FRAMES / f"{scenario}.jsonl").read_text().splitlines())
-    return [line for line in lines if line["request"]["name"] == "SEND_MESSAGE_V2"]
+    return [client for client in lines if client["request"]["name"] == "SEND_MESSAGE_V2"]
 
 
 @pytest.mark.parametrize("scenario", ["send_timer_delay_ms", "send_timer_deliver_ms", "recall_message"])
 def test_recall_handles_are_read_and_written_as_recorded(scenario: str) -> None:
-    """A handle names topic, broker, time and unique id, in the broker's own encoding."""
+    """A handle holds topic, broker, time and unique id, in the broker's own encoding."""
     (send,) = recorded_sends(scenario)
     text = send["response"]["header"]["recallHandle"]
     handle = decode_recall_handle(text)
@@ -212,7 +212,7 @@ def test_recall_handles_are_read_and_written_as_recorded(scenario: str) -> None:
 
 
 def test_only_a_waiting_timer_has_a_handle() -> None:
-    """Its time is one millisecond past the floored second."""
+    """The handle's time is one millisecond past the floored second."""
     direct = DirectBroker()
     message = direct.accept(TIMER_DELAY_SEC="5", UNIQ_KEY="A")
     out_ms = int(message.properties["TIMER_OUT_MS"])
@@ -222,6 +222,6 @@ def test_only_a_waiting_timer_has_a_handle() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "%%%", "djIgYSBiIDEgYw==", "djEgYSBi"])
-def test_a_handle_that_is_none_is_seen(text: str) -> None:
-    """Not base64, another version, too few parts."""
+def test_a_malformed_handle_is_detected(text: str) -> None:
+    """Invalid base64, another version and too few parts are detected."""
     assert decode_recall_handle(text) is None

@@ -29,7 +29,7 @@ ROUTE = GetRouteInfoRequestHeader(topic="T")
 
 
 def test_faults_happen_in_the_order_they_were_scripted() -> None:
-    """Each as often as it was scripted, then the broker answers itself."""
+    """Each fault happens as often as scripted; then the broker responds normally."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.busy(times=2)
         stub.faults.flow_control()
@@ -40,7 +40,7 @@ def test_faults_happen_in_the_order_they_were_scripted() -> None:
 
 
 def test_faults_for_a_number_of_times_come_before_those_for_ever() -> None:
-    """Whichever was scripted first."""
+    """A fault with a number of times precedes a permanent one, in either order of scripting."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         lasting = stub.faults.answer(14, times=None)
         once = stub.faults.answer(1, "just once")
@@ -53,7 +53,7 @@ def test_faults_for_a_number_of_times_come_before_those_for_ever() -> None:
 
 
 def test_faults_are_for_one_request_at_one_place() -> None:
-    """By request code, and by broker; without a place the name server is not meant."""
+    """A fault matches by request code and broker; without a broker it does not match the name server."""
     with StubCluster(2, topics={"T": 1}) as stub:
         stub.faults.answer(1, on=RequestCode.GET_MIN_OFFSET, at="broker-b")
         stub.faults.answer(2, at=NAME_SERVER)
@@ -65,14 +65,14 @@ def test_faults_are_for_one_request_at_one_place() -> None:
 
 
 def test_a_fault_that_never_happened_is_reported() -> None:
-    """A test that relies on it shows nothing; the report names it."""
+    """The error at the end names the fault that never happened."""
     with pytest.raises(FaultNotReached, match="drop the reply on PULL_MESSAGE at any broker, 2 more times"):
         with StubBroker() as stub:
             stub.faults.drop_reply(on=RequestCode.PULL_MESSAGE, times=2)
 
 
 def test_an_unreached_fault_does_not_hide_another_error() -> None:
-    """The first error is the one that is seen."""
+    """The test's own error is raised, not the one about the fault."""
     with pytest.raises(ZeroDivisionError):
         with StubBroker() as stub:
             stub.faults.busy()
@@ -83,7 +83,7 @@ def test_an_unreached_fault_does_not_hide_another_error() -> None:
 
 
 def test_a_dropped_reply_was_carried_out() -> None:
-    """The message is stored, and its sender never hears of it."""
+    """The message is stored, and its sender gets no response."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
         lost = client.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
@@ -91,11 +91,11 @@ def test_a_dropped_reply_was_carried_out() -> None:
         assert client.ask(END).fields == {"offset": "1"}
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
-            client.answer_to(lost)
+            client.response_to(lost)
 
 
 def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
-    """Later requests are answered before it."""
+    """Later requests get their responses first."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(30_000, on=RequestCode.GET_MIN_OFFSET)
         late = client.send(Command(31, fields=to_fields(START)))
@@ -103,19 +103,19 @@ def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
         assert client.ask(END).code == 0
         stub.clock.advance(30_000)
 
-        assert client.answer_to(late).code == 0
+        assert client.response_to(late).code == 0
 
 
 def test_a_delay_of_nothing_answers_at_once() -> None:
-    """No time at all is a delay like any other: the answer comes."""
+    """A delay of zero responds at once."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(0, on=RequestCode.GET_MIN_OFFSET)
 
         assert client.ask(START).code == ResponseCode.SUCCESS
 
 
-def test_a_delay_befalls_a_held_pull_too() -> None:
-    """Its answer is late from when it would have been given."""
+def test_a_delay_applies_to_a_held_pull_too() -> None:
+    """The response is late from the moment at which it would have been sent."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(5_000, on=RequestCode.PULL_MESSAGE)
         late = client.send(Command(11, fields=to_fields(pull_of("T", wait_ms=10_000))))
@@ -124,11 +124,11 @@ def test_a_delay_befalls_a_held_pull_too() -> None:
         stub.put("T", b"x")
         stub.clock.advance(5_000)
 
-        assert len(client.answer_to(late).body) > 0
+        assert len(client.response_to(late).body) > 0
 
 
 def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
-    """Half of it comes, then nothing."""
+    """Half of the response arrives, then the connection ends."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.cut_reply()
         client.send(Command(30, fields=to_fields(END)))
@@ -141,7 +141,7 @@ def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
 
 
 def test_a_half_closed_connection_says_no_more_but_listens() -> None:
-    """What is sent to it still counts."""
+    """The stub goes on reading, and requests take effect."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.half_close()
         client.send(Command(30, fields=to_fields(END)))
@@ -156,17 +156,17 @@ def test_a_half_closed_connection_says_no_more_but_listens() -> None:
 
 
 def test_a_trickled_answer_is_whole() -> None:
-    """What is answered meanwhile waits for its end."""
+    """Later responses wait until the last byte is sent."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.trickle(on=RequestCode.GET_MAX_OFFSET)
         slow = client.send(Command(30, fields=to_fields(END)))
         quick = client.send(Command(31, fields=to_fields(START)))
 
-        assert (client.answer_to(quick).code, client.answer_to(slow).fields) == (0, {"offset": "0"})
+        assert (client.response_to(quick).code, client.response_to(slow).fields) == (0, {"offset": "0"})
 
 
 def test_a_trickled_answer_comes_in_pieces() -> None:
-    """Unless the machine is so busy that nobody looks meanwhile, which cannot last."""
+    """The response arrives in several reads, unless the machine is too busy, which the test allows for a time."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.trickle(times=None)
 
@@ -184,14 +184,14 @@ def test_a_trickled_answer_comes_in_pieces() -> None:
 
 
 def route_of(stub: StubCluster) -> str:
-    """The text of T's route, or the refusal's remark."""
+    """Return the text of T's route, or the refusal's remark."""
     with RemotingClient(stub.name_server) as client:
         answer = client.ask(ROUTE)
         return bytes(answer.body).decode() or answer.remark or ""
 
 
 def test_a_broker_that_is_down_is_gone_until_it_is_up() -> None:
-    """Its connections end, its port refuses, the route forgets it; messages and offsets are there again."""
+    """Connections end, the port refuses, the route omits the broker; messages and offsets come back with it."""
     with StubCluster(2, topics={"T": 1}) as stub:
         stub.put("T", b"x", broker="broker-a")
         address = stub.broker_address("broker-a")
@@ -211,7 +211,7 @@ def test_a_broker_that_is_down_is_gone_until_it_is_up() -> None:
 
 
 def test_the_last_broker_takes_its_topics_along() -> None:
-    """As at a real name server, nobody knows the topic any more."""
+    """As at a real name server, the topic is unknown then."""
     with StubBroker({"T": 1}) as stub:
         stub.faults.broker_down()
 
@@ -219,7 +219,7 @@ def test_the_last_broker_takes_its_topics_along() -> None:
 
 
 def test_refusing_leaves_connections_alone() -> None:
-    """Only new ones are turned away."""
+    """Only new connections are refused."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         client.ask(END)
         stub.faults.refuse()
@@ -233,7 +233,7 @@ def test_refusing_leaves_connections_alone() -> None:
 
 
 def test_a_lagging_slave_shows_less_than_its_master() -> None:
-    """By so many messages in each queue."""
+    """Each of its queues ends that many messages earlier."""
     with StubCluster(1, 1, topics={"T": 1}) as stub:
         stub.fill("T", 10, 100)
         slave = str(stub.state.brokers[1].address)
@@ -247,7 +247,7 @@ def test_a_lagging_slave_shows_less_than_its_master() -> None:
 
 
 def test_an_unknown_broker_is_a_named_error() -> None:
-    """The text says which there are."""
+    """The error lists the known brokers."""
     with StubCluster(2) as stub:
         with pytest.raises(OptionError, match=r"broker = 'broker-z'.*broker-a, broker-b"):
             stub.faults.broker_down("broker-z")
@@ -257,7 +257,7 @@ def test_an_unknown_broker_is_a_named_error() -> None:
 
 
 def test_a_lost_queue_is_gone_from_the_route() -> None:
-    """With its messages; asking for it is refused as illegal."""
+    """The queue's messages are gone, too, and requests for it are refused as illegal."""
     with StubBroker({"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.put("T", b"x", queue_id=1)
         stub.faults.lose_queue("T")
@@ -268,7 +268,7 @@ def test_a_lost_queue_is_gone_from_the_route() -> None:
 
 
 def test_an_offset_can_be_reset_as_an_administrator_does() -> None:
-    """The next pull is told so, and goes on from there."""
+    """The next pull gets the reset offset and continues from there."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.fill("T", 10, 100)
         stub.faults.reset_offset("g", MessageQueue("T", "broker-a", 0), 3)
@@ -281,7 +281,7 @@ def test_an_offset_can_be_reset_as_an_administrator_does() -> None:
 
 
 def test_a_clock_jump_stamps_messages_otherwise() -> None:
-    """Forth or back."""
+    """The jump may go forward or back."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub:
         now = stub.clock.now_ms()
         for jump_ms in (0, 3_600_000, -7_200_000):

@@ -1,4 +1,4 @@
-"""Which messages does a subscription want?"""
+"""Tests of `broker_stub.filters`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_rocketmq.wire.properties import java_hash
 
 
 def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData:
-    """A SQL92 subscription."""
+    """Return a SQL92 subscription."""
     return build_subscription(topic, expression, expression_type="SQL92", sub_version=version)
 
 
@@ -31,39 +31,39 @@ def sql(expression: str, version: int = 1, topic: str = "T") -> SubscriptionData
     ],
 )
 def test_tags_are_compared_by_hash(expression: str, tag: str, wanted: bool) -> None:
-    """A star alone takes all, a list takes its tags and whatever shares their hash, blanks alone take nothing."""
+    """A star matches all, a list matches its tags and any with the same hash, blanks match nothing."""
     tag_filter = make_filter(build_subscription("T", expression))
     assert matches(tag_filter, java_hash(tag), {}) is wanted
 
 
 def test_the_lower_half_of_a_tag_code_decides() -> None:
-    """Delay queues keep due times in the tag code; only 32 bits of it are compared, as signed."""
+    """Only the lower 32 bits count, as signed; delay queues keep due times in the tag code."""
     tag_filter = make_filter(build_subscription("T", "order-created"))
     assert matches(tag_filter, -392709271, None)
     assert matches(tag_filter, (7 << 32) + 0xE897BB69, None)
     assert not matches(tag_filter, 392709271, None)
 
 
-def test_what_is_not_known_speaks_for_the_message() -> None:
-    """A tick of the hold service knows neither tag code nor properties; it wakes every held pull."""
+def test_what_is_unknown_may_match() -> None:
+    """The hold service's check knows neither tag code nor properties, so it wakes every held pull."""
     tag_filter = make_filter(build_subscription("T", "TagA"))
     property_filter = make_filter(sql("a = 1"), maybe_compile("a = 1", "SQL92"))
     assert matches(tag_filter, None, None) and matches(property_filter, None, None)
 
 
 def test_a_subscription_by_class_takes_everything() -> None:
-    """That kind of filter has been dead for long."""
+    """The obsolete class filter mode matches everything."""
     assert make_filter(SubscriptionData(topic="T", sub_string="A", class_filter_mode=True)) is None
 
 
-def test_a_tag_filter_has_nothing_against_properties() -> None:
-    """The tag code decides alone."""
+def test_a_tag_filter_ignores_properties() -> None:
+    """The tag code alone decides."""
     tag_filter = make_filter(build_subscription("T", "TagA"))
     assert tag_filter and not tag_filter.reads_properties and tag_filter.matches_properties({})
 
 
 def test_sql_reads_the_properties() -> None:
-    """The tag code passes, the properties decide."""
+    """Every tag code passes, and the properties decide."""
     property_filter = make_filter(sql("a > 5"), maybe_compile("a > 5", "SQL92"))
     assert property_filter is not None and property_filter.reads_properties
     assert matches(property_filter, java_hash("any"), {"a": "6"})
@@ -91,7 +91,7 @@ def test_a_heartbeats_expression_is_kept_by_version() -> None:
 
 
 def test_a_newer_expression_with_a_fault_removes_the_old_one() -> None:
-    """The group's pulls are then told that there is no filter data."""
+    """The table then has no filter data for the group."""
     table = FilterTable()
     table.register("g", [sql("a = 1", version=1)])
     table.register("g", [sql("a = = 1", version=2)])
@@ -99,7 +99,7 @@ def test_a_newer_expression_with_a_fault_removes_the_old_one() -> None:
 
 
 def test_tag_subscriptions_need_no_filter_data() -> None:
-    """Only other kinds of expression are compiled, and only if there is one."""
+    """Only other, non-empty expressions are compiled."""
     table = FilterTable()
     table.register("g", [build_subscription("T", "TagA"), replace(sql("a = 1", topic="U"), sub_string="")])
     assert table.find("T", "g") is None and table.find("U", "g") is None

@@ -1,4 +1,4 @@
-"""Who consumes and produces at this broker, and what do the groups want?"""
+"""Tests of `broker_stub.group_tables`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTICE = [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
 def consumer(
     *topics: str, group: str = "g", model: str = "CLUSTERING", tags: str = "*", version: int = 1
 ) -> ConsumerData:
-    """What a heartbeat says of one group."""
+    """Return the heartbeat data of one group."""
     return ConsumerData(
         group_name=group,
         consume_type="CONSUME_PASSIVELY",
@@ -49,13 +49,13 @@ class Client:
         self.groups.heartbeat(self.member, data, without_subscriptions=without_subscriptions)
 
     def notices(self) -> list[RequestCode]:
-        """What the broker has told since the last look."""
+        """Return the number of notifications since the last call."""
         return self.channel.take_oneway_codes()
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that moves only when told."""
+    """A clock that only `advance` moves."""
     return Clock(frozen=True)
 
 
@@ -75,7 +75,7 @@ def groups(clock: Clock, configs: GroupConfigs) -> ConsumerGroups:
 
 
 def test_a_group_comes_into_being_when_asked_for(configs: GroupConfigs) -> None:
-    """With auto-creation any legal name is a group at once."""
+    """With auto-creation any legal name becomes a group."""
     assert configs.find("new") == SubscriptionGroupConfig(
         group_name="new",
         consume_message_orderly=False,
@@ -89,13 +89,13 @@ def test_a_group_comes_into_being_when_asked_for(configs: GroupConfigs) -> None:
 
 @pytest.mark.parametrize("name", ["", "no blanks", "dot.ted", "x" * 256])
 def test_illegal_names_are_no_groups(configs: GroupConfigs, name: str) -> None:
-    """A 5.x broker does not create a group whose name breaks the rules; 4.9.7 does not look."""
+    """A 5.x broker does not create a group with an illegal name; 4.9.7 does not check."""
     assert configs.find(name) is None
     assert GroupConfigs(find_release("4.9.7")).find(name) is not None
 
 
 def test_without_auto_creation_only_system_groups_appear() -> None:
-    """An administrator must make the others."""
+    """Only an administrator creates other groups."""
     configs = GroupConfigs(find_release("5.3.3"), auto_create=False)
     assert configs.find("mine") is None
     assert configs.find("CID_RMQ_SYS_whatever") is not None
@@ -106,7 +106,7 @@ def test_without_auto_creation_only_system_groups_appear() -> None:
 
 
 def test_4_9_7_knows_fewer_members() -> None:
-    """What that release does not know is dropped from a configuration it is given."""
+    """Members of a configuration that 4.9.7 does not know are dropped."""
     configs = GroupConfigs(find_release("4.9.7"))
     configs.update(SubscriptionGroupConfig(group_name="g", consume_timeout_minute=5, attributes={}))
     assert configs.find("g") == SubscriptionGroupConfig(group_name="g")
@@ -115,8 +115,8 @@ def test_4_9_7_knows_fewer_members() -> None:
 # --- consumers -------------------------------------------------------------------------------------------------------
 
 
-def test_joining_tells_every_member_the_new_one_too(groups: ConsumerGroups) -> None:
-    """A repeated heartbeat tells nobody."""
+def test_joining_notifies_every_member_the_new_one_too(groups: ConsumerGroups) -> None:
+    """A repeated heartbeat notifies no member."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
     assert one.notices() == NOTICE
@@ -127,14 +127,14 @@ def test_joining_tells_every_member_the_new_one_too(groups: ConsumerGroups) -> N
 
 
 def test_an_id_connected_twice_is_listed_twice(groups: ConsumerGroups) -> None:
-    """Members are connections."""
+    """Each connection is a member."""
     Client(groups, "c1").beat(consumer("T"))
     Client(groups, "c1").beat(consumer("T"))
     assert groups.table["g"].client_ids == ["c1", "c1"]
 
 
 def test_the_latest_heartbeat_rules_the_topics(groups: ConsumerGroups) -> None:
-    """Members that subscribe differently flip the table, and each flip is told."""
+    """Members with different subscriptions overwrite each other, and each change is notified."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
     two.beat(consumer("U"))
@@ -146,7 +146,7 @@ def test_the_latest_heartbeat_rules_the_topics(groups: ConsumerGroups) -> None:
 
 
 def test_the_higher_version_rules_a_topics_tags(groups: ConsumerGroups) -> None:
-    """An equal or older version changes nothing, a newer one replaces the tags, and nobody is told."""
+    """A newer version replaces the tags without notification; an equal or older one has no effect."""
     one = Client(groups, "c1")
     one.beat(consumer("T", tags="A", version=5))
     one.notices()
@@ -157,7 +157,7 @@ def test_the_higher_version_rules_a_topics_tags(groups: ConsumerGroups) -> None:
 
 
 def test_subscriptions_left_out_stay(groups: ConsumerGroups) -> None:
-    """A heartbeat without subscriptions renews the membership alone."""
+    """A heartbeat without subscriptions only renews the membership."""
     one = Client(groups, "c1")
     one.beat(consumer("T"))
     one.notices()
@@ -167,8 +167,8 @@ def test_subscriptions_left_out_stay(groups: ConsumerGroups) -> None:
     assert groups.topics_of("g") == [] and one.notices() == NOTICE
 
 
-def test_leaving_and_closing_tell_the_rest(groups: ConsumerGroups) -> None:
-    """The last one to go takes the group along."""
+def test_leaving_and_closing_notify_the_rest(groups: ConsumerGroups) -> None:
+    """The group disappears with its last member."""
     clients = [Client(groups, f"c{number}") for number in range(3)]
     for client in clients:
         client.beat(consumer("T"))
@@ -182,8 +182,10 @@ def test_leaving_and_closing_tell_the_rest(groups: ConsumerGroups) -> None:
     assert groups.table == {}
 
 
-def test_a_group_may_refuse_notices_but_for_closed_connections(groups: ConsumerGroups, configs: GroupConfigs) -> None:
-    """The setting silences joining and leaving only."""
+def test_a_group_may_refuse_notifications_but_for_closed_connections(
+    groups: ConsumerGroups, configs: GroupConfigs
+) -> None:
+    """The setting stops notifications of joining and leaving only."""
     configs.update(SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=False))
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
@@ -193,8 +195,8 @@ def test_a_group_may_refuse_notices_but_for_closed_connections(groups: ConsumerG
     assert one.notices() == NOTICE
 
 
-def test_broadcasting_members_are_told_nothing(groups: ConsumerGroups) -> None:
-    """They share no queues."""
+def test_broadcasting_members_are_not_notified(groups: ConsumerGroups) -> None:
+    """Broadcasting members share no queues, so they get no notification."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T", model=BROADCASTING))
     two.beat(consumer("T", model=BROADCASTING))
@@ -203,7 +205,7 @@ def test_broadcasting_members_are_told_nothing(groups: ConsumerGroups) -> None:
 
 
 def test_a_silent_member_is_dropped_and_closed(clock: Clock, groups: ConsumerGroups) -> None:
-    """Two minutes without heartbeat end the membership at the next look; the others are not told."""
+    """Two minutes without heartbeat end the membership at the next scan, without notification."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
     two.beat(consumer("T"))
@@ -218,7 +220,7 @@ def test_a_silent_member_is_dropped_and_closed(clock: Clock, groups: ConsumerGro
 
 
 def test_only_the_silent_group_of_a_connection_expires(clock: Clock, groups: ConsumerGroups) -> None:
-    """A connection that renews one of its groups loses the other, and is closed all the same."""
+    """A connection that renews only one of its groups loses the other, and is closed all the same."""
     one = Client(groups, "c1")
     one.beat(consumer("T", group="old"))
     for _ in range(EXPIRY_MS // SCAN_MS + 1):
@@ -228,8 +230,8 @@ def test_only_the_silent_group_of_a_connection_expires(clock: Clock, groups: Con
     assert one.channel.closed
 
 
-def test_nobody_looks_when_nobody_is_there(clock: Clock, groups: ConsumerGroups) -> None:
-    """A broker without members has nothing due."""
+def test_there_is_no_scan_without_members(clock: Clock, groups: ConsumerGroups) -> None:
+    """A broker without members has no timer."""
     one = Client(groups, "c1")
     one.beat(consumer("T"))
     groups.leave("g", one.channel)
@@ -237,8 +239,8 @@ def test_nobody_looks_when_nobody_is_there(clock: Clock, groups: ConsumerGroups)
     assert clock.wait_ms() is None
 
 
-def test_fingerprints_tell_a_change_of_subscription(groups: ConsumerGroups) -> None:
-    """The first one is no change."""
+def test_fingerprints_show_a_change_of_subscription(groups: ConsumerGroups) -> None:
+    """The first fingerprint is no change."""
     assert [groups.exchange_fingerprint("g", mark) for mark in (1, 1, 2, 2)] == [False, False, True, False]
 
 
@@ -246,7 +248,7 @@ def test_fingerprints_tell_a_change_of_subscription(groups: ConsumerGroups) -> N
 
 
 def test_producers_are_picked_in_turn(clock: Clock) -> None:
-    """Each connection of a group gets its turn; a group without one has none to pick."""
+    """Each connection of a group has its turn; a group without connections has none."""
     producers = ProducerGroups(clock)
     channels = [RecordingChannel() for _ in range(3)]
     for number, channel in enumerate(channels):
@@ -257,7 +259,7 @@ def test_producers_are_picked_in_turn(clock: Clock) -> None:
 
 
 def test_a_client_is_found_until_it_leaves(clock: Clock) -> None:
-    """Replies to a requester look its connection up by client id."""
+    """Replies to a requester find its connection by client id."""
     producers = ProducerGroups(clock)
     channel = RecordingChannel()
     producers.heartbeat(Member(channel, "p", LanguageCode.JAVA, 479), "g")
@@ -267,7 +269,7 @@ def test_a_client_is_found_until_it_leaves(clock: Clock) -> None:
 
 
 def test_a_silent_producer_is_dropped_and_closed(clock: Clock) -> None:
-    """Producers expire as consumers do."""
+    """Producers expire like consumers."""
     producers = ProducerGroups(clock)
     channel = RecordingChannel()
     producers.heartbeat(Member(channel, "p", LanguageCode.JAVA, 479), "g")

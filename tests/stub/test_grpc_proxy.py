@@ -1,4 +1,4 @@
-"""Tests of the stub's gRPC door: each method over a real channel, and the official Python client."""
+"""Tests of `broker_stub.grpc_proxy`: each method over a real channel, and the official Python client."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ ANY_PORT = Address("127.0.0.1", 0)
 HALF_A_MINUTE_MS = 30_000
 PKI = Path(__file__).parents[1] / "real" / "pki"
 CHECK_INTERVAL_MS = 30_000
-"""After so long a broker asks about open transactions."""
+"""Milliseconds between two checks of open transactions."""
 
 
 @pytest.fixture
-def door() -> Iterator[Stub]:
-    """A stub whose time stands still, and a client at its door."""
+def proxy() -> Iterator[Stub]:
+    """A stub with a frozen clock, and a client of its proxy."""
     with StubBroker({"T": 2}, frozen_clock=True) as stub, GrpcClient(stub.endpoints) as client:
         yield stub, client
 
 
 @pytest.fixture
 def apache() -> Iterator[Stub]:
-    """The same behind a door like Apache's."""
+    """A stub with a frozen clock, and a client of a proxy that behaves as Apache's."""
     with StubBroker({"T": 2}, frozen_clock=True) as stub:
         opened = open_proxy(stub.state, stub.run, ANY_PORT, ProxyOptions(like_apache=True))
         with GrpcClient(str(opened.address)) as client:
@@ -61,7 +61,7 @@ def apache() -> Iterator[Stub]:
 
 
 def message(body: bytes = b"x", topic: str = "T", **system: Any) -> dict[str, Any]:
-    """A message to be sent."""
+    """Return a message to send."""
     return {"topic": resource(topic), "body": body, "system_properties": {"message_id": "01AB", **system}}
 
 
@@ -71,7 +71,7 @@ def send(client: GrpcClient, *messages: dict[str, Any]) -> Any:
 
 
 def receive(client: GrpcClient, count: int = 32, *, invisible_ms: int = HALF_A_MINUTE_MS, **more: Any) -> list[Any]:
-    """The items of an answer that does not wait."""
+    """Return the items of a receive that does not wait."""
     fields = {
         "group": GROUP,
         "message_queue": queue_of(-1),
@@ -83,39 +83,39 @@ def receive(client: GrpcClient, count: int = 32, *, invisible_ms: int = HALF_A_M
 
 
 def received(items: list[Any]) -> list[Any]:
-    """The messages of a received or pulled stream."""
+    """Return the messages in a stream of received or pulled ones."""
     return [item.message for item in items if item.WhichOneof("content") == "message"]
 
 
 def bodies(items: list[Any]) -> list[bytes]:
-    """Their bodies."""
+    """Return the bodies of the messages in a stream."""
     return [message.body for message in received(items)]
 
 
 def code_of(items: list[Any]) -> int:
-    """The status of a stream."""
+    """Return the status code of a stream."""
     (code,) = [item.status.code for item in items if item.WhichOneof("content") == "status"]
     return int(code)
 
 
 def ack(client: GrpcClient, *messages: Any) -> Any:
-    """Acknowledge what was received."""
+    """Acknowledge a received message."""
     entries = [{"message_id": "01AB", "receipt_handle": handle_of(message)} for message in messages]
     return client.ask("AckMessage", group=GROUP, topic=TOPIC, entries=entries)
 
 
 def handle_of(message: Any) -> str:
-    """What the borrower shows."""
+    """Return the receipt handle of a received message."""
     return str(message.system_properties.receipt_handle)
 
 
 def pull(client: GrpcClient, offset: int, /, **more: Any) -> list[Any]:
-    """The items of a pull that does not wait."""
+    """Return the items of a pull that does not wait."""
     return list(client.ask("PullMessage", **{**pull_of(offset), **more}))
 
 
 def pull_of(offset: int) -> dict[str, Any]:
-    """A pull of the first queue."""
+    """Return a pull of the first queue."""
     return {"group": GROUP, "message_queue": queue_of(), "offset": offset, "batch_size": 32}
 
 
@@ -134,9 +134,9 @@ def set_topic(stub: StubBroker, topic: str, read: int, write: int, **attributes:
 # --- routes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_route_leads_to_the_door(door: Stub) -> None:
-    """Each queue is there to be read and written, and takes all types of message."""
-    stub, client = door
+def test_a_route_leads_to_the_proxy(proxy: Stub) -> None:
+    """Each queue's route names the proxy, allows reading and writing, and all types of message."""
+    stub, client = proxy
 
     answer = client.ask("QueryRoute", topic=TOPIC)
 
@@ -150,9 +150,9 @@ def test_a_route_leads_to_the_door(door: Stub) -> None:
     assert set(answer.message_queues[0].accept_message_types) == {1, 2, 3, 4}
 
 
-def test_permissions_are_those_of_each_queue(door: Stub) -> None:
-    """The first ones may be both, the rest is for readers."""
-    stub, client = door
+def test_permissions_are_those_of_each_queue(proxy: Stub) -> None:
+    """The first queues are readable and writable, the others readable only."""
+    stub, client = proxy
     set_topic(stub, "U", 2, 1)
 
     queues = client.ask("QueryRoute", topic=resource("U")).message_queues
@@ -164,9 +164,9 @@ def test_permissions_are_those_of_each_queue(door: Stub) -> None:
     ("attributes", "types"),
     [({"message.type": "FIFO"}, [2]), ({"message.type": "MIXED"}, [1, 2, 3, 4]), ({"message.type": "odd"}, [0])],
 )
-def test_a_topic_may_have_a_type(door: Stub, attributes: dict[str, str], types: list[int]) -> None:
-    """As its attribute says."""
-    stub, client = door
+def test_a_topic_may_have_a_type(proxy: Stub, attributes: dict[str, str], types: list[int]) -> None:
+    """The route shows the type of the topic's attribute."""
+    stub, client = proxy
     set_topic(stub, "U", 1, 1, **attributes)
 
     (queue,) = client.ask("QueryRoute", topic=resource("U")).message_queues
@@ -175,7 +175,7 @@ def test_a_topic_may_have_a_type(door: Stub, attributes: dict[str, str], types: 
 
 
 def test_a_topic_without_a_type_is_plain_at_apaches(apache: Stub) -> None:
-    """Only NORMAL."""
+    """Apache's proxy shows NORMAL only."""
     assert list(apache[1].ask("QueryRoute", topic=TOPIC).message_queues[0].accept_message_types) == [MessageType.NORMAL]
 
 
@@ -189,13 +189,13 @@ def test_a_topic_without_a_type_is_plain_at_apaches(apache: Stub) -> None:
         ("a" * 128, 40002),
     ],
 )
-def test_topics_that_have_no_route(door: Stub, topic: str, code: int) -> None:
-    """Missing, malformed, the broker's own."""
-    assert door[1].ask("QueryRoute", topic=resource(topic)).status.code == code
+def test_topics_that_have_no_route(proxy: Stub, topic: str, code: int) -> None:
+    """A missing topic, an illegal name and a system topic have no route."""
+    assert proxy[1].ask("QueryRoute", topic=resource(topic)).status.code == code
 
 
 def test_slaves_repeat_the_queues_of_their_masters() -> None:
-    """Clients keep those with number 0."""
+    """Clients keep the queues of broker id 0."""
     with StubCluster(2, 1, topics={"T": 1}) as stub, GrpcClient(stub.endpoints) as client:
         queues = client.ask("QueryRoute", topic=TOPIC).message_queues
 
@@ -204,9 +204,9 @@ def test_slaves_repeat_the_queues_of_their_masters() -> None:
 
 
 @pytest.mark.parametrize(("is_orderly", "ids"), [(False, [-1]), (True, [0, 1])])
-def test_assignment(door: Stub, is_orderly: bool, ids: list[int]) -> None:
-    """One for the broker, or one for each queue."""
-    stub, client = door
+def test_assignment(proxy: Stub, is_orderly: bool, ids: list[int]) -> None:
+    """A group gets one assignment for the broker, or one for each queue if it is orderly."""
+    stub, client = proxy
     set_group(stub, consume_message_orderly=is_orderly)
 
     answer = client.ask("QueryAssignment", topic=TOPIC, group=GROUP)
@@ -218,9 +218,9 @@ def test_assignment(door: Stub, is_orderly: bool, ids: list[int]) -> None:
 # --- sending ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sent_message_is_there_for_everybody(door: Stub) -> None:
-    """With its properties, in turns over the queues."""
-    stub, client = door
+def test_a_sent_message_is_there_for_everybody(proxy: Stub) -> None:
+    """The message is stored with its properties, and the queues take turns."""
+    stub, client = proxy
 
     answers = [
         send(client, message(b"hello", tag="new", keys=["k1"]) | {"user_properties": {"a": "b"}}) for _ in range(2)
@@ -235,9 +235,9 @@ def test_a_sent_message_is_there_for_everybody(door: Stub) -> None:
     assert expected.items() <= stub.messages("T")[0].properties.items()
 
 
-def test_messages_of_a_group_share_a_queue(door: Stub) -> None:
-    """So they stay in order."""
-    stub, client = door
+def test_messages_of_a_group_share_a_queue(proxy: Stub) -> None:
+    """Messages of a group are stored in one queue, so they stay in order."""
+    stub, client = proxy
 
     answer = send(client, *(message(b"%d" % number, message_group="x") for number in range(4)))
 
@@ -263,32 +263,32 @@ def test_messages_of_a_group_share_a_queue(door: Stub) -> None:
         (message(topic="missing"), Code.TOPIC_NOT_FOUND),
     ],
 )
-def test_messages_that_are_refused(door: Stub, faulty: dict[str, Any], code: Code) -> None:
-    """Nothing is stored, not even what came before in the request."""
-    stub, client = door
+def test_messages_that_are_refused(proxy: Stub, faulty: dict[str, Any], code: Code) -> None:
+    """Nothing is stored, not even the valid messages of the request."""
+    stub, client = proxy
 
     assert send(client, faulty).status.code == code
     assert stub.messages("T") == []
 
 
-def test_a_request_is_for_one_topic(door: Stub) -> None:
-    """Nor may it be empty."""
-    assert send(door[1]).status.code == Code.MESSAGE_CORRUPTED
-    assert send(door[1], message(), message(topic="U")).status.code == Code.MESSAGE_CORRUPTED
+def test_a_request_is_for_one_topic(proxy: Stub) -> None:
+    """Messages of several topics, and no message at all, are refused."""
+    assert send(proxy[1]).status.code == Code.MESSAGE_CORRUPTED
+    assert send(proxy[1], message(), message(topic="U")).status.code == Code.MESSAGE_CORRUPTED
 
 
-def test_a_topic_refuses_other_types(door: Stub) -> None:
-    """What it takes, it takes."""
-    stub, client = door
+def test_a_topic_refuses_other_types(proxy: Stub) -> None:
+    """A topic accepts its own type and refuses the others."""
+    stub, client = proxy
     set_topic(stub, "U", 1, 1, **{"message.type": "FIFO"})
 
     assert send(client, message(topic="U")).status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
     assert send(client, message(topic="U", message_group="x")).status.code == Code.OK
 
 
-def test_a_delayed_message_comes_later_or_never(door: Stub) -> None:
-    """Never if it is recalled, which brokers must allow."""
-    stub, client = door
+def test_a_delayed_message_comes_later_or_never(proxy: Stub) -> None:
+    """The message is delivered when due, unless it is recalled, which the broker must allow."""
+    stub, client = proxy
     due = to_timestamp(stub.clock.now_ms() + 5_000)
 
     (entry,) = send(client, message(delivery_timestamp=due)).entries
@@ -305,9 +305,9 @@ def test_a_delayed_message_comes_later_or_never(door: Stub) -> None:
 @pytest.mark.parametrize(
     ("resolution", "count"), [(TransactionResolution.COMMIT, 1), (TransactionResolution.ROLLBACK, 0)]
 )
-def test_a_transaction_ends_once(door: Stub, resolution: TransactionResolution, count: int) -> None:
-    """Till then nobody sees its message."""
-    stub, client = door
+def test_a_transaction_ends_once(proxy: Stub, resolution: TransactionResolution, count: int) -> None:
+    """The message of a transaction is invisible until the transaction ends."""
+    stub, client = proxy
     (entry,) = send(client, message(message_type=MessageType.TRANSACTION)).entries
     assert stub.messages("T") == []
     end: dict[str, Any] = {
@@ -323,9 +323,9 @@ def test_a_transaction_ends_once(door: Stub, resolution: TransactionResolution, 
     assert len(stub.messages("T")) == count
 
 
-def test_the_producer_is_asked_about_a_forgotten_transaction(door: Stub) -> None:
-    """On its Telemetry stream; its answer is about the copy the broker made."""
-    stub, client = door
+def test_the_producer_is_asked_about_a_forgotten_transaction(proxy: Stub) -> None:
+    """The check arrives on the Telemetry stream; the producer's response concerns the broker's copy."""
+    stub, client = proxy
     telemetry = client.telemetry()
     telemetry.settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC]})
     send(client, message(b"half", message_type=MessageType.TRANSACTION))
@@ -349,9 +349,9 @@ def test_the_producer_is_asked_about_a_forgotten_transaction(door: Stub) -> None
 # --- receiving -------------------------------------------------------------------------------------------------------
 
 
-def test_received_messages_are_lent(door: Stub) -> None:
-    """Status first, time last, and nobody else gets them meanwhile."""
-    stub, client = door
+def test_received_messages_are_invisible_to_others(proxy: Stub) -> None:
+    """The status comes first, the time last, and other consumers do not get the messages."""
+    stub, client = proxy
     put = stub.put("T", b"hello", tags="new", queue_id=1)
 
     items = receive(client)
@@ -364,9 +364,9 @@ def test_received_messages_are_lent(door: Stub) -> None:
     assert [item.WhichOneof("content") for item in receive(client)] == ["status", "delivery_timestamp"]
 
 
-def test_a_message_comes_back_unless_it_is_acknowledged(door: Stub) -> None:
-    """As another attempt, when its time is up; the old handle is worth nothing then."""
-    stub, client = door
+def test_a_message_comes_back_unless_it_is_acknowledged(proxy: Stub) -> None:
+    """The message is delivered as another attempt when its time is up, and the old handle is invalid then."""
+    stub, client = proxy
     for body in (b"a", b"b"):
         stub.put("T", body, queue_id=0)
     first, second = received(receive(client))
@@ -382,9 +382,9 @@ def test_a_message_comes_back_unless_it_is_acknowledged(door: Stub) -> None:
     assert stub.offsets("g")[MessageQueue("T", "broker-a", 0)] == 2
 
 
-def test_a_message_may_be_kept_longer(door: Stub) -> None:
-    """Against a new handle; a wrong one is given back, because clients take over what comes."""
-    stub, client = door
+def test_a_message_may_be_kept_longer(proxy: Stub) -> None:
+    """An extension returns a new handle; a wrong handle is returned, because clients adopt any."""
+    stub, client = proxy
     stub.put("T", b"x")
     (lent,) = received(receive(client))
     change: dict[str, Any] = {"group": GROUP, "topic": TOPIC, "invisible_duration": to_duration(60_000)}
@@ -400,9 +400,9 @@ def test_a_message_may_be_kept_longer(door: Stub) -> None:
     assert bodies(receive(client)) == [b"x"]
 
 
-def test_a_message_may_be_given_up(door: Stub) -> None:
-    """It becomes a dead letter of the group and is done with."""
-    stub, client = door
+def test_a_message_may_be_given_up(proxy: Stub) -> None:
+    """The message becomes a dead letter of the group and is acknowledged."""
+    stub, client = proxy
     stub.put("T", b"bad", queue_id=0)
     (lent,) = received(receive(client))
     forward: dict[str, Any] = {"group": GROUP, "topic": TOPIC, "receipt_handle": handle_of(lent), "message_id": "01AB"}
@@ -414,9 +414,9 @@ def test_a_message_may_be_given_up(door: Stub) -> None:
     assert stub.offsets("g")[MessageQueue("T", "broker-a", 0)] == 1
 
 
-def test_a_message_is_tried_so_many_times(door: Stub) -> None:
-    """Once more than the group retries; then it is a dead letter."""
-    stub, client = door
+def test_a_message_is_delivered_a_limited_number_of_times(proxy: Stub) -> None:
+    """A message is delivered once more than the group retries; then it becomes a dead letter."""
+    stub, client = proxy
     set_group(stub, retry_max_times=1)
     stub.put("T", b"bad")
 
@@ -429,9 +429,9 @@ def test_a_message_is_tried_so_many_times(door: Stub) -> None:
     assert [record.body for record in stub.messages("%DLQ%g")] == [b"bad"]
 
 
-def test_a_consumer_waits_for_a_message(door: Stub) -> None:
-    """And gets it when it comes, or when it comes back."""
-    stub, client = door
+def test_a_consumer_waits_for_a_message(proxy: Stub) -> None:
+    """The consumer gets a message when it is stored, or when it becomes visible again."""
+    stub, client = proxy
     waiting = {
         "group": GROUP,
         "message_queue": queue_of(-1),
@@ -454,9 +454,9 @@ def test_a_consumer_waits_for_a_message(door: Stub) -> None:
     assert stub.run(lambda: len(stub.state.brokers[0].held_pulls)) == 0
 
 
-def test_a_message_that_comes_back_ends_a_wait(door: Stub) -> None:
-    """Without anything new."""
-    stub, client = door
+def test_a_message_that_comes_back_ends_a_wait(proxy: Stub) -> None:
+    """No new message is needed."""
+    stub, client = proxy
     stub.put("T", b"x")
     receive(client, invisible_ms=10_000)
     waiting = client.start(
@@ -475,16 +475,16 @@ def test_a_message_that_comes_back_ends_a_wait(door: Stub) -> None:
 
 
 def wait_until(condition: Any) -> None:
-    """Wait for what happens in another thread."""
+    """Wait for a condition that another thread fulfils."""
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.005)
 
 
-def test_a_wait_ends_before_the_callers_patience(door: Stub) -> None:
-    """Though the stub's time stands still."""
-    items = receive(door[1], timeout_s=2, long_polling_timeout=to_duration(20_000))
+def test_a_wait_ends_before_the_callers_deadline(proxy: Stub) -> None:
+    """The wait ends before the caller's deadline, although the stub's clock is frozen."""
+    items = receive(proxy[1], timeout_s=2, long_polling_timeout=to_duration(20_000))
 
     assert code_of(items) == Code.MESSAGE_NOT_FOUND
 
@@ -498,9 +498,9 @@ def test_a_wait_ends_before_the_callers_patience(door: Stub) -> None:
         ({}, [b"a", b"b", b"c"]),
     ],
 )
-def test_filters(door: Stub, expression: dict[str, Any], expected: list[bytes]) -> None:
-    """The same for those who receive and those who pull."""
-    stub, client = door
+def test_filters(proxy: Stub, expression: dict[str, Any], expected: list[bytes]) -> None:
+    """Receives and pulls filter alike."""
+    stub, client = proxy
     for tag in "abc":
         stub.put("T", tag.encode(), tags=tag, queue_id=0)
 
@@ -509,7 +509,7 @@ def test_filters(door: Stub, expression: dict[str, Any], expected: list[bytes]) 
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("fields", "code"),
     [
         ({"invisible_duration": to_duration(9_999)}, Code.ILLEGAL_INVISIBLE_TIME),
         ({"invisible_duration": to_duration(12 * 3600 * 1000 + 1)}, Code.ILLEGAL_INVISIBLE_TIME),
@@ -520,16 +520,16 @@ def test_filters(door: Stub, expression: dict[str, Any], expected: list[bytes]) 
         ({"filter_expression": {"type": FilterType.SQL, "expression": "a ="}}, Code.ILLEGAL_FILTER_EXPRESSION),
     ],
 )
-def test_wishes_that_are_refused(door: Stub, wish: dict[str, Any], code: Code) -> None:
-    """The time stands last all the same."""
-    items = receive(door[1], **wish)
+def test_receives_that_are_refused(proxy: Stub, fields: dict[str, Any], code: Code) -> None:
+    """The delivery time is the last item all the same."""
+    items = receive(proxy[1], **fields)
 
     assert (code_of(items), items[-1].WhichOneof("content")) == (code, "delivery_timestamp")
 
 
-def test_a_push_consumer_keeps_its_messages_while_it_lives(door: Stub) -> None:
-    """They come back when it has left."""
-    stub, client = door
+def test_a_push_consumer_keeps_its_messages_while_it_lives(proxy: Stub) -> None:
+    """The messages become visible again after the consumer has left."""
+    stub, client = proxy
     settle_consumer(client, ClientType.PUSH_CONSUMER)
     stub.put("T", b"x")
     assert bodies(receive(client, auto_renew=True)) == [b"x"]
@@ -542,9 +542,9 @@ def test_a_push_consumer_keeps_its_messages_while_it_lives(door: Stub) -> None:
     assert bodies(receive(client)) == [b"x"]
 
 
-def test_a_push_consumer_sets_when_it_tries_again(door: Stub) -> None:
-    """Though it lives on."""
-    stub, client = door
+def test_a_push_consumer_sets_when_it_tries_again(proxy: Stub) -> None:
+    """The consumer's own period counts, although it is alive."""
+    stub, client = proxy
     settle_consumer(client, ClientType.PUSH_CONSUMER)
     stub.put("T", b"x")
     (lent,) = received(receive(client, auto_renew=True))
@@ -561,9 +561,9 @@ def test_a_push_consumer_sets_when_it_tries_again(door: Stub) -> None:
     assert bodies(receive(client, auto_renew=True)) == [b"x"]
 
 
-def test_an_orderly_group_gets_one_batch_at_a_time(door: Stub) -> None:
-    """The same one again for the same attempt."""
-    stub, client = door
+def test_an_orderly_group_gets_one_batch_at_a_time(proxy: Stub) -> None:
+    """A repeated attempt gets the same batch, and another attempt none."""
+    stub, client = proxy
     set_group(stub, consume_message_orderly=True)
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
@@ -578,9 +578,9 @@ def test_an_orderly_group_gets_one_batch_at_a_time(door: Stub) -> None:
     assert bodies(receive(client, 2, attempt_id="two")) == [b"c"]
 
 
-def test_receiving_follows_who_moves_the_group(door: Stub) -> None:
-    """Back or forth, by the administrator or another client."""
-    stub, client = door
+def test_receiving_follows_a_reset_of_the_group(proxy: Stub) -> None:
+    """A receive starts at the offset that an administrator or another client set, lower or higher."""
+    stub, client = proxy
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
     assert ack(client, *received(receive(client))).status.code == Code.OK
@@ -592,9 +592,9 @@ def test_receiving_follows_who_moves_the_group(door: Stub) -> None:
     assert bodies(receive(client)) == [b"c"]
 
 
-def test_a_group_that_got_nothing_stands_nowhere(door: Stub) -> None:
-    """So others of the group may begin where they like; an open loan holds it at its message."""
-    stub, client = door
+def test_a_group_that_got_nothing_has_no_offset(proxy: Stub) -> None:
+    """Other clients may then choose its start; an unacknowledged message holds its offset."""
+    stub, client = proxy
     receive(client)
     assert stub.offsets("g") == {}
 
@@ -605,9 +605,9 @@ def test_a_group_that_got_nothing_stands_nowhere(door: Stub) -> None:
     assert stub.offsets("g") == {MessageQueue("T", "broker-a", 0): 0}
 
 
-def test_a_wait_for_an_orderly_queue_ends_when_it_is_free(door: Stub) -> None:
-    """And ends for good, though two messages free it at once."""
-    stub, client = door
+def test_a_wait_for_an_orderly_queue_ends_when_it_is_free(proxy: Stub) -> None:
+    """The wait ends once, even if two messages free the queue at the same time."""
+    stub, client = proxy
     set_group(stub, consume_message_orderly=True)
     for body in (b"a", b"b", b"c", b"d"):
         stub.put("T", body, queue_id=0)
@@ -628,9 +628,9 @@ def test_a_wait_for_an_orderly_queue_ends_when_it_is_free(door: Stub) -> None:
     assert stub.run(lambda: len(stub.state.brokers[0].held_pulls)) == 0
 
 
-def test_a_new_group_begins_at_the_end_where_messages_were_deleted(door: Stub) -> None:
-    """With the last message, as popping does."""
-    stub, client = door
+def test_a_new_group_begins_at_the_end_where_messages_were_deleted(proxy: Stub) -> None:
+    """The group starts with the last message, as with pop."""
+    stub, client = proxy
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
     stub.expire("T", 0, 1)
@@ -641,9 +641,9 @@ def test_a_new_group_begins_at_the_end_where_messages_were_deleted(door: Stub) -
 # --- pulling ---------------------------------------------------------------------------------------------------------
 
 
-def test_pulled_messages_come_with_the_next_offset(door: Stub) -> None:
-    """Without a handle, and as often as asked; nobody's offset moves."""
-    stub, client = door
+def test_pulled_messages_come_with_the_next_offset(proxy: Stub) -> None:
+    """Pulled messages have no handle and can be pulled repeatedly; no offset is committed."""
+    stub, client = proxy
     for body in (b"a", b"b"):
         stub.put("T", body, queue_id=0)
 
@@ -660,9 +660,9 @@ def test_pulled_messages_come_with_the_next_offset(door: Stub) -> None:
     ("offset", "code", "next_offset"),
     [(1, Code.ILLEGAL_OFFSET, 2), (3, Code.MESSAGE_NOT_FOUND, 3), (4, Code.ILLEGAL_OFFSET, 3)],
 )
-def test_offsets_where_there_is_nothing(door: Stub, offset: int, code: Code, next_offset: int) -> None:
-    """Before the first message, at the end, behind it: the status says so, and where to go on."""
-    stub, client = door
+def test_offsets_where_there_is_nothing(proxy: Stub, offset: int, code: Code, next_offset: int) -> None:
+    """Before the first message, at the end and behind it, the status and the next offset tell how to go on."""
+    stub, client = proxy
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
     stub.expire("T", 0, 2)
@@ -672,9 +672,9 @@ def test_offsets_where_there_is_nothing(door: Stub, offset: int, code: Code, nex
     assert (code_of(items), items[-1].next_offset) == (code, next_offset)
 
 
-def test_a_pull_passes_over_what_is_filtered_out(door: Stub) -> None:
-    """The next offset lies behind it."""
-    stub, client = door
+def test_a_pull_passes_over_what_is_filtered_out(proxy: Stub) -> None:
+    """The next offset lies behind the filtered messages."""
+    stub, client = proxy
     stub.put("T", b"a", tags="a", queue_id=0)
 
     items = pull(client, 0, filter_expression={"type": FilterType.TAG, "expression": "b"})
@@ -682,9 +682,9 @@ def test_a_pull_passes_over_what_is_filtered_out(door: Stub) -> None:
     assert (code_of(items), items[-1].next_offset) == (Code.MESSAGE_NOT_FOUND, 1)
 
 
-def test_a_pull_at_the_end_waits(door: Stub) -> None:
-    """For a message, or for so long as it wants."""
-    stub, client = door
+def test_a_pull_at_the_end_waits(proxy: Stub) -> None:
+    """The pull waits for a message, or until its timeout."""
+    stub, client = proxy
     waiting = {**pull_of(0), "long_polling_timeout": to_duration(20_000)}
     call = client.start("PullMessage", **waiting)
     wait_until(lambda: stub.run(lambda: len(stub.state.brokers[0].held_pulls)) == 1)
@@ -698,7 +698,7 @@ def test_a_pull_at_the_end_waits(door: Stub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("fields", "code"),
     [
         ({"offset": -1}, Code.ILLEGAL_OFFSET),
         ({"batch_size": 0}, Code.BAD_REQUEST),
@@ -708,15 +708,15 @@ def test_a_pull_at_the_end_waits(door: Stub) -> None:
         ({"group": resource("")}, Code.ILLEGAL_CONSUMER_GROUP),
     ],
 )
-def test_pulls_that_are_refused(door: Stub, wish: dict[str, Any], code: Code) -> None:
-    """A status, and no offset to go on at."""
-    (item,) = pull(door[1], 0, **wish)
+def test_pulls_that_are_refused(proxy: Stub, fields: dict[str, Any], code: Code) -> None:
+    """A refused pull gets a status and no next offset."""
+    (item,) = pull(proxy[1], 0, **fields)
 
     assert item.status.code == code
 
 
 def test_the_status_of_a_pull_may_come_last() -> None:
-    """As another server has it."""
+    """With the option, the status is the last item."""
     with StubBroker({"T": 1}) as stub:
         opened = open_proxy(stub.state, stub.run, ANY_PORT, ProxyOptions(status_last=True))
         stub.put("T", b"x")
@@ -740,9 +740,9 @@ def test_the_status_of_a_pull_may_come_last() -> None:
         ({"message_queue": queue_of(9)}, Code.BAD_REQUEST, 0),
     ],
 )
-def test_offsets_of_a_queue(door: Stub, question: dict[str, Any], code: Code, offset: int) -> None:
-    """Its bounds, and the first message since a time."""
-    stub, client = door
+def test_offsets_of_a_queue(proxy: Stub, question: dict[str, Any], code: Code, offset: int) -> None:
+    """The methods return a queue's bounds, and the first message since a time."""
+    stub, client = proxy
     for store_timestamp in (1_000, 2_000, 3_000):
         stub.put("T", b"x", queue_id=0, store_timestamp=store_timestamp)
     stub.expire("T", 0, 1)
@@ -752,9 +752,9 @@ def test_offsets_of_a_queue(door: Stub, question: dict[str, Any], code: Code, of
     assert (answer.status.code, answer.offset) == (code, offset)
 
 
-def test_a_groups_offset_is_what_was_stored(door: Stub) -> None:
-    """None until then, and never below 0."""
-    stub, client = door
+def test_a_groups_offset_is_what_was_stored(proxy: Stub) -> None:
+    """A group without a commit has no offset, and a negative one is refused."""
+    stub, client = proxy
     place: dict[str, Any] = {"group": GROUP, "message_queue": queue_of(1)}
 
     before = client.ask("GetOffset", **place).status.code
@@ -770,7 +770,7 @@ def test_a_groups_offset_is_what_was_stored(door: Stub) -> None:
 
 
 def settle_consumer(client: GrpcClient, client_type: ClientType) -> Any:
-    """Write a consumer's settings; their completed form."""
+    """Write a consumer's settings and return their completed form."""
     entry = {"topic": TOPIC, "expression": {"type": FilterType.TAG, "expression": "*"}}
     command = client.telemetry().settle(
         client_type=client_type, subscription={"group": GROUP, "subscriptions": [entry]}
@@ -779,10 +779,10 @@ def settle_consumer(client: GrpcClient, client_type: ClientType) -> Any:
     return command.settings
 
 
-def test_a_producers_settings_are_completed(door: Stub) -> None:
-    """With limits and how to try again."""
+def test_a_producers_settings_are_completed(proxy: Stub) -> None:
+    """The settings get limits and a retry policy."""
     command = (
-        door[1].telemetry().settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC], "max_body_size": 1})
+        proxy[1].telemetry().settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC], "max_body_size": 1})
     )
 
     publishing, backoff = command.settings.publishing, command.settings.backoff_policy
@@ -791,9 +791,9 @@ def test_a_producers_settings_are_completed(door: Stub) -> None:
     assert (backoff.max_attempts, backoff.WhichOneof("strategy")) == (3, "exponential_backoff")
 
 
-def test_a_consumers_settings_are_completed(door: Stub) -> None:
-    """As its group is configured; it becomes a member until it leaves."""
-    stub, client = door
+def test_a_consumers_settings_are_completed(proxy: Stub) -> None:
+    """The settings follow the group's configuration; the client is a member until it unregisters."""
+    stub, client = proxy
     set_group(stub, consume_message_orderly=True, retry_max_times=5)
 
     settings = settle_consumer(client, ClientType.SIMPLE_CONSUMER)
@@ -806,9 +806,9 @@ def test_a_consumers_settings_are_completed(door: Stub) -> None:
     assert stub.groups() == {}
 
 
-def test_a_silent_consumer_is_no_member_for_long(door: Stub) -> None:
-    """Its heartbeats keep it one."""
-    stub, client = door
+def test_a_silent_consumer_is_no_member_for_long(proxy: Stub) -> None:
+    """Only heartbeats keep the membership."""
+    stub, client = proxy
     settle_consumer(client, ClientType.SIMPLE_CONSUMER)
 
     stub.clock.advance(100_000)
@@ -824,10 +824,10 @@ def test_a_silent_consumer_is_no_member_for_long(door: Stub) -> None:
     "settings",
     [{}, {"subscription": {"group": resource("a b")}}, {"publishing": {"topics": [resource("SCHEDULE_TOPIC_XXXX")]}}],
 )
-def test_settings_that_end_the_stream(door: Stub, settings: dict[str, Any]) -> None:
-    """Of nobody, or of bad names."""
+def test_settings_that_end_the_stream(proxy: Stub, settings: dict[str, Any]) -> None:
+    """Settings without a role, or with illegal names, end the stream."""
     with pytest.raises(grpc.RpcError) as caught:
-        door[1].telemetry().settle(**settings)
+        proxy[1].telemetry().settle(**settings)
 
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
@@ -837,7 +837,7 @@ def test_settings_that_end_the_stream(door: Stub, settings: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("name", ["PullMessage", "GetOffset", "UpdateOffset", "QueryOffset", "SyncLiteSubscription"])
 def test_apaches_proxy_does_not_pull(apache: Stub, name: str) -> None:
-    """gRPC itself says that there is no such method."""
+    """The gRPC server responds that the method is unimplemented."""
     with pytest.raises(grpc.RpcError) as caught:
         apache[1].ask(name)
 
@@ -845,7 +845,7 @@ def test_apaches_proxy_does_not_pull(apache: Stub, name: str) -> None:
 
 
 def test_apaches_proxy_wants_settings_first(apache: Stub) -> None:
-    """Before receiving, heartbeats and leaving."""
+    """Receives, heartbeats and terminations without settings are refused."""
     client = apache[1]
 
     assert code_of(receive(client)) == Code.INTERNAL_SERVER_ERROR
@@ -856,49 +856,49 @@ def test_apaches_proxy_wants_settings_first(apache: Stub) -> None:
 
 
 def test_apaches_proxy_has_no_pull_consumers(apache: Stub) -> None:
-    """Their settings end the stream."""
+    """The settings of a pull consumer end the stream."""
     with pytest.raises(grpc.RpcError) as caught:
         settle_consumer(apache[1], ClientType.PULL_CONSUMER)
 
     assert caught.value.code() == grpc.StatusCode.INTERNAL
 
 
-# --- the door itself -------------------------------------------------------------------------------------------------
+# --- the proxy itself -------------------------------------------------------------------------------------------------
 
 
-def test_clients_must_say_who_they_are(door: Stub) -> None:
-    """On every call."""
-    with GrpcClient(door[0].endpoints, {}) as client:
+def test_clients_must_send_their_id(proxy: Stub) -> None:
+    """Every call without a client id is refused."""
+    with GrpcClient(proxy[0].endpoints, {}) as client:
         assert client.ask("QueryRoute", topic=TOPIC).status.code == Code.CLIENT_ID_REQUIRED
         assert client.telemetry().read().status.code == Code.CLIENT_ID_REQUIRED
 
 
 @pytest.mark.parametrize(("secret", "code"), [("sk1", Code.OK), ("sk2", Code.UNAUTHORIZED)])
 def test_signed_calls_only_when_there_are_users(secret: str, code: Code) -> None:
-    """As the official clients sign."""
+    """With users, only calls signed as the official clients sign are served."""
     now = "20261118T091847Z"
     signed = {**IDENTITY, DATE_TIME: now, AUTHORIZATION: make_authorization("ak1", secret, now)}
     with StubBroker({"T": 1}, acl={"ak1": "sk1"}) as stub, GrpcClient(stub.endpoints, signed) as client:
         assert client.ask("QueryRoute", topic=TOPIC).status.code == code
 
 
-def test_a_large_message_passes(door: Stub) -> None:
-    """The largest a broker takes."""
+def test_a_large_message_passes(proxy: Stub) -> None:
+    """A message of the maximum size is stored."""
     body = b"x" * (4 * 1024 * 1024)
 
-    assert send(door[1], message(body)).status.code == Code.OK
-    assert len(door[0].messages("T")[0].body) == len(body)
+    assert send(proxy[1], message(body)).status.code == Code.OK
+    assert len(proxy[0].messages("T")[0].body) == len(body)
 
 
-def test_a_taken_port_is_named(door: Stub) -> None:
-    """With what to do about it."""
-    stub, _ = door
+def test_a_taken_port_is_named(proxy: Stub) -> None:
+    """The error names the port and what to do."""
+    stub, _ = proxy
 
     with pytest.raises(ConnectError, match="cannot listen for gRPC"):
         open_proxy(stub.state, stub.run, parse_address(str(stub.endpoints)))
 
 
-def test_with_a_certificate_the_door_speaks_tls() -> None:
+def test_with_a_certificate_the_proxy_speaks_tls() -> None:
     """A client that trusts the authority is served; a plain one is not."""
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
     with StubBroker({"T": 1}, tls=files) as stub:
@@ -913,9 +913,9 @@ def test_with_a_certificate_the_door_speaks_tls() -> None:
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-def test_calls_are_denied_on_command(door: Stub) -> None:
-    """With a code of the protocol, or with what a proxy makes of a broker's; faults elsewhere do not count."""
-    stub, client = door
+def test_calls_fail_on_command(proxy: Stub) -> None:
+    """The response has a gRPC code, or the translation of a broker's code; faults elsewhere do not count."""
+    stub, client = proxy
     stub.faults.answer(Code.MESSAGE_BODY_TOO_LARGE, "as told", at=PROXY, on="SendMessage")
     stub.faults.busy(at=PROXY)
     stub.faults.busy(times=None)
@@ -927,9 +927,9 @@ def test_calls_are_denied_on_command(door: Stub) -> None:
     assert len(stub.messages("T")) == 1
 
 
-def test_an_answer_comes_late_on_command(door: Stub) -> None:
-    """By the stub's clock, which stands still until it is advanced; the call is carried out at once."""
-    stub, client = door
+def test_an_answer_comes_late_on_command(proxy: Stub) -> None:
+    """The response is late by the stub's clock, which is frozen; the call is carried out at once."""
+    stub, client = proxy
     stub.faults.delay(HALF_A_MINUTE_MS, at=PROXY, on="SendMessage")
     idle = repr(stub.clock)
 
@@ -943,9 +943,9 @@ def test_an_answer_comes_late_on_command(door: Stub) -> None:
 
 
 @pytest.mark.parametrize("fault", ["drop_reply", "cut_reply"])
-def test_an_answer_is_lost_on_command(door: Stub, fault: str) -> None:
-    """The call is carried out; the caller's time runs out, or its connection seems to break."""
-    stub, client = door
+def test_an_answer_is_lost_on_command(proxy: Stub, fault: str) -> None:
+    """The call is carried out; the caller meets its deadline, or a broken connection."""
+    stub, client = proxy
     getattr(stub.faults, fault)(at=PROXY, on="SendMessage")
 
     with pytest.raises(grpc.RpcError) as lost:
@@ -956,16 +956,16 @@ def test_an_answer_is_lost_on_command(door: Stub, fault: str) -> None:
     assert len(stub.messages("T")) == 1
 
 
-def test_faults_of_single_bytes_are_not_for_the_door(door: Stub) -> None:
-    """Behind gRPC nobody sees single bytes: the test that asks for it is told."""
-    stub, _ = door
+def test_faults_of_single_bytes_are_not_for_the_proxy(proxy: Stub) -> None:
+    """The proxy sends whole messages, so such a fault is refused."""
+    stub, _ = proxy
 
     with pytest.raises(OptionError, match="use answer, delay, drop_reply or cut_reply"):
         stub.faults.trickle(at=PROXY)
 
 
-def test_nothing_is_left_of_a_door() -> None:
-    """Not even while clients wait and streams are open."""
+def test_nothing_is_left_of_a_closed_proxy() -> None:
+    """Closing ends all threads, even while clients wait and streams are open."""
     others = threads()
     with StubBroker({"T": 1}) as stub, GrpcClient(stub.endpoints) as client:
         settle_consumer(client, ClientType.SIMPLE_CONSUMER)
@@ -978,9 +978,9 @@ def test_nothing_is_left_of_a_door() -> None:
         wait_until(lambda: threads() == others)
 
 
-def test_repr_shows_where_it_is(door: Stub) -> None:
-    """For whoever prints it."""
-    stub, _ = door
+def test_repr_shows_where_it_is(proxy: Stub) -> None:
+    """The repr contains the address."""
+    stub, _ = proxy
     opened = open_proxy(stub.state, stub.run, ANY_PORT)
 
     assert isinstance(opened, GrpcServer)
@@ -994,7 +994,7 @@ CLIENT = Path(__file__).with_name("official_grpc_client.py")
 
 
 def start_client(home: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The official client in a process of its own."""
+    """Start the official client in a process of its own."""
     return subprocess.Popen(
         [sys.executable, str(CLIENT), *arguments],
         env={**os.environ, "HOME": str(home), "no_grpc_proxy": "*"},
@@ -1005,14 +1005,14 @@ def start_client(home: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def end_client(client: subprocess.Popen[str]) -> Any:
-    """What it saw."""
+    """Return what the official client printed."""
     output, _ = client.communicate("\n", timeout=60)
     assert client.returncode == 0
     return json.loads(output.splitlines()[-1])
 
 
 def test_the_official_client_sends_and_receives(tmp_path: Path) -> None:
-    """Plain, grouped and delayed messages arrive whole and are acknowledged."""
+    """Plain, grouped and delayed messages arrive unchanged and are acknowledged."""
     with StubBroker({"T": 2}) as stub:
         seen = end_client(start_client(tmp_path, "send_and_receive", str(stub.endpoints)))
         offsets = stub.offsets("g")
@@ -1026,7 +1026,7 @@ def test_the_official_client_sends_and_receives(tmp_path: Path) -> None:
 
 
 def test_the_official_client_ends_transactions(tmp_path: Path) -> None:
-    """By itself, and when it is asked."""
+    """The client ends transactions by itself, and after a check."""
     with StubBroker({"T": 1}) as stub:
         client = start_client(tmp_path, "transact", str(stub.endpoints))
         assert client.stdout and client.stdout.readline() == "sent\n"
@@ -1039,7 +1039,7 @@ def test_the_official_client_ends_transactions(tmp_path: Path) -> None:
 
 
 def test_the_official_client_is_pushed_to(tmp_path: Path) -> None:
-    """What other clients put."""
+    """A push consumer gets the messages that other clients sent."""
     with StubBroker({"T": 2}) as stub:
         stub.put("T", b"one")
         stub.put("T", b"two")

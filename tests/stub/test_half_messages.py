@@ -1,4 +1,4 @@
-"""Which messages are not committed yet, and how does the broker come to know what became of them?"""
+"""Tests of `broker_stub.half_messages` and of the handlers of transactions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
 
 
 class Producer:
-    """A producer of group p at a broker; keeps what it is asked about."""
+    """A producer of group p at a broker, which records the checks it gets."""
 
     def __init__(self, release: str = "5.3.3") -> None:
         self.direct = DirectBroker(release)
         self.connect()
 
     def connect(self) -> None:
-        """Be there."""
+        """Register the producer."""
         self.direct.broker.producer_groups.heartbeat(Member(self.direct.channel, "c", LanguageCode.JAVA, 479), "p")
 
     def prepare(self, body: bytes = b"half", **properties: str) -> Stored:
@@ -47,7 +47,7 @@ class Producer:
         )
 
     def end(self, stored: Stored, decision: int, *, checked: bool = False, group: str = "p", shift: int = 0) -> Command:
-        """Decide what becomes of a half message."""
+        """End the transaction of a half message."""
         header = EndTransactionRequestHeader(
             producer_group=group,
             tran_state_table_offset=stored.queue_offset + shift,
@@ -59,7 +59,7 @@ class Producer:
         return self.direct.ask(header)
 
     def requests(self) -> list[tuple[CheckTransactionStateRequestHeader, Record]]:
-        """What the broker has asked about since the last look."""
+        """Return the checks since the last call."""
         oneways = [(header, body) for code, header, body in self.direct.channel.oneways]
         self.direct.channel.oneways.clear()
         return [
@@ -75,12 +75,12 @@ class Producer:
             self.connect()
 
     def committed(self) -> list[Record]:
-        """What consumers can read."""
+        """Return the messages that consumers can read."""
         return self.direct.found("T", 3)
 
 
 def test_a_half_message_is_hidden_until_its_commit() -> None:
-    """Then it is stored where it belongs, marked as committed and telling of its half."""
+    """The commit stores it in its own topic, marked as committed and with the half message's offset."""
     producer = Producer()
     half = producer.prepare()
     (hidden,) = producer.direct.found(HALF_TOPIC)
@@ -101,8 +101,8 @@ def test_a_half_message_is_hidden_until_its_commit() -> None:
 
 
 @pytest.mark.parametrize(("decision", "count"), [(COMMIT, 1), (ROLLBACK, 1), (UNKNOWN, 0)])
-def test_both_ends_leave_a_note(decision: int, count: int) -> None:
-    """Nobody is asked about an ended message; an undecided one leaves no note."""
+def test_both_ends_leave_a_marker(decision: int, count: int) -> None:
+    """An ended message is not checked any more; an undecided end leaves no marker."""
     producer = Producer()
     producer.end(producer.prepare(), decision)
     assert len(producer.direct.found(HALF_DONE_TOPIC)) == count
@@ -110,8 +110,8 @@ def test_both_ends_leave_a_note(decision: int, count: int) -> None:
     assert len(producer.requests()) == 1 - count
 
 
-def test_the_producer_is_asked_about_a_copy() -> None:
-    """The question carries the message as the producer knows it, and the copy's places, by which it is then ended."""
+def test_the_check_is_about_a_copy() -> None:
+    """The check carries the message as the producer knows it, and the copy's places, by which it is ended."""
     producer = Producer()
     half = producer.prepare()
     producer.beat_for(INTERVAL_MS)
@@ -136,7 +136,7 @@ def test_the_producer_is_asked_about_a_copy() -> None:
 
 
 def test_4_9_7_names_neither_topic_nor_broker() -> None:
-    """Its question has fewer fields, and its half message no transaction id."""
+    """A check of 4.9.7 has fewer fields, and a half message no transaction id."""
     producer = Producer("4.9.7")
     producer.prepare()
     producer.beat_for(INTERVAL_MS)
@@ -146,7 +146,7 @@ def test_4_9_7_names_neither_topic_nor_broker() -> None:
 
 
 def test_a_young_message_is_left_alone() -> None:
-    """Only one older than the timeout is asked about, at the next look."""
+    """Only a message older than the timeout is checked, at the next interval."""
     producer = Producer()
     producer.prepare(b"old")
     producer.direct.clock.advance(INTERVAL_MS - TIMEOUT_MS)
@@ -157,8 +157,8 @@ def test_a_young_message_is_left_alone() -> None:
     assert sorted(record.body for _, record in producer.requests()) == [b"old", b"young"]
 
 
-def test_nobody_is_asked_for_ever() -> None:
-    """After fifteen questions the message is given up."""
+def test_checks_come_to_an_end() -> None:
+    """After fifteen checks the message is given up."""
     producer = Producer()
     producer.prepare()
     producer.beat_for(20 * INTERVAL_MS)
@@ -170,7 +170,7 @@ def test_nobody_is_asked_for_ever() -> None:
 
 
 def test_a_message_given_up_is_taken_up_on_command() -> None:
-    """An administrator has it asked about again, from the beginning."""
+    """An administrator has the message checked again, from the first check on."""
     producer = Producer()
     producer.prepare()
     producer.beat_for(20 * INTERVAL_MS)
@@ -184,7 +184,7 @@ def test_a_message_given_up_is_taken_up_on_command() -> None:
 
 
 def test_only_half_messages_are_taken_up() -> None:
-    """Another message is left alone, and one that is not there is an error."""
+    """Another message is ignored, and a missing one is an error."""
     producer = Producer()
     plain = producer.direct.put()
 
@@ -195,14 +195,14 @@ def test_only_half_messages_are_taken_up() -> None:
 
 
 def resume_check(producer: Producer, message_id: str) -> int:
-    """The answer to an administrator who wants a half message taken up."""
+    """Return the response to an administrator's request to check a half message again."""
     direct, command = producer.direct, Command(AdminCode.RESUME_CHECK_HALF_MESSAGE, fields={"msgId": message_id})
     Dispatcher("", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()).serve(command, direct.channel)
     return direct.channel.replies.pop().code
 
 
 def test_a_message_older_than_the_log_is_given_up() -> None:
-    """No question is worth it."""
+    """A message older than the log's retention is not checked."""
     producer = Producer()
     born_ms = producer.direct.clock.now_ms() - OLDEST_MS - 1
     producer.direct.broker.half_messages.prepare(InnerMessage("T", 3, b"x", {"PGROUP": "p"}, born_timestamp=born_ms))
@@ -211,7 +211,7 @@ def test_a_message_older_than_the_log_is_given_up() -> None:
 
 
 def test_a_message_may_claim_more_time() -> None:
-    """It is put behind the others until its time is over, and an end of the original counts for the copy."""
+    """The message's copy moves behind the others until its time is over, and an end of the original ends the copy."""
     producer = Producer()
     patient = producer.prepare(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.prepare(b"other")
@@ -230,7 +230,7 @@ def test_a_message_may_claim_more_time() -> None:
 
 
 def test_a_first_end_may_come_too_late() -> None:
-    """After the time a message claimed, or the timeout if that is longer, 5.x takes an end only after asking."""
+    """After the message's own immunity time, or the longer timeout, 5.x accepts an end only after a check."""
     producer = Producer()
     half = producer.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="10")
     hasty = producer.prepare(b"hasty", CHECK_IMMUNITY_TIME_IN_SECONDS="1")
@@ -246,7 +246,7 @@ def test_a_first_end_may_come_too_late() -> None:
     [("q", 0, "The producer group wrong"), ("p", 1, "The transaction state table offset wrong")],
 )
 def test_an_end_must_know_the_message(group: str, shift: int, remark: str) -> None:
-    """Group and half offset must be right."""
+    """The producer group and the half offset must match."""
     producer = Producer()
     refused = producer.end(producer.prepare(), COMMIT, group=group, shift=shift)
     assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, remark)
@@ -254,7 +254,7 @@ def test_an_end_must_know_the_message(group: str, shift: int, remark: str) -> No
 
 
 def test_only_half_messages_can_be_ended() -> None:
-    """Neither nothing nor a message of another topic."""
+    """A missing message and one of another topic are refused."""
     producer = Producer()
     other = producer.direct.put("T", PGROUP="p")
     for stored in (other, Stored("", 0, 9_999_999, 0)):
@@ -262,7 +262,7 @@ def test_only_half_messages_can_be_ended() -> None:
 
 
 def test_a_commit_twice_is_stored_twice() -> None:
-    """The half message stays where it is."""
+    """The half message stays, so each commit stores it."""
     producer = Producer()
     half = producer.prepare()
     for _ in range(2):
@@ -271,7 +271,7 @@ def test_a_commit_twice_is_stored_twice() -> None:
 
 
 def test_a_slave_ends_no_transaction() -> None:
-    """Half messages are the master's business."""
+    """A slave refuses the end of a transaction."""
     producer = Producer()
     half = producer.prepare()
     producer.direct.broker = producer.direct.make_slave()
@@ -279,7 +279,7 @@ def test_a_slave_ends_no_transaction() -> None:
 
 
 def test_a_delay_level_loses_a_half_message() -> None:
-    """It would be delivered to the half topic, which a real broker refuses, too; clients remove the level."""
+    """The delayed delivery would go to the half topic, which a real broker refuses; clients remove the level."""
     producer = Producer()
     producer.end(producer.prepare(DELAY="1"), COMMIT)
     producer.direct.clock.advance(10_000)
@@ -287,15 +287,15 @@ def test_a_delay_level_loses_a_half_message() -> None:
 
 
 def test_an_open_end_has_no_answer() -> None:
-    """A rollback has one that nobody gave a remark."""
+    """An undecided end gets no response, and a rollback one with a default remark."""
     producer = Producer()
     half = producer.prepare()
     assert producer.end(half, UNKNOWN).remark == "held"
     assert producer.end(half, ROLLBACK).remark == "not set any response code"
 
 
-def test_looking_goes_on_after_a_restart() -> None:
-    """Ended messages are known from their notes, the others are asked about."""
+def test_checks_continue_after_a_restart() -> None:
+    """Markers show which messages have ended; the others are checked."""
     producer = Producer()
     producer.end(producer.prepare(b"done"), COMMIT)
     producer.prepare(b"open")
@@ -311,7 +311,7 @@ def test_looking_goes_on_after_a_restart() -> None:
     [({"TRAN_MSG": "true"}, 0, True), ({"TRAN_MSG": "true", "DELAY": "3"}, 1, False), ({"TRAN_MSG": "no"}, 0, False)],
 )
 def test_what_begins_a_transaction(properties: dict[str, str], times: int, half: bool) -> None:
-    """The mark does, unless the message is on its way to another try."""
+    """The property decides, except for a message that is sent for a retry."""
     assert is_half(InnerMessage("T", 0, b"x", properties, reconsume_times=times)) is half
 
 
@@ -319,19 +319,19 @@ def test_what_begins_a_transaction(properties: dict[str, str], times: int, half:
 
 
 def recall(direct: DirectBroker, handle: str, topic: str = "T") -> Command:
-    """Take a timer message back."""
+    """Recall a timer message."""
     return direct.ask(RecallMessageRequestHeader(topic=topic, recall_handle=handle, producer_group="p"))
 
 
 def test_recalls_are_off_by_default() -> None:
-    """The refusal names the region, as recorded."""
+    """The refusal contains the region, as recorded."""
     refused = recall(DirectBroker(), "x")
     assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
     assert refused.fields == {"MSG_REGION": "DefaultRegion"}
 
 
 def test_a_recalled_message_never_comes() -> None:
-    """The answer names what was taken back."""
+    """The response names the recalled message."""
     direct = DirectBroker(recall_messages=True)
     direct.broker.topics.create_plain("T", 1)
     message = InnerMessage("T", 0, b"x", {"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A"})
@@ -359,14 +359,14 @@ def test_a_handle_must_fit(topic: str, broker: str, after_ms: int, remark: str) 
 
 
 def test_a_recall_needs_a_topic_and_a_handle() -> None:
-    """Each has its own answer."""
+    """A missing topic and a malformed handle have different responses."""
     direct = DirectBroker(recall_messages=True)
     assert recall(direct, "x", "nope").code == ResponseCode.TOPIC_NOT_EXIST
     assert recall(direct, "x", "TBW102").remark == "recall handle is invalid"
 
 
 def test_codes_are_told_apart() -> None:
-    """A question is no notice: the producer is told by its own code."""
+    """A check has its own request code, different from a notification's."""
     producer = Producer()
     producer.prepare()
     producer.direct.clock.advance(INTERVAL_MS)

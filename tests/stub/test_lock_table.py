@@ -1,4 +1,4 @@
-"""Which client may consume a queue in order?"""
+"""Tests of `broker_stub.lock_table`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Q0, Q1 = (MessageQueue("T", "broker-a", queue_id) for queue_id in (0, 1))
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that moves only when told."""
+    """A clock that only `advance` moves."""
     return Clock(frozen=True)
 
 
@@ -24,7 +24,7 @@ def locks(clock: Clock) -> LockTable:
 
 
 def test_the_reference_sequence(clock: Clock, locks: LockTable) -> None:
-    """Grants, refusals, unlocks by strangers and owners and take-over after expiry go as with the real manager."""
+    """Grants, refusals, unlocks by other clients and owners, and takeovers after expiry match the real manager."""
     assert locks.lock("g", [Q0, Q1], "c1") == [Q0, Q1]
     assert locks.lock("g", [Q0, Q1], "c2") == []
     assert locks.lock("other", [Q0, Q1], "c2") == [Q0, Q1]
@@ -47,7 +47,7 @@ def test_a_lease_lasts_exactly_its_time(clock: Clock, locks: LockTable) -> None:
 
 
 def test_renewal_extends_the_lease(clock: Clock, locks: LockTable) -> None:
-    """Locking again counts from now."""
+    """A second lock starts the lease anew."""
     locks.lock("g", [Q0], "c1")
     clock.advance(LEASE_MS - 1)
     locks.lock("g", [Q0], "c1")
@@ -65,7 +65,7 @@ def test_an_owner_may_unlock_what_expired(clock: Clock, locks: LockTable) -> Non
 
 
 def test_the_lease_can_be_set(clock: Clock) -> None:
-    """Tests of clients shorten the lease."""
+    """A shorter lease serves tests of clients."""
     locks = LockTable(clock, lease_ms=100)
     locks.lock("g", [Q0], "c1")
     clock.advance(101)
@@ -73,7 +73,7 @@ def test_the_lease_can_be_set(clock: Clock) -> None:
 
 
 def test_a_restart_frees_every_queue(locks: LockTable) -> None:
-    """Locks live in memory only."""
+    """Locks are kept in memory only."""
     locks.lock("g", [Q0, Q1], "c1")
     locks.clear()
     assert locks.lock("g", [Q0, Q1], "c2") == [Q0, Q1]

@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.holding`."""
+"""Tests of `broker_stub.long_polling`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WANTED = TagFilter(frozenset({java_hash("A")}))
 
 
 class Waiting:
-    """Held pulls of one queue whose end can be set, and the times at which they were carried out again."""
+    """Held pulls of one queue with a settable end, and the times at which they ran again."""
 
     def __init__(self) -> None:
         self.clock = Clock(frozen=True)
@@ -25,18 +25,18 @@ class Waiting:
         self.held_pulls = HeldPulls(self.clock, lambda topic, queue_id: self.end)
 
     def hold(self, wait_ms: int, wanted: MessageFilter | None = None) -> None:
-        """Let a pull wait at the end."""
+        """Hold a pull at the end."""
         run = lambda: self.ran.append(self.clock.elapsed_ms())  # noqa: E731  # shorter than a function in a function
         self.held_pulls.hold(QUEUE, HeldPull(self.channel, self.end, wanted, self.clock.elapsed_ms() + wait_ms, run))
 
     def arrive(self, tag: str | None = None) -> None:
-        """A message comes; None stands for many with unknown tags."""
+        """Store a message; None stands for many with unknown tags."""
         self.end += 1
         self.held_pulls.message_arrived(QUEUE, None if tag is None else java_hash(tag), None)
 
 
 def test_a_message_ends_the_wait() -> None:
-    """At once, and only once."""
+    """The pull runs at once, and only once."""
     waiting = Waiting()
     waiting.hold(15_000)
 
@@ -49,7 +49,7 @@ def test_a_message_ends_the_wait() -> None:
 
 
 def test_the_wait_ends_when_its_time_is_up() -> None:
-    """Also between two looks."""
+    """The timeout need not coincide with a check."""
     waiting = Waiting()
     waiting.hold(12_000)
 
@@ -60,8 +60,8 @@ def test_the_wait_ends_when_its_time_is_up() -> None:
     assert waiting.ran == [12_000]
 
 
-def test_a_message_with_another_tag_is_only_seen_by_the_next_look() -> None:
-    """The look every five seconds knows no tags."""
+def test_a_message_with_another_tag_ends_the_wait_at_the_next_check() -> None:
+    """The check every five seconds knows no tags."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
 
@@ -73,7 +73,7 @@ def test_a_message_with_another_tag_is_only_seen_by_the_next_look() -> None:
     assert waiting.ran == [5_000]
 
 
-def test_the_wanted_tag_ends_the_wait() -> None:
+def test_a_matching_tag_ends_the_wait() -> None:
     """The filter is asked with the new message's tag."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
@@ -85,7 +85,7 @@ def test_the_wanted_tag_ends_the_wait() -> None:
 
 
 def test_many_messages_at_once_end_every_wait() -> None:
-    """Their tags are not known, so any might be wanted."""
+    """The tags of many messages at once are unknown, so any of them may match."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
     waiting.hold(15_000)
@@ -96,7 +96,7 @@ def test_many_messages_at_once_end_every_wait() -> None:
 
 
 def test_a_pull_beyond_the_new_end_goes_on_waiting() -> None:
-    """A reset queue may be shorter than what is waited for."""
+    """A reset queue may be shorter than the pull's offset."""
     waiting = Waiting()
     waiting.hold(15_000)
     waiting.end = 3
@@ -107,7 +107,7 @@ def test_a_pull_beyond_the_new_end_goes_on_waiting() -> None:
 
 
 def test_a_client_that_has_gone_is_forgotten() -> None:
-    """Nothing is carried out for it any more."""
+    """A closed connection's pull does not run again."""
     waiting = Waiting()
     waiting.hold(15_000)
 

@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.offsets`."""
+"""Tests of `broker_stub.offset_table`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker_stub.offset_table import ConsumerOffsets
 
 
 def test_commits_overwrite_each_other_forth_and_back() -> None:
-    """The last one counts, whatever the queue holds."""
+    """The last commit counts, whatever the queue holds."""
     offsets = ConsumerOffsets()
 
     assert offsets.query("g", "T", 0) is None
@@ -18,7 +18,7 @@ def test_commits_overwrite_each_other_forth_and_back() -> None:
 
 
 def test_groups_and_topics_do_not_mix() -> None:
-    """Each group stands by itself in each topic."""
+    """Each group has its own offset in each topic."""
     offsets = ConsumerOffsets()
     offsets.commit("g", "T", 0, 1)
     offsets.commit("h", "T", 0, 2)
@@ -29,7 +29,7 @@ def test_groups_and_topics_do_not_mix() -> None:
 
 
 def test_a_reset_holds_until_it_is_taken() -> None:
-    """Till then it answers queries, and commits are ignored."""
+    """Until the group's next pull, queries return the reset offset, and commits are ignored."""
     offsets = ConsumerOffsets()
     offsets.commit("g", "T", 0, 90)
 
@@ -45,7 +45,7 @@ def test_a_reset_holds_until_it_is_taken() -> None:
 
 
 def test_a_reset_is_for_one_queue() -> None:
-    """Others go on."""
+    """Other queues are not affected."""
     offsets = ConsumerOffsets()
     offsets.reset("g", "T", 0, 10)
 
@@ -56,7 +56,7 @@ def test_a_reset_is_for_one_queue() -> None:
 
 
 def test_the_pull_offset_is_kept_apart() -> None:
-    """It is for statistics and is no commit."""
+    """The pull offset serves statistics and commits nothing."""
     offsets = ConsumerOffsets()
     offsets.record_pull("g", "T", 0, 32)
 
@@ -65,7 +65,7 @@ def test_the_pull_offset_is_kept_apart() -> None:
 
 
 def test_groups_and_topics_can_be_forgotten() -> None:
-    """With everything stored for them."""
+    """All their offsets disappear."""
     offsets = ConsumerOffsets()
     for group, topic in (("g", "T"), ("g", "U"), ("h", "T")):
         offsets.commit(group, topic, 0, 1)

@@ -1,4 +1,4 @@
-"""Random sequences of operations get the same answers from the stub, from a model and from a real broker."""
+"""Compare the stub, the model and a real broker on random sequences of operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
 def stub(request: pytest.FixtureRequest) -> Iterator[StubBroker]:
-    """One of each kind."""
+    """A stub of each release."""
     with StubBroker(emulate=request.param) as stub:
         yield stub
 
@@ -29,7 +29,7 @@ def stub(request: pytest.FixtureRequest) -> Iterator[StubBroker]:
 @settings(max_examples=60, deadline=None)
 @given(sequence=sequences)
 def test_the_stub_answers_as_the_model_does(stub: StubBroker, sequence: list[Operation]) -> None:
-    """Sends, pulls, offsets, searches and locks, on a topic and groups of their own."""
+    """Sends, pulls, offsets, searches and locks agree, on a topic and groups of their own."""
     topic = f"M{next(NUMBERS)}"
     stub.run(lambda: stub.state.brokers[0].topics.create_plain(topic, QUEUES))
 
@@ -41,7 +41,7 @@ def test_the_stub_answers_as_the_model_does(stub: StubBroker, sequence: list[Ope
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sequence=sequences)
 def test_a_real_broker_answers_as_the_model_does(real_cluster: Any, sequence: list[Operation]) -> None:
-    """The model is held to the truth by the same sequences."""
+    """The same sequences hold the model to a real broker."""
     topic = f"M{next(NUMBERS)}"
     real_cluster.create_topic(topic, queues=QUEUES)
     broker = real_cluster.brokers[0]

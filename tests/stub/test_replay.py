@@ -1,4 +1,4 @@
-"""The stub answers what real servers answered: every recorded request but those about authentication."""
+"""Replay recorded conversations: the stub responds as real servers did, except about authentication."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .replay_setup import prepare
 
 SETTINGS = Settings(transaction_timeout_ms=2_000, transaction_check_interval_ms=3_000)
 
-ROUTE_RACE = "the real name server answered while the broker was still at work on the heartbeat that makes the topic"
+ROUTE_RACE = (
+    "the real name server response_field while the broker was still at work on the heartbeat that makes the topic"
+)
 CLIENT_VERSION = "the real broker passes a client's answer on with the client's version"
 DIFFERENCES: dict[str, dict[int, str]] = {
     "binary_both_push_concurrent_lifecycle": {4: ROUTE_RACE},
@@ -31,11 +33,11 @@ DIFFERENCES: dict[str, dict[int, str]] = {
     "4.9.7/push_concurrent_lifecycle": {4: ROUTE_RACE},
     "4.9.7/transaction_check": dict.fromkeys((6, 11), "the recorded broker had looked at the half message before"),
 }
-"""By scenario and number of the exchange: why the stub answers otherwise."""
+"""Reasons for the stub's deviations, by scenario and number of the exchange."""
 
 
 def play(name: str, release: str, folder: str = "") -> dict[int, str]:
-    """What comes out otherwise than recorded."""
+    """Return the differences from the recording."""
     exchanges = read_scenario(name, folder)
     settings = replace(
         SETTINGS, binary_answers=name.startswith("binary_both"), server_side_reset=name != "reset_offset_client_side"
@@ -47,11 +49,11 @@ def play(name: str, release: str, folder: str = "") -> dict[int, str]:
 
 @pytest.mark.parametrize("name", scenarios())
 def test_answers_as_5_3_3_did(name: str) -> None:
-    """Code, header fields and shape of the body are those of the real answer."""
+    """Code, header fields and shape of the body are those of the real response."""
     assert play(name, "5.3.3").keys() == DIFFERENCES.get(name, {}).keys()
 
 
 @pytest.mark.parametrize("name", scenarios("4.9.7"))
 def test_answers_as_4_9_7_did(name: str) -> None:
-    """The older release answers in its own way."""
+    """Code, header fields and shape of the body are those of the real response of 4.9.7."""
     assert play(name, "4.9.7", "4.9.7").keys() == DIFFERENCES.get(f"4.9.7/{name}", {}).keys()

@@ -1,4 +1,4 @@
-"""How is a message taken in? What the recorded conversations do not show."""
+"""Tests of `broker_stub.handlers.send` beyond the recorded conversations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 from broker_stub.group_tables import Member
 from broker_stub.topic_table import READABLE
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
-from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode
+from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode, SysFlag
 from pyspark_rocketmq.wire.commands import SendMessageRequestHeader, SendReplyMessageRequestHeader
 from pyspark_rocketmq.wire.header import Command
-from pyspark_rocketmq.wire.sys_flag import SysFlag
 
 from .direct_broker import DirectBroker
 from .recording_channel import RecordingChannel
@@ -27,7 +26,7 @@ def direct() -> DirectBroker:
 
 
 def test_the_long_and_the_short_names_mean_the_same(direct: DirectBroker) -> None:
-    """A request of the first kind is stored like one of the second."""
+    """A request with long names is stored like one with short names."""
     header = SendMessageRequestHeader(
         producer_group="p",
         topic="T",
@@ -48,7 +47,7 @@ def test_the_long_and_the_short_names_mean_the_same(direct: DirectBroker) -> Non
 
 
 def test_a_message_without_an_id_gets_one(direct: DirectBroker) -> None:
-    """5.x makes the unique id the producer left out, and tells it."""
+    """5.x makes the unique id that the producer omitted, and returns it."""
     answer = direct.ask(send_of("T"), b"x")
 
     (record,) = direct.found("T")
@@ -57,7 +56,7 @@ def test_a_message_without_an_id_gets_one(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("release", "code"), [("5.3.3", ResponseCode.SYSTEM_ERROR), ("4.9.7", ResponseCode.SUCCESS)])
 def test_an_empty_body(release: str, code: int) -> None:
-    """5.x stumbles over it, 4.9.7 stores it."""
+    """5.x throws an exception, 4.9.7 stores the message."""
     direct = DirectBroker(release)
     direct.broker.topics.create_plain("T", 1)
 
@@ -65,7 +64,7 @@ def test_an_empty_body(release: str, code: int) -> None:
 
 
 def test_limits_of_size(direct: DirectBroker) -> None:
-    """Bodies of 4 MiB and property texts of 32 KiB are the most; nothing larger is stored."""
+    """A body above 4 MiB and a property text above 32 KiB are refused."""
     too_large = b"." * (4 * 1024 * 1024 + 1)
 
     assert direct.ask(send_of("T"), too_large).code == ResponseCode.MESSAGE_ILLEGAL
@@ -75,7 +74,7 @@ def test_limits_of_size(direct: DirectBroker) -> None:
 
 
 def test_properties_that_outgrow_their_limit_are_refused(direct: DirectBroker) -> None:
-    """What the broker adds counts, too."""
+    """The properties that the broker adds count, too."""
     answer = direct.ask(send_of("T", "a\x01" + "b" * 32_700 + "\x02"), b"x")
 
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -83,7 +82,7 @@ def test_properties_that_outgrow_their_limit_are_refused(direct: DirectBroker) -
 
 
 def test_batches_have_limits_of_their_own(direct: DirectBroker) -> None:
-    """They cannot go to retry topics nor be delayed, and count as a whole."""
+    """A batch cannot go to a retry topic or be delayed, and its bodies count together."""
     body = encode_batch([BatchEntry(b"x"), BatchEntry(b"." * (4 * 1024 * 1024 + 1))])
     retry = direct.ask(send_of("%RETRY%g", batch=True), encode_batch([BatchEntry(b"x")]))
     late = direct.ask(send_of("T", "DELAY\x013\x02", batch=True), encode_batch([BatchEntry(b"x")]))
@@ -94,7 +93,7 @@ def test_batches_have_limits_of_their_own(direct: DirectBroker) -> None:
 
 
 def test_a_batch_is_stored_message_by_message(direct: DirectBroker) -> None:
-    """With consecutive offsets, own bodies and flags, and its ids joined by commas."""
+    """Offsets are consecutive, bodies and flags are the messages' own, and the ids are joined by commas."""
     entries = [BatchEntry(b"a", b"TAGS\x01A\x02", 1), BatchEntry(b"b", b"TAGS\x01B", 2), BatchEntry(b"c")]
 
     answer = direct.ask(send_of("T", "UNIQ_KEY\x01U\x02", batch=True), encode_batch(entries))
@@ -110,7 +109,7 @@ def test_a_batch_is_stored_message_by_message(direct: DirectBroker) -> None:
 
 
 def test_without_auto_creation_a_topic_must_be_there() -> None:
-    """Retry topics excepted, which get a single queue."""
+    """Retry topics are the exception, and get a single queue."""
     direct = DirectBroker(auto_create_topics=False)
 
     assert direct.ask(send_of("new"), b"x").code == ResponseCode.TOPIC_NOT_EXIST
@@ -120,7 +119,7 @@ def test_without_auto_creation_a_topic_must_be_there() -> None:
 
 
 def test_a_broker_closed_for_writing_refuses(direct: DirectBroker) -> None:
-    """The answer carries region and trace switch, as all answers to sends do."""
+    """The response carries region and trace switch, like all responses to sends."""
     direct.broker.permission = READABLE
 
     answer = direct.ask(send_of("T"), b"x")
@@ -130,7 +129,7 @@ def test_a_broker_closed_for_writing_refuses(direct: DirectBroker) -> None:
 
 
 def test_topics_of_several_tags_mark_their_messages(direct: DirectBroker) -> None:
-    """So that a client splits them."""
+    """The sysFlag tells clients that the topic has several tags per message."""
     config = direct.broker.topics.find("T")
     assert config
     direct.broker.topics.create(replace(config, topic_filter_type="MULTI_TAG"))
@@ -144,7 +143,7 @@ def test_topics_of_several_tags_mark_their_messages(direct: DirectBroker) -> Non
 
 
 def ask_reply(direct: DirectBroker, requester: str) -> Command:
-    """Give the answer to a request message."""
+    """Send the response to a request message."""
     header = SendReplyMessageRequestHeader(
         producer_group="p",
         topic="DefaultCluster_REPLY_TOPIC",
@@ -161,7 +160,7 @@ def ask_reply(direct: DirectBroker, requester: str) -> Command:
 
 @pytest.mark.parametrize(("client_says", "code"), [(0, 0), (1, 1), (None, 1)])
 def test_a_reply_is_only_as_good_as_its_push(direct: DirectBroker, client_says: int | None, code: int) -> None:
-    """The giver hears what the requester said; silence is a failure. The reply is stored either way."""
+    """The sender gets the requester's result; no response is a failure. The reply is stored either way."""
     requester = RecordingChannel()
     direct.broker.producer_groups.heartbeat(Member(requester, "me", LanguageCode.JAVA, 479), "p")
 
@@ -174,7 +173,7 @@ def test_a_reply_is_only_as_good_as_its_push(direct: DirectBroker, client_says: 
 
 
 def test_a_reply_to_nobody_fails_at_once(direct: DirectBroker) -> None:
-    """It says who was not found."""
+    """The error names the missing client."""
     answer = ask_reply(direct, "gone")
 
     assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone> not found.")

@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.server`: what reaches the stub by a socket, and how it ends."""
+"""Tests of `broker_stub.server`: what reaches the stub through a socket, and how it ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ END = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
 
 
 def test_it_is_ready_when_the_constructor_returns_and_gone_after_close() -> None:
-    """Ports answer at once, and refuse afterwards; the thread has ended."""
+    """Ports accept at once and refuse afterwards; the thread has ended."""
     before = threading.active_count()
     with StubBroker({"T": 1}) as stub:
         addresses = stub.name_server, stub.broker_address()
@@ -40,7 +40,7 @@ def test_it_is_ready_when_the_constructor_returns_and_gone_after_close() -> None
 
 
 def test_calls_after_close_are_refused() -> None:
-    """With a text that says why; closing twice is harmless."""
+    """The error says that the stub is closed; a second close is harmless."""
     stub = StubBroker({"T": 1})
     stub.close()
     stub.close()
@@ -50,7 +50,7 @@ def test_calls_after_close_are_refused() -> None:
 
 
 def test_a_taken_port_is_a_named_error() -> None:
-    """And leaves no thread behind."""
+    """No thread is left behind."""
     before = threading.active_count()
     with StubBroker() as stub:
         port = parse_address(stub.name_server).port
@@ -63,7 +63,7 @@ def test_a_taken_port_is_a_named_error() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::1", "localhost"])
 def test_it_listens_where_it_is_told(host: str) -> None:
-    """Clients are told an address by which they get there, also if it listens everywhere."""
+    """Clients get a reachable address, also if the stub listens on all interfaces."""
     with StubBroker({"T": 1}, host=host) as stub, RemotingClient(stub.name_server) as names:
         route = json.loads(bytes(names.ask(GetRouteInfoRequestHeader(topic="T")).body))
         with RemotingClient(route["brokerDatas"][0]["brokerAddrs"]["0"]) as client:
@@ -75,21 +75,21 @@ def test_it_listens_where_it_is_told(host: str) -> None:
 
 
 def test_both_header_forms_are_understood() -> None:
-    """5.x answers in JSON, 4.9.7 in the form it was asked in."""
+    """5.x responds in JSON, 4.9.7 in the form of the request."""
     request = Command(END.code, fields=to_fields(END), header_type=HeaderType.ROCKETMQ)
     for release, form in (("5.3.3", HeaderType.JSON), ("4.9.7", HeaderType.ROCKETMQ)):
         with StubBroker({"T": 1}, emulate=release) as stub, RemotingClient(stub.broker_address()) as client:
-            answer = client.answer_to(client.send(request))
+            answer = client.response_to(client.send(request))
 
             assert (answer.code, answer.fields, answer.header_type) == (0, {"offset": "0"}, form)
 
 
 def test_an_unknown_code_is_answered_so() -> None:
-    """By the broker and by the name server."""
+    """Broker and name server respond that the code is unknown."""
     with StubBroker() as stub:
         for address in (stub.name_server, stub.broker_address()):
             with RemotingClient(address) as client:
-                answer = client.answer_to(client.send(Command(9999)))
+                answer = client.response_to(client.send(Command(9999)))
 
                 assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
@@ -105,7 +105,7 @@ def test_an_unknown_code_is_answered_so() -> None:
     ],
 )
 def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
-    """Others go on, and new ones are welcome."""
+    """Other connections go on, and new ones are accepted."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as other:
         for address in (stub.name_server, stub.broker_address()):
             with RemotingClient(address) as client:
@@ -116,10 +116,10 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
 
 
 def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
-    """The answer says which; the connection stays."""
+    """The response names the field, and the connection stays."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
-        missing = client.answer_to(client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T"})))
-        broken = client.answer_to(
+        missing = client.response_to(client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T"})))
+        broken = client.response_to(
             client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T", "queueId": "x"}))
         )
 
@@ -129,7 +129,7 @@ def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    """Its answers wait in its own connection, and others are served meanwhile."""
+    """The client's responses wait in its own connection, and other clients are served meanwhile."""
     with (
         StubBroker({"T": 1}) as stub,
         RemotingClient(stub.broker_address()) as lazy,
@@ -140,12 +140,12 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
             lazy.send(Command(11, fields=to_fields(pull_of("T"))))
 
         assert other.ask(END).fields == {"offset": "1"}
-        answers = [lazy.answer_to(opaque) for opaque in range(1, 61)]
+        answers = [lazy.response_to(opaque) for opaque in range(1, 61)]
         assert {len(answer.body) for answer in answers} == {len(answers[0].body)}
 
 
 def test_held_pulls_of_a_client_that_left_are_forgotten() -> None:
-    """The stub keeps nothing of it."""
+    """The stub holds no pull of a closed connection."""
     with StubBroker({"T": 1}) as stub:
         with RemotingClient(stub.broker_address()) as client:
             client.send(Command(11, fields=to_fields(pull_of("T", wait_ms=60_000))))
@@ -159,14 +159,14 @@ def test_held_pulls_of_a_client_that_left_are_forgotten() -> None:
 
 
 def test_an_idle_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After two minutes without a byte either way, here after less."""
+    """The timeout, two minutes by default, counts bytes in both directions."""
     monkeypatch.setattr(server, "IDLE_TIMEOUT_S", 0.05)
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         assert client.is_ended()
 
 
 def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller does not hang; the stub goes on."""
+    """The caller gets an error, and the stub goes on."""
     monkeypatch.setattr(server, "CALL_TIMEOUT_S", 0.05)
     with StubBroker({"T": 1}) as stub:
         go_on = threading.Event()
@@ -180,7 +180,7 @@ def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tls_and_plain_clients_come_by_the_same_port() -> None:
-    """The first byte tells them apart."""
+    """The first byte tells TLS from plain clients."""
     trust = ssl.create_default_context(cafile=str(PKI / "ca.pem"))
     trust.check_hostname = False
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
@@ -191,7 +191,7 @@ def test_tls_and_plain_clients_come_by_the_same_port() -> None:
 
 
 def test_a_silent_client_of_a_tls_port_does_not_keep_the_stub_from_closing() -> None:
-    """Nothing hangs on a client that never says its first byte."""
+    """A client that never sends its first byte does not delay the close."""
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
     with StubBroker(tls=files) as stub:
         silent = socket.create_connection(parse_address(stub.broker_address()))
@@ -202,13 +202,13 @@ def test_a_silent_client_of_a_tls_port_does_not_keep_the_stub_from_closing() -> 
 
 
 def test_unusable_certificates_are_refused() -> None:
-    """By the option's name."""
+    """The error names the option."""
     with pytest.raises(OptionError, match="tls = 'nowhere:nowhere'"):
         StubBroker(tls=TlsFiles("nowhere", "nowhere"))
 
 
 def test_an_idle_stub_does_nothing() -> None:
-    """Its thread uses no processor time, clients connected or not."""
+    """The stub's thread uses no processor time, with or without connected clients."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         client.ask(END)
         clock = stub.run(lambda: time.pthread_getcpuclockid(threading.get_ident()))

@@ -1,4 +1,4 @@
-"""Which messages does a SQL92 filter keep?"""
+"""Tests of `broker_stub.sql92`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROPERTIES: dict[str, str] = VECTORS["properties"]
 
 
 def outcome(expression: str, properties: dict[str, str]) -> bool | str | None:
-    """What a vector records of one expression: a compile error, an evaluation error, or the value."""
+    """Return what a vector records of one expression: a compile error, an evaluation error, or the value."""
     try:
         value = compile_sql(expression).evaluate(properties)
     except SqlSyntaxError:
@@ -62,7 +62,7 @@ def test_agrees_with_the_java_filter(case: dict[str, Any]) -> None:
     ],
 )
 def test_follows_java_in_the_corners(expression: str, expected: bool | str) -> None:
-    """Corners found by comparing random expressions with the Java module."""
+    """The cases come from comparing random expressions with the Java module."""
     properties = {
         "a": "10",
         "imin": "-2147483648",

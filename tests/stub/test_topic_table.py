@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.topics`."""
+"""Tests of `broker_stub.topic_table`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ V5, V4 = find_release("5.3.3"), find_release("4.9.7")
 
 
 def make_topics() -> Topics:
-    """The topics of a new broker."""
+    """Return the topics of a new broker."""
     return Topics(V5, "DefaultCluster", "broker-a", 8)
 
 
 @pytest.mark.parametrize("name", ["orders", "a-b_c|d%e", "T" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 250])
 def test_legal_names_pass(name: str) -> None:
-    """Letters, digits and four signs, 127 of them, or 255 for a group's own topics."""
+    """Letters, digits and four signs are legal, 127 of them, or 255 for a group's own topics."""
     check_name(name, V5)
 
 
@@ -36,7 +36,7 @@ def test_illegal_names_are_refused(name: str) -> None:
 
 
 def test_a_new_broker_has_the_system_topics() -> None:
-    """Clients ask for some of them; the template is the one others inherit from."""
+    """Clients use some of them; the template is the one to inherit from."""
     topics = make_topics()
 
     template = topics.find(TEMPLATE_TOPIC)
@@ -50,7 +50,7 @@ def test_a_new_broker_has_the_system_topics() -> None:
 
 
 def test_a_topic_comes_into_being_after_its_template() -> None:
-    """It has as many queues as the sender wants, at most as many as the template, and cannot be inherited from."""
+    """The topic has the requested number of queues, at most the template's, and is not inheritable."""
     topics = make_topics()
 
     few, many = topics.create_from_template("few", TEMPLATE_TOPIC, 4), topics.create_from_template("m", "TBW102", 99)
@@ -61,7 +61,7 @@ def test_a_topic_comes_into_being_after_its_template() -> None:
 
 
 def test_no_template_no_topic() -> None:
-    """A template that is missing, or allows no inheriting, makes nothing."""
+    """A template that is missing or not inheritable creates nothing."""
     topics = make_topics()
     topics.create_plain("plain", 2)
 
@@ -71,7 +71,7 @@ def test_no_template_no_topic() -> None:
 
 
 def test_a_topic_is_made_once() -> None:
-    """Asking for a topic that is there changes nothing."""
+    """Creating an existing topic changes nothing."""
     topics = make_topics()
     made = topics.create_plain("retry", 1)
     version = topics.version
@@ -81,7 +81,7 @@ def test_a_topic_is_made_once() -> None:
 
 
 def test_a_deleted_topic_is_gone() -> None:
-    """And the table's version tells."""
+    """The table's version grows."""
     topics = make_topics()
     topics.create_plain("a", 1)
     version, count = topics.version, len(topics)

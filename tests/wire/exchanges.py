@@ -1,4 +1,4 @@
-"""The recorded requests and their answers, as far as headers and bodies are concerned."""
+"""Read headers and bodies of the recorded requests and their responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN_CODE = 9999
 
 
 class Side(NamedTuple):
-    """One request or one answer."""
+    """One request or one response."""
 
     code: int
     fields: dict[str, str]
@@ -23,16 +23,16 @@ class Side(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A request and its answer, if it had one."""
+    """A request and its response, if it had one."""
 
     file: str
     request: Side
-    answer: Side | None
+    response: Side | None
 
 
 @cache
 def exchanges() -> tuple[Exchange, ...]:
-    """All recorded exchanges of known requests."""
+    """Return all recorded exchanges of known requests."""
     return tuple(exchange for exchange in _read() if exchange.request.code != UNKNOWN_CODE)
 
 
@@ -40,8 +40,8 @@ def _read() -> Iterator[Exchange]:
     for path in sorted(FRAMES.rglob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            answer = row["response"]
-            yield Exchange(str(path.relative_to(FRAMES)), _side(row["request"]), answer and _side(answer))
+            response = row["response"]
+            yield Exchange(str(path.relative_to(FRAMES)), _side(row["request"]), response and _side(response))
 
 
 def _side(row: dict[str, Any]) -> Side:

@@ -1,8 +1,8 @@
-"""What did real servers and clients say, and what did Java read in it?
+"""Read the recorded conversations of real servers and clients, and Java's readings of them.
 
-`golden/frames` holds whole conversations (its README says how they were recorded). `golden/records.jsonl` adds answers
-to pulls that those lack (topics over 127 bytes, inner batches, IPv6 hosts, CRC property), each with the messages that
-the Java client decoded from it.
+`golden/frames` holds whole conversations (its README says how they were recorded). `golden/records.jsonl` adds
+responses to pulls that these lack (topics over 127 bytes, inner batches, IPv6 hosts, CRC property), each with the
+messages that the Java client decoded from it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class RecordedCommand(NamedTuple):
     file: str
     connection: int
     asked: str
-    """Name of the request that it is or answers."""
+    """Name of the request; of a response, the name of its request."""
     to_server: bool
     facts: dict[str, Any]
     frame: bytes
 
     @property
     def body(self) -> bytes:
-        """The body as recorded beside the frame."""
+        """Body as it was recorded beside the frame."""
         return b64decode(self.facts["body_b64"] or "")
 
 
-class RecordedAnswer(NamedTuple):
-    """The body of one pull's answer and the messages that Java read in it."""
+class RecordedResponse(NamedTuple):
+    """The body of a response to a pull, and the messages that Java read in it."""
 
     name: str
     body: bytes
@@ -46,7 +46,7 @@ class RecordedAnswer(NamedTuple):
 
 @cache
 def recorded_commands() -> tuple[RecordedCommand, ...]:
-    """Every command of every conversation, in the order of the files."""
+    """Return every command of every conversation, in the order of the files."""
     return tuple(_read_commands())
 
 
@@ -63,29 +63,29 @@ def _read_commands() -> Iterator[RecordedCommand]:
 
 
 @cache
-def recorded_answers() -> tuple[RecordedAnswer, ...]:
-    """The answers that come with Java's reading."""
+def recorded_responses() -> tuple[RecordedResponse, ...]:
+    """Return the responses that were recorded with Java's reading."""
     lines = (GOLDEN / "records.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    return tuple(RecordedAnswer(row["name"], b64decode(row["body_b64"]), row["messages"]) for row in rows)
+    return tuple(RecordedResponse(row["name"], b64decode(row["body_b64"]), row["messages"]) for row in rows)
 
 
 @cache
 def recorded_bodies() -> tuple[bytes, ...]:
-    """Every body that consists of stored messages."""
+    """Return every body that consists of stored messages."""
     magic = MAGIC_V1.to_bytes(4, "big")
     conversations = [command.body for command in recorded_commands() if command.body[4:8] == magic]
-    return (*conversations, *(answer.body for answer in recorded_answers()))
+    return (*conversations, *(response.body for response in recorded_responses()))
 
 
 @cache
 def recorded_batches() -> tuple[bytes, ...]:
-    """The body of every batch that a client sent."""
+    """Return the body of every batch that a client sent."""
     sends = [command for command in recorded_commands() if command.asked == "SEND_BATCH_MESSAGE"]
     return tuple(command.body for command in sends if command.to_server)
 
 
 def recorded_pulls(file: str) -> list[bytes]:
-    """Bodies of the answers to pulls in one conversation."""
+    """Return the bodies of the responses to pulls in one conversation."""
     found = [command for command in recorded_commands() if command.file == file and not command.to_server]
     return [command.body for command in found if command.asked == "PULL_MESSAGE" and command.body]

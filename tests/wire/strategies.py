@@ -1,7 +1,7 @@
-"""Which records, bodies and frames may come over the wire, and what may become of them on the way?
+"""Generate records, bodies and frames as Hypothesis strategies.
 
-Hypothesis strategies for tests of everything that reads bytes: what is legal, the odd corners included (`records`,
-`answers`, `batches`, `commands`), and what is legal no longer (`damaged`).
+`records`, `responses`, `batches` and `commands` generate legal values, rare ones included; `damaged` generates bytes
+that are legal no longer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ property_texts = st.one_of(
     clean_properties.map(lambda properties: join_properties(properties).removesuffix("\x02")),
     st.text(st.sampled_from("\x01\x02ab🚀"), max_size=30),
 )
-"""With the last separator, without it, and separators anywhere."""
+"""Texts with the last separator, without it, and with separators anywhere."""
 
 topics = st.one_of(
     st.text("abcXYZ019-_%|", min_size=1, max_size=30),
@@ -55,7 +55,7 @@ bodies = st.one_of(
 
 @st.composite
 def hosts(draw: st.DrawFn, *, ipv6: bool) -> Address:
-    """A host of one family."""
+    """Draw a host of one family."""
     ip = draw(st.integers(0, 2 ** (128 if ipv6 else 32) - 1))
     return Address(str(IPv6Address(ip) if ipv6 else IPv4Address(ip)), draw(st.integers(0, 65535)))
 
@@ -66,7 +66,7 @@ batches = st.lists(batch_entries, max_size=3)
 
 @st.composite
 def records(draw: st.DrawFn) -> Record:
-    """A record as it comes out of a store: plain, packed, or an inner batch."""
+    """Draw a record as it comes out of a store: plain, packed, or an inner batch."""
     born_v6, store_v6 = draw(st.booleans()), draw(st.booleans())
     body, body_flags = draw(st.one_of(_plain_bodies, _packed_bodies, _inner_batches))
     family = born_v6 * SysFlag.BORN_HOST_V6 | store_v6 * SysFlag.STORE_HOST_V6
@@ -99,18 +99,18 @@ _inner_batches = batches.filter(bool).map(
 )
 
 
-answers = st.lists(records(), max_size=3)
-"""The records of one answer to a pull."""
+responses = st.lists(records(), max_size=3)
+"""The records of one response to a pull."""
 
 
 def join_records(found: Sequence[Record]) -> bytes:
-    """The body of an answer."""
+    """Return the body of a response."""
     return b"".join(map(encode_record, found))
 
 
 @st.composite
 def commands(draw: st.DrawFn, header_type: HeaderType | None = None) -> Command:
-    """Any request or response that its header form can write and give back unchanged."""
+    """Draw a request or response that its header form can write and give back unchanged."""
     kind = draw(st.sampled_from(HeaderType)) if header_type is None else header_type
     is_json = kind is HeaderType.JSON
     fields = draw(st.none() | st.dictionaries(texts, texts, min_size=not is_json, max_size=6))
@@ -130,7 +130,7 @@ def commands(draw: st.DrawFn, header_type: HeaderType | None = None) -> Command:
 
 @st.composite
 def damaged(draw: st.DrawFn, healthy: st.SearchStrategy[bytes]) -> bytes:
-    """Bytes that were healthy until a few of them were changed, dropped, doubled or put in."""
+    """Draw bytes of which a few were changed, dropped, doubled or inserted."""
     data = bytearray(draw(healthy))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
@@ -146,6 +146,6 @@ _hostile_lengths = st.sampled_from((0, 1, 0x7F, 0x7FFF, 0x7FFFFFFF, 0x80000000, 
 
 @st.composite
 def pieces(draw: st.DrawFn, data: bytes) -> list[bytes]:
-    """A byte string cut anywhere."""
+    """Draw a byte string that was cut anywhere."""
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

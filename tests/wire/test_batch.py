@@ -20,12 +20,12 @@ TWO_ENTRIES = bytes.fromhex(
 
 @given(batches)
 def test_decode_undoes_encode(entries: list[BatchEntry]) -> None:
-    """Every batch comes apart into its messages, the empty one included."""
+    """Every batch, the empty one included, is read as the messages that were written."""
     assert decode_batch(encode_batch(entries)) == entries
 
 
 def test_two_entries_as_documented() -> None:
-    """The worked example of the protocol's description, byte for byte."""
+    """A batch is written as the protocol's description shows, byte for byte."""
     entries = [BatchEntry(b"a", b"TAGS\x01TagA\x02"), BatchEntry(b"bc")]
 
     assert encode_batch(entries) == TWO_ENTRIES
@@ -33,7 +33,7 @@ def test_two_entries_as_documented() -> None:
 
 
 def test_recorded_batches_are_three_tagged_messages() -> None:
-    """What the Java client sent is read, and written again byte for byte."""
+    """Batches that the Java client sent are read, and written again byte for byte."""
     for body in recorded_batches():
         entries = decode_batch(body)
 
@@ -44,7 +44,7 @@ def test_recorded_batches_are_three_tagged_messages() -> None:
 
 
 def test_magic_and_crc_are_not_read() -> None:
-    """Brokers ignore them, whatever a client wrote there."""
+    """Magic and CRC of an entry are ignored, as brokers ignore them."""
     marked = TWO_ENTRIES[:4] + b"\xda\xa3\x20\xa7\x12\x34\x56\x78" + TWO_ENTRIES[12:]
 
     assert decode_batch(marked) == decode_batch(TWO_ENTRIES)
@@ -63,7 +63,7 @@ def test_magic_and_crc_are_not_read() -> None:
     ],
 )
 def test_entries_that_do_not_add_up_are_an_error(damage: bytes, reason: str) -> None:
-    """Nothing is skipped, cut or believed; the error names the entry and the place."""
+    """A damaged batch is refused, with the entry and the byte."""
     with pytest.raises(DecodeError, match=reason):
         decode_batch(damage)
 
@@ -76,6 +76,6 @@ def test_entries_that_do_not_add_up_are_an_error(damage: bytes, reason: str) -> 
     ],
 )
 def test_what_does_not_fit_an_entry_is_refused(entry: BatchEntry, reason: str) -> None:
-    """Our own mistakes are found before anything is sent."""
+    """A batch that cannot be written is refused before anything is sent."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_batch([entry])

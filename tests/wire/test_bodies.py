@@ -1,4 +1,4 @@
-"""Body classes say what real clients and servers say."""
+"""Test that body classes hold the bodies of real clients and servers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.wire.exchanges import exchanges
 
 
 class Kinds(NamedTuple):
-    """Body classes of one request and of its answer."""
+    """Body classes of one request and of its response."""
 
     request: type[Body] | None
-    answer: type[Body] | None
+    response: type[Body] | None
 
 
 KINDS = {
@@ -52,12 +52,13 @@ KINDS = {
 
 
 def recorded(code: int) -> list[tuple[type[Body], bytes]]:
-    """The JSON bodies of one request and its answers, with their classes."""
+    """Return the JSON bodies of one request and its responses, with their classes."""
     kinds = KINDS[code]
     found = []
     for exchange in exchanges():
         if exchange.request.code == code:
-            sides = ((kinds.request, exchange.request.body), (kinds.answer, exchange.answer and exchange.answer.body))
+            request, response = exchange.request, exchange.response
+            sides = ((kinds.request, request.body), (kinds.response, response and response.body))
             found += [(kind, data) for kind, data in sides if kind and data]
     return found
 
@@ -72,24 +73,24 @@ def test_recorded_bodies_come_back_whole(code: int) -> None:
 
 
 def test_every_recorded_json_body_is_covered() -> None:
-    """No request with a JSON body was left out above; the other bodies are messages."""
+    """The table above lists every recorded request with a JSON body; all other bodies are messages."""
     with_json = {
         exchange.request.code
         for exchange in exchanges()
-        for side in (exchange.request, exchange.answer)
+        for side in (exchange.request, exchange.response)
         if side and side.body[:1] in (b"{", b"[")
     }
     assert with_json == set(KINDS)
 
 
 def test_cluster_information_is_written_as_servers_write_it() -> None:
-    """Bare integer keys, members in alphabetical order: the very bytes."""
+    """Cluster information is written with bare integer keys and members in alphabetical order, byte for byte."""
     [(kind, data)] = set(recorded(106))
     assert encode_body(decode_body(kind, data), bare_integer_keys=True) == data
 
 
 def test_queue_keys_become_queues() -> None:
-    """Statistics are keyed by our noun."""
+    """Keys of statistics become `MessageQueue` values."""
     stats = bodies.TopicStatsTable(
         offset_table={MessageQueue("T", "b", 1): bodies.TopicOffset(min_offset=0, max_offset=9)}
     )
@@ -98,7 +99,7 @@ def test_queue_keys_become_queues() -> None:
 
 
 def test_null_and_unknown_members_are_tolerated() -> None:
-    """Java may write null for absent; newer peers may say more."""
+    """Null counts as absent, and unknown members are ignored."""
     data = b'{"brokerName":"b","perm":6,"readQueueNums":4,"writeQueueNums":4,"topicSysFlag":null,"news":{"x":1}}'
     assert decode_body(bodies.QueueData, data) == bodies.QueueData(
         broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6
@@ -119,46 +120,46 @@ def test_null_and_unknown_members_are_tolerated() -> None:
     ],
 )
 def test_a_body_of_another_shape_is_malformed(data: bytes) -> None:
-    """The error names the class that could not be read."""
+    """A body of another shape is refused, with the name of its class."""
     with pytest.raises(MalformedFrame, match="unreadable TopicList: "):
         decode_body(bodies.TopicList, data)
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_numbers_beyond_64_bits_are_malformed(number: int) -> None:
-    """Java has none such; the error names the member."""
+    """A number beyond Java's 64 bits is refused, with the member's name."""
     with pytest.raises(MalformedFrame, match=f"readQueueNums: {number} is no 64-bit integer"):
         decode_body(bodies.QueueData, b'{"brokerName":"b","perm":6,"writeQueueNums":4,"readQueueNums":%d}' % number)
 
 
 def test_a_missing_member_is_malformed() -> None:
-    """A group without a name cannot be guessed."""
+    """A body without a required member is refused, with its name."""
     with pytest.raises(MalformedFrame, match=r"SubscriptionGroupConfig.*group_name"):
         decode_body(bodies.SubscriptionGroupConfig, b'{"retryMaxTimes":3}')
 
 
 @pytest.mark.parametrize("expression", ["", "*"])
 def test_subscribing_to_all_names_no_tags(expression: str) -> None:
-    """No text and a star mean everything."""
+    """An empty expression and a star subscribe to all messages."""
     subscription = build_subscription("T", expression, sub_version=7)
     assert subscription == bodies.SubscriptionData(topic="T", sub_string="*", sub_version=7)
 
 
 def test_tags_are_trimmed_and_hashed_as_java_does() -> None:
-    """Blanks around tags go, blank tags go, repeated tags count once; a star in a list is a tag."""
+    """Tags are stripped, blank tags are dropped, repeated tags count once, and a star in a list is a tag."""
     subscription = build_subscription("T", " TagA||TagA ||  || *")
     assert subscription.tags_set == ("TagA", "*")
     assert subscription.code_set == (2598919, 42) and subscription.sub_string == " TagA||TagA ||  || *"
 
 
 def test_tags_with_one_hash_share_a_code() -> None:
-    """Brokers see codes only; two tags may have one."""
+    """Two tags with one hash code share the code, which is all that brokers compare."""
     assert java_hash("Aa") == java_hash("BB")
     assert build_subscription("T", "Aa||BB").code_set == (java_hash("Aa"),)
 
 
 def test_recorded_subscriptions_are_built_from_their_text() -> None:
-    """Every subscription that a Java client sent has the tags and codes we make of its text."""
+    """Every subscription that a Java client sent has the tags and codes that its text gives here."""
     for _, data in recorded(34):
         for group in decode_body(bodies.HeartbeatData, data).consumer_data_set:
             for sent in group.subscription_data_set:
@@ -167,19 +168,19 @@ def test_recorded_subscriptions_are_built_from_their_text() -> None:
 
 
 def test_bars_alone_are_refused_but_blanks_are_not() -> None:
-    """Java refuses an expression of bars only; blanks between bars match nothing."""
+    """An expression of bars only is refused, as in Java; blanks between bars match nothing."""
     with pytest.raises(LocalProtocolError, match="names no tag"):
         build_subscription("T", "||")
     assert build_subscription("T", " || ").tags_set == ()
 
 
 def test_sql_is_left_to_the_broker() -> None:
-    """Expressions of another type are not read here."""
+    """An SQL expression is passed on as it is."""
     subscription = build_subscription("T", "a > 1 || b", expression_type="SQL92")
     assert (subscription.tags_set, subscription.sub_string) == ((), "a > 1 || b")
 
 
 def test_a_condition_must_not_be_empty() -> None:
-    """Of types other than TAG, as brokers refuse them."""
+    """An empty expression of a type other than TAG is refused, as brokers refuse it."""
     with pytest.raises(LocalProtocolError, match="empty SQL92 expression"):
         build_subscription("T", "", expression_type="SQL92")

@@ -1,4 +1,4 @@
-"""Header classes say what real clients and servers say."""
+"""Test that header classes hold the headers of real clients and servers."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ HEADERS = {cls.code: cls for cls in request_headers()} | {
 RECORDED = sorted({exchange.request.code for exchange in exchanges()})
 HOOK_FIELDS = {"ReqT", "AccessKey", "Signature"}
 """Fields that hooks of the Java client add to any request: a request type, and the signature."""
-WHOLE_ANSWERS = {
+WHOLE_RESPONSES = {
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 }
-"""Codes whose answers carry their header; refusals carry parts of it at most."""
+"""Codes whose responses carry their header; refusals carry parts of it at most."""
 
 
 def read_again(cls: type, fields: Mapping[str, str]) -> dict[str, str]:
-    """What is left of the fields when the class has read and written them."""
+    """Return the fields as the class writes them after it has read them."""
     return to_fields(from_fields(cls, fields))
 
 
@@ -66,12 +66,12 @@ def test_recorded_requests_come_back_whole(code: int) -> None:
 
 @pytest.mark.parametrize("code", RECORDED, ids=lambda code: RequestCode(code).name)
 def test_recorded_answers_come_back_whole(code: int) -> None:
-    """Each recorded answer header is read by the class its request names; requests without one get none."""
-    response = HEADERS[RequestCode(code)].response
+    """Each recorded response header is read by the class that its request names, and written again field for field."""
+    header_class = HEADERS[RequestCode(code)].response
     for exchange in exchanges():
-        answer = exchange.answer
-        if exchange.request.code == code and answer and answer.code in WHOLE_ANSWERS:
-            assert (read_again(response, answer.fields) if response else {}) == answer.fields, exchange.file
+        response = exchange.response
+        if exchange.request.code == code and response and response.code in WHOLE_RESPONSES:
+            assert (read_again(header_class, response.fields) if header_class else {}) == response.fields, exchange.file
 
 
 def test_every_request_knows_its_code() -> None:
@@ -82,7 +82,7 @@ def test_every_request_knows_its_code() -> None:
 
 
 def test_a_missing_required_field_is_named() -> None:
-    """An answer without its offset is malformed, and the text says which class and which field."""
+    """A header without a required field is malformed, and the text names the class and the field."""
     with pytest.raises(MalformedFrame, match=r"GetMaxOffsetRequestHeader without queueId, topic"):
         from_fields(GetMaxOffsetRequestHeader, {"committed": "true"})
     with pytest.raises(MalformedFrame, match="OffsetResponseHeader without offset"):
@@ -91,7 +91,7 @@ def test_a_missing_required_field_is_named() -> None:
 
 @pytest.mark.parametrize("text", ["x", "1.0", "1_000", " 7", "0x7", "٣", "-", "+-1", "9223372036854775808", "9" * 5000])
 def test_what_is_no_java_integer_is_malformed(text: str) -> None:
-    """Python's wider notion of an integer is not the protocol's."""
+    """Texts that Python reads as an integer and Java does not are malformed."""
     with pytest.raises(MalformedFrame, match=r"OffsetResponseHeader\.offset is '"):
         from_fields(OffsetResponseHeader, {"offset": text})
 
@@ -110,7 +110,7 @@ def test_only_true_is_true() -> None:
 
 
 def test_unknown_fields_are_ignored_and_absent_ones_not_written() -> None:
-    """Newer peers may say more; None is never sent."""
+    """Unknown fields are ignored, and fields that are None are not written."""
     fields = {"topic": "T", "queueId": "3", "timestamp": "9", "fromTheFuture": "1"}
     header = from_fields(SearchOffsetRequestHeader, fields)
     assert header == SearchOffsetRequestHeader(topic="T", queue_id=3, timestamp=9)
@@ -118,7 +118,7 @@ def test_unknown_fields_are_ignored_and_absent_ones_not_written() -> None:
 
 
 def test_an_empty_number_counts_as_absent_but_an_empty_text_does_not() -> None:
-    """The binary form cannot tell an empty value from none; texts keep what was sent."""
+    """An empty number counts as absent, since the binary form has no absent values; an empty text stays."""
     required = {"suggestWhichBrokerId": "0", "nextBeginOffset": "1", "minOffset": "0", "maxOffset": "2"}
     assert from_fields(PullMessageResponseHeader, {**required, "forbiddenType": ""}).forbidden_type is None
     assert from_fields(SearchOffsetRequestHeader, {**SEARCH, "boundaryType": ""}).boundary_type == ""
@@ -128,7 +128,7 @@ SEARCH = {"topic": "T", "queueId": "0", "timestamp": "0"}
 
 
 def test_both_send_forms_carry_the_same_header() -> None:
-    """One-letter names are another spelling, not another content."""
+    """The forms with long and with one-letter names carry the same fields."""
     letters = dict(zip("abcdefghn", ["p", "T", "TBW102", "4", "1", "0", "5", "7", "broker-a"], strict=True))
     short = from_fields(SendMessageRequestHeaderV2, letters)
     long = SendMessageRequestHeader(**{field.name: getattr(short, field.name) for field in dataclasses.fields(short)})

@@ -20,7 +20,7 @@ every_format = pytest.mark.parametrize("compression", list(Compression))
 @every_format
 @given(st.binary(max_size=2000) | st.binary(max_size=9).map(lambda data: data * 30_000))
 def test_decompress_undoes_compress(compression: Compression, body: bytes) -> None:
-    """Each format gives the body back, the empty one included."""
+    """Each format gives every body back, the empty one included."""
     assert decompress(compress(body, compression), compression) == body
 
 
@@ -37,19 +37,19 @@ def test_decompress_undoes_compress(compression: Compression, body: bytes) -> No
     ],
 )
 def test_sys_flag_names_the_format(sys_flag: int, compression: Compression | None) -> None:
-    """Bit 0 says whether, bits 8 to 10 how; old producers leave those empty and mean zlib."""
+    """Bit 0 marks a packed body and bits 8 to 10 its format; empty bits mean zlib."""
     assert compression_of(sys_flag) is compression
 
 
 @every_format
 def test_a_format_marks_its_bodies(compression: Compression) -> None:
-    """The bits to send are the bits that are read."""
+    """The bits that a format writes are read as that format."""
     assert compression_of(compression.sys_flag) is compression
 
 
 @pytest.mark.parametrize("sys_flag", [0x401, 0x701])
 def test_an_unknown_format_is_an_error(sys_flag: int) -> None:
-    """A format nobody knows is not taken for a plain body."""
+    """A body of an unknown format is refused."""
     with pytest.raises(DecodeError, match=f"unknown compression type {sys_flag >> 8} in sysFlag {sys_flag:#x}"):
         compression_of(sys_flag)
 
@@ -66,7 +66,7 @@ def test_a_body_of_the_limit_passes(compression: Compression) -> None:
 
 @every_format
 def test_a_bomb_costs_no_more_than_the_limit(compression: Compression) -> None:
-    """16 MiB of nothing are given up as soon as the limit is passed."""
+    """Unpacking 16 MiB of zeros stops at the limit."""
     bomb = compress(bytes(16 * 1024 * 1024), compression)
     decompress(compress(b"", compression), compression)  # imports Arrow
 
@@ -84,7 +84,7 @@ def test_a_bomb_costs_no_more_than_the_limit(compression: Compression) -> None:
 @every_format
 @pytest.mark.parametrize("keep", [0, 1, 5, -5, -1])
 def test_a_cut_body_is_an_error(compression: Compression, keep: int) -> None:
-    """A stream that stops early is never a shorter body."""
+    """A stream that is cut is refused, and not read as a shorter body."""
     packed = compress(b"Hello RocketMQ" * 20, compression)
 
     with pytest.raises(DecodeError, match=f"a {compression.name} body of .* bytes cannot be unpacked"):
@@ -93,14 +93,14 @@ def test_a_cut_body_is_an_error(compression: Compression, keep: int) -> None:
 
 @every_format
 def test_bytes_behind_the_body_are_an_error(compression: Compression) -> None:
-    """Nothing is dropped in silence."""
+    """Bytes behind the end of a stream are refused."""
     with pytest.raises(DecodeError, match="cannot be unpacked"):
         decompress(compress(b"Hello", compression) + b"and more", compression)
 
 
 @every_format
 def test_another_format_is_an_error(compression: Compression) -> None:
-    """A body is read in the format that its flag names, and in no other."""
+    """A body is read only in the format that its flag names."""
     other = Compression.ZLIB if compression is not Compression.ZLIB else Compression.ZSTD
 
     with pytest.raises(DecodeError, match=f"a {compression.name} body"):
@@ -109,7 +109,7 @@ def test_another_format_is_an_error(compression: Compression) -> None:
 
 @pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD])
 def test_several_frames_are_one_body(compression: Compression) -> None:
-    """As in Java, frames may follow each other."""
+    """Several frames in a row are one body, as in Java."""
     assert (
         decompress(compress(b"Hello ", compression) + compress(b"RocketMQ", compression), compression)
         == b"Hello RocketMQ"
@@ -125,7 +125,7 @@ def test_a_zstd_window_is_not_reserved_for_the_asking() -> None:
 
 
 def test_zlib_bodies_have_a_header() -> None:
-    """The format is zlib's own, neither raw deflate nor gzip."""
+    """Zlib bodies have zlib's header: raw deflate and gzip are refused."""
     assert zlib.decompress(compress(b"Hello", Compression.ZLIB)) == b"Hello"
 
 

@@ -27,7 +27,7 @@ def length_field(length: int) -> bytes:
 
 @given(parts)
 def test_split_undoes_join(parts: tuple[int, bytes, bytes]) -> None:
-    """A frame comes apart into what it was made of."""
+    """A frame is split into the parts of which it was made."""
     frame = memoryview(join_frame(*parts))
 
     header_type, header, body = split_frame(frame)
@@ -37,7 +37,7 @@ def test_split_undoes_join(parts: tuple[int, bytes, bytes]) -> None:
 
 @given(st.lists(parts, max_size=5), st.integers(1, 40), st.integers(1, 1000))
 def test_any_chunking_gives_the_same_frames(found: list[tuple[int, bytes, bytes]], piece: int, chunk: int) -> None:
-    """However the stream is cut, and however small the chunks are, the frames come out whole and in order."""
+    """Frames come out whole and in order, however the stream is cut and however small the chunks are."""
     sent = [join_frame(*parts) for parts in found]
     stream, buffer = b"".join(sent), FrameBuffer(chunk_bytes=chunk)
 
@@ -51,7 +51,7 @@ def test_any_chunking_gives_the_same_frames(found: list[tuple[int, bytes, bytes]
 
 
 def test_frames_held_are_never_written_again() -> None:
-    """A frame keeps its bytes for as long as somebody holds it, whatever arrives later."""
+    """A frame keeps its bytes for as long as it is referenced, whatever arrives later."""
     buffer = FrameBuffer(chunk_bytes=64)
     frames = [join_frame(0, b"", bytes([n]) * 20) for n in range(50)]
 
@@ -65,7 +65,7 @@ def test_frames_held_are_never_written_again() -> None:
 
 @given(st.lists(st.booleans(), min_size=30, max_size=60), st.integers(100_000, 400_000))
 def test_frames_held_outlive_those_let_go(keeps: list[bool], size: int) -> None:
-    """Chunks are received into again once their frames are let go, and never while one of them is held."""
+    """A chunk is received into again once its frames are released, and never while one is referenced."""
     buffer, held = FrameBuffer(), list[tuple[int, memoryview]]()
     for number, keep in enumerate(keeps):
         buffer.feed(join_frame(0, b"", bytes([number]) * size))
@@ -75,7 +75,7 @@ def test_frames_held_outlive_those_let_go(keeps: list[bool], size: int) -> None:
 
 
 def test_a_stream_taken_in_at_once_needs_few_chunks() -> None:
-    """Fresh memory for every mebibyte would cost more than copying it out of the kernel."""
+    """A stream whose frames are taken out at once uses few chunks again and again."""
     buffer, chunks = FrameBuffer(), list[object]()
     for _ in range(200):
         buffer.feed(join_frame(0, b"", bytes(300_000)))
@@ -85,7 +85,7 @@ def test_a_stream_taken_in_at_once_needs_few_chunks() -> None:
 
 
 def test_batches_of_frames_held_for_a_while_need_no_fresh_memory_either() -> None:
-    """One batch of 8 MiB is being gathered while another is in use; then their chunks come around again."""
+    """Chunks are used again where one batch of 8 MiB is gathered while another is in use."""
     buffer, batches, chunks = FrameBuffer(), deque([list[memoryview]()], maxlen=2), list[object]()
     for _ in range(400):
         buffer.feed(join_frame(0, b"", bytes(300_000)))
@@ -99,7 +99,7 @@ def test_batches_of_frames_held_for_a_while_need_no_fresh_memory_either() -> Non
 
 
 def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
-    """Bytes may come faster than frames are taken out, without a copy for each of them."""
+    """A buffer with whole frames that were not taken out has room for as many bytes again."""
     buffer = FrameBuffer(chunk_bytes=64)
     frame = join_frame(0, b"", bytes(8))
 
@@ -110,7 +110,7 @@ def test_whole_frames_in_waiting_leave_room_for_as_much_again() -> None:
 
 
 def test_room_grows_with_the_stream() -> None:
-    """A stream that goes on gets more room at once, up to a limit; one that is silent keeps little."""
+    """The room grows while the stream goes on, and starts small."""
     buffer = FrameBuffer(chunk_bytes=1024)
     first = len(buffer.space())
     rooms = set()
@@ -138,7 +138,7 @@ def test_memory_grows_with_bytes_that_arrived() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 3])
 def test_a_frame_without_a_header_length_is_malformed(length: int) -> None:
-    """The least frame holds a header type and length."""
+    """A frame shorter than header type and header length is malformed."""
     buffer = FrameBuffer()
     buffer.feed(length_field(length))
 
@@ -148,7 +148,7 @@ def test_a_frame_without_a_header_length_is_malformed(length: int) -> None:
 
 @pytest.mark.parametrize("length", [997, 2**31, 2**32 - 1])
 def test_a_frame_above_the_limit_is_refused_at_its_length(length: int) -> None:
-    """Nothing of a frame that is too large needs to arrive; the limit counts the length field too."""
+    """A frame above the limit is refused as soon as its length has arrived; the limit counts the length field."""
     buffer = FrameBuffer(max_frame_bytes=1000)
     buffer.feed(length_field(length))
 
@@ -157,7 +157,7 @@ def test_a_frame_above_the_limit_is_refused_at_its_length(length: int) -> None:
 
 
 def test_a_frame_of_the_limit_passes() -> None:
-    """The limit is the largest frame allowed."""
+    """A frame of exactly the limit is handed out."""
     frame = join_frame(0, b"header", bytes(986))
     buffer = FrameBuffer(max_frame_bytes=1000)
     buffer.feed(frame)
@@ -167,7 +167,7 @@ def test_a_frame_of_the_limit_passes() -> None:
 
 
 def test_making_room_judges_nothing() -> None:
-    """Room can be had whatever the buffer holds; only taking frames out says that they are wrong."""
+    """Making room for more bytes never raises, whatever the buffer holds; taking out a wrong frame does."""
     buffer = FrameBuffer(max_frame_bytes=100, chunk_bytes=16)
     buffer.feed(b"\xff" * 40)
 
@@ -177,7 +177,7 @@ def test_making_room_judges_nothing() -> None:
 
 
 def test_a_header_longer_than_its_frame_is_malformed() -> None:
-    """The header's own length is checked against the frame."""
+    """A header longer than its frame is malformed."""
     frame = length_field(8) + b"\x00" + (5).to_bytes(3, "big") + b"1234"
 
     with pytest.raises(MalformedFrame, match="header of 5 bytes in a frame of 12"):
@@ -185,14 +185,14 @@ def test_a_header_longer_than_its_frame_is_malformed() -> None:
 
 
 def test_a_header_that_its_length_field_cannot_count_is_refused() -> None:
-    """One byte more would be read as another header type."""
+    """A header too long for its three-byte length field is refused."""
     with pytest.raises(LocalProtocolError, match="do not fit a frame"):
         join_frame(0, bytes(2**24), b"")
 
 
 @given(st.binary(max_size=127), st.sampled_from((1, 2, 3, 4)), st.binary(max_size=5), st.binary(max_size=5))
 def test_what_was_written_is_read(data: bytes, width: int, before: bytes, after: bytes) -> None:
-    """A field is found between other bytes, and the place behind it."""
+    """A field between other bytes is read, with the place behind it."""
     written = before + write_sized(data, width, "text")
 
     read, end = read_sized(memoryview(written + after), len(before), width)
@@ -202,13 +202,13 @@ def test_what_was_written_is_read(data: bytes, width: int, before: bytes, after:
 
 @pytest.mark.parametrize("field", ["", "00", "0002 61", "ffff 61", "8000", "7fff 61 62"])
 def test_a_length_is_not_believed(field: str) -> None:
-    """A length that is cut, negative or beyond the end is an error."""
+    """A length that is cut, negative or beyond the end is refused."""
     with pytest.raises(ValueError, match="a field of"):
         read_sized(memoryview(bytes.fromhex(field)), 0, 2)
 
 
 def test_a_place_beyond_the_end_holds_no_field() -> None:
-    """Reading past the end does not find an empty field."""
+    """A place beyond the end is refused, and not read as an empty field."""
     with pytest.raises(ValueError, match="at 9 in 3"):
         read_sized(memoryview(b"abc"), 9, 2)
 

@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.header import Command, HeaderType, PullResponse, deco
 from .recorded import recorded_commands
 from .strategies import commands
 
-USUAL_ANSWER = (
+USUAL_RESPONSE = (
     b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","groupSysFlag":"0","nextBeginOffset":"32","maxOffset":"90",'
     b'"minOffset":"0"},'
     b'"flag":1,"language":"JAVA","opaque":7,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":479}'
@@ -33,7 +33,7 @@ def decode(header: bytes | str, header_type: int = HeaderType.JSON) -> Command:
 
 
 def as_read(command: Command) -> Command:
-    """A command of what each attribute says by itself; numbers read beforehand are those that the fields say."""
+    """Return a command of the values of each attribute; check the numbers of a pull response against its fields."""
     if isinstance(command, PullResponse):
         fields = command.fields or {}
         assert command.numbers == tuple(int(fields[name]) for name in NUMBERS)
@@ -61,7 +61,7 @@ def facts_of(command: Command) -> dict[str, Any]:
 
 
 def test_recorded_commands_decode_to_their_recorded_fields() -> None:
-    """What real servers and clients sent is read as it was recorded, in both header forms."""
+    """Commands of real servers and clients are read as they were recorded, in both header forms."""
     for recorded in recorded_commands():
         command = decode_command(memoryview(recorded.frame))
         assert facts_of(command) == {name: recorded.facts[name] for name in facts_of(command)}, recorded.file
@@ -69,7 +69,7 @@ def test_recorded_commands_decode_to_their_recorded_fields() -> None:
 
 
 def test_recorded_commands_encode_byte_for_byte() -> None:
-    """What was read is written again exactly as it came."""
+    """Commands of real servers and clients are written again byte for byte."""
     counts: Counter[HeaderType] = Counter()
     for recorded in recorded_commands():
         command = decode_command(memoryview(recorded.frame))
@@ -107,38 +107,38 @@ _PULL_FIELDS = (
 def test_answers_to_pulls_are_read_as_any_json(
     left_out: set[str], said: list[str], remark: str, opaque: int, code: int
 ) -> None:
-    """What a shorter way reads, and what only looks like it, is what reading the whole JSON gives."""
+    """A response to a pull, or one that only resembles it, is read as parsing the whole JSON reads it."""
     fields = {name: value for name, value in zip(_PULL_FIELDS, said, strict=True) if name not in left_out}
-    answer = Command(code, opaque, fields, b"", remark, 1, LanguageCode.JAVA, 479)
-    frame = bytes(encode_command(answer))
+    response = Command(code, opaque, fields, b"", remark, 1, LanguageCode.JAVA, 479)
+    frame = bytes(encode_command(response))
 
     read = decode_command(memoryview(frame))
-    assert as_read(read) == decode(frame[8:] + b" ") == answer == read
+    assert as_read(read) == decode(frame[8:] + b" ") == response == read
 
 
 @pytest.mark.parametrize("optional", [b"", b',"topicSysFlag":"0"'])
 def test_the_usual_answer_is_read_in_short(optional: bytes) -> None:
-    """What brokers send thousands of times a second is told from all else, and is a command like any other."""
-    header = USUAL_ANSWER.replace(b'"minOffset":"0"', b'"minOffset":"0"' + optional)
+    """The usual response to a pull is recognized, and is a command like any other."""
+    header = USUAL_RESPONSE.replace(b'"minOffset":"0"', b'"minOffset":"0"' + optional)
     data = join_frame(HeaderType.JSON, header, b"messages")
-    answer = decode_command(memoryview(data))
+    response = decode_command(memoryview(data))
 
-    assert isinstance(answer, PullResponse) and answer.numbers == (32, 0, 90, 0)
-    assert answer == decode_command(memoryview(join_frame(HeaderType.JSON, header + b" ", b"messages")))
-    assert encode_command(answer) == data and answer != ROUTE_REQUEST
+    assert isinstance(response, PullResponse) and response.numbers == (32, 0, 90, 0)
+    assert response == decode_command(memoryview(join_frame(HeaderType.JSON, header + b" ", b"messages")))
+    assert encode_command(response) == data and response != ROUTE_REQUEST
 
 
 @pytest.mark.parametrize(("header_type", "surplus"), [(HeaderType.ROCKETMQ, 0), (HeaderType.JSON, 1)])
 def test_only_a_frame_that_says_so_has_the_usual_header(header_type: HeaderType, surplus: int) -> None:
-    """Neither a header of the other form nor the beginning of a longer one is read as the usual answer."""
+    """A header of the other form, or the beginning of a longer one, is not read as the usual response."""
     with pytest.raises(MalformedFrame):
-        decode(USUAL_ANSWER + b"x" * surplus, header_type)
+        decode(USUAL_RESPONSE + b"x" * surplus, header_type)
 
 
 @given(st.integers(0, 300), st.sampled_from(b'",:{}\\0-9aA \x00\x80'))
 def test_a_header_changed_anywhere_is_no_other_answer(at: int, byte: int) -> None:
-    """Where JSON is read the long way, a blank changes nothing; so both ways agree on any damage."""
-    header = bytearray(USUAL_ANSWER)
+    """A damaged header gives the same result as with a blank behind it, which is parsed as JSON."""
+    header = bytearray(USUAL_RESPONSE)
     header[at % len(header)] = byte
     short, long = (outcome(bytes(header) + blank) for blank in (b"", b" "))
 
@@ -146,7 +146,7 @@ def test_a_header_changed_anywhere_is_no_other_answer(at: int, byte: int) -> Non
 
 
 def test_a_binary_header_as_documented() -> None:
-    """The worked example of the protocol's description, byte for byte."""
+    """A binary header is written as the protocol's description shows, byte for byte."""
     command = replace(ROUTE_REQUEST, header_type=HeaderType.ROCKETMQ)
 
     assert encode_command(command).hex(" ", -4) == (
@@ -155,14 +155,14 @@ def test_a_binary_header_as_documented() -> None:
 
 
 def test_a_json_header_as_documented() -> None:
-    """The worked example without the field that is only for information."""
+    """The example of the protocol's description is read without the field that is only for information."""
     header = '{"code":105,"extFields":{"topic":"TopicTest"},"flag":0,"language":"PYTHON","opaque":7,"version":409}'
 
     assert decode(header) == ROUTE_REQUEST
 
 
 def test_json_is_read_as_leniently_as_java_reads_it() -> None:
-    """Bare numbers and booleans are text, nulls are absent, what is unknown is ignored."""
+    """Bare numbers and booleans become text, nulls are absent, and unknown members are ignored."""
     command = decode('{"code":0,"opaque":1,"language":"COBOL","new":[1],"extFields":{"a":5,"b":true,"c":null,"d":1.5}}')
 
     assert command.fields == {"a": "5", "b": "true", "d": "1.5"}
@@ -171,7 +171,7 @@ def test_json_is_read_as_leniently_as_java_reads_it() -> None:
 
 
 def test_the_flag_tells_requests_answers_and_oneways() -> None:
-    """Bit 0 marks an answer, bit 1 a request that wants none; other bits mean nothing."""
+    """Bit 0 marks a response, bit 1 a one-way request; other bits have no meaning."""
     assert [
         (command.is_response, command.is_oneway) for command in (Command(0, flag=flag) for flag in (0, 1, 2, 4))
     ] == [
@@ -207,7 +207,7 @@ def test_the_flag_tells_requests_answers_and_oneways() -> None:
     ],
 )
 def test_broken_json_headers_are_malformed(header: bytes | str, reason: str) -> None:
-    """Whatever is wrong with the text, the error says that the header cannot be read, and why."""
+    """A broken JSON header is malformed, with the reason in the error."""
     with pytest.raises(MalformedFrame, match=f"unreadable JSON header: .*{reason}"):
         decode(header)
 
@@ -227,19 +227,19 @@ def test_broken_json_headers_are_malformed(header: bytes | str, reason: str) -> 
     ],
 )
 def test_broken_binary_headers_are_malformed(header: str, reason: str) -> None:
-    """Lengths are never believed, and text must be text."""
+    """A binary header with wrong lengths, or texts that are not UTF-8, is malformed."""
     with pytest.raises(MalformedFrame, match=f"unreadable ROCKETMQ header: .*{reason}"):
         decode(bytes.fromhex(header), HeaderType.ROCKETMQ)
 
 
 def test_an_unknown_header_type_is_malformed() -> None:
-    """Only two header forms exist."""
+    """A header type other than the two is malformed."""
     with pytest.raises(MalformedFrame, match="unknown header type 2"):
         decode("{}", 2)
 
 
 def test_the_last_of_equal_binary_names_counts() -> None:
-    """The Java server writes some fields twice."""
+    """The last of equal names counts in a binary header, since the Java server writes some fields twice."""
     entries = bytes.fromhex("0001 61 00000001 31 0001 61 00000001 32")
     header = bytes.fromhex("0000 00 0000 00000001 00000001 00000000") + len(entries).to_bytes(4, "big") + entries
 
@@ -248,7 +248,7 @@ def test_the_last_of_equal_binary_names_counts() -> None:
 
 @pytest.mark.parametrize(("header_type", "told"), [(HeaderType.JSON, None), (HeaderType.ROCKETMQ, LanguageCode.OTHER)])
 def test_a_language_may_be_unknown(header_type: HeaderType, told: LanguageCode | None) -> None:
-    """The JSON form leaves the language out; the binary form cannot, and says OTHER."""
+    """An unknown language is left out in the JSON form, and written as OTHER in the binary form."""
     command = decode_command(memoryview(encode_command(Command(1, language=None, header_type=header_type))))
 
     assert command.language is told
@@ -265,6 +265,6 @@ def test_a_language_may_be_unknown(header_type: HeaderType, told: LanguageCode |
     ],
 )
 def test_what_cannot_be_written_is_refused(command: Command, reason: str) -> None:
-    """Our own mistakes are told apart from the peer's."""
+    """A command that cannot be written raises `LocalProtocolError`."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_command(command)

@@ -1,4 +1,4 @@
-"""Headers and bodies are frozen values, and cost a process next to nothing before they are used."""
+"""Test that headers and bodies are frozen values, and compile nothing before they are used."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class Point(Members):
 
 
 @members
-class Place(Point):
+class TaggedPoint(Point):
     """A value with members of its base."""
 
     tags: dict[str, str] = field(default_factory=dict)
 
 
 def test_values_are_equal_when_their_members_are() -> None:
-    """And only then; a value of another class is another value."""
+    """Values are equal if their class and their members are."""
     point = Point(x=1)
     assert point == Point(x=1, y=0) != Point(x=2)
-    assert point != Place(x=1) and repr(point) == "Point(x=1, y=0)"
+    assert point != TaggedPoint(x=1) and repr(point) == "Point(x=1, y=0)"
 
 
 def test_values_are_frozen() -> None:
-    """Neither a member nor anything else can be set or removed."""
+    """No attribute of a value can be set or deleted."""
     point = Point(x=1)
     for name in ("x", "z"):
         with pytest.raises(FrozenInstanceError):
@@ -62,33 +62,33 @@ def test_values_are_frozen() -> None:
 
 
 def test_values_can_be_keys() -> None:
-    """Equal ones are one key."""
+    """Equal values are one key."""
     assert len({Point(x=1), Point(x=1, y=0), Point(x=2)}) == 2
 
 
 def test_each_value_has_its_own_mutable_default() -> None:
-    """Not one for the class."""
-    assert Place(x=1).tags is not Place(x=1).tags
+    """Each value gets a mutable default of its own."""
+    assert TaggedPoint(x=1).tags is not TaggedPoint(x=1).tags
 
 
 @pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}])
 def test_wrong_members_are_refused(given: dict[str, Any]) -> None:
-    """What is required is given, and nothing that there is not; also once the class has been used."""
+    """Missing and unknown members are refused, at the first value of a class and later."""
     for _ in range(2):
         with pytest.raises(TypeError, match=r"'[xz]'"):
             Point(**given)
 
 
 def test_members_of_a_base_come_first() -> None:
-    """Whichever of the two classes was used first."""
+    """Members of a base come first, whichever of the two classes is used first."""
     assert Point(x=1).y == 0
-    place = replace(Place(x=1, tags={"a": "b"}), y=5)
+    place = replace(TaggedPoint(x=1, tags={"a": "b"}), y=5)
     assert [each.name for each in fields(place)] == ["x", "y", "tags"]
-    assert place == Place(x=1, y=5, tags={"a": "b"})
+    assert place == TaggedPoint(x=1, y=5, tags={"a": "b"})
 
 
 def test_importing_headers_and_bodies_compiles_no_methods() -> None:
-    """Every process of a query imports all of them and uses a few."""
+    """Importing headers and bodies compiles no methods."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_COUNTING], capture_output=True, text=True, timeout=60, check=True
     )

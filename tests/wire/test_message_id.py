@@ -21,7 +21,7 @@ from pyspark_rocketmq.wire.message_id import (
 )
 from pyspark_rocketmq.wire.record import decode_records
 
-from .recorded import recorded_answers
+from .recorded import recorded_responses
 from .strategies import hosts, int64
 
 V6_ID = "00000000000000000000000000000001000059900000000000000109"
@@ -33,7 +33,7 @@ def milliseconds(year: int, month: int, day: int, hour: int = 0, minute: int = 0
 
 @given(hosts(ipv6=False) | hosts(ipv6=True), int64)
 def test_offset_ids_come_back(host: Address, offset: int) -> None:
-    """An offset message id tells where the message is, for both families."""
+    """An offset message id gives the place of the message, for both families."""
     text = encode_offset_message_id(host, offset)
 
     assert decode_offset_message_id(text) == OffsetMessageId(host, offset)
@@ -48,24 +48,24 @@ def test_offset_ids_come_back(host: Address, offset: int) -> None:
     ],
 )
 def test_offset_ids_as_brokers_write_them(text: str, found: OffsetMessageId) -> None:
-    """The documented id, and one that a broker with an IPv6 address gave."""
+    """The documented id, and the id of a broker with an IPv6 address, are read and written."""
     assert decode_offset_message_id(text) == found
     assert decode_offset_message_id(text.lower()) == found
     assert encode_offset_message_id(*found) == text
 
 
 def test_stored_messages_have_javas_offset_id() -> None:
-    """The id made of a record is the one that the Java client shows."""
-    for answer in recorded_answers():
-        expected = [message["offsetMsgId"] for message in answer.messages]
-        assert [record.offset_message_id for record in decode_records(answer.body)] == expected
+    """The id made of a record is the id that the Java client shows."""
+    for response in recorded_responses():
+        expected = [message["offsetMsgId"] for message in response.messages]
+        assert [record.offset_message_id for record in decode_records(response.body)] == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "0A", "0A00000100002A9F00000000000003E", "Z" * 32, " " + "0A" * 16, "0A " * 16, "é" * 32]
 )
 def test_other_texts_are_no_id(text: str) -> None:
-    """Neither kind of id is guessed from a text that is none."""
+    """A text that is no id is refused by both readers."""
     with pytest.raises(DecodeError, match="is no message id; an id has 32 or 56"):
         decode_offset_message_id(text)
     with pytest.raises(DecodeError, match="is no message id"):
@@ -73,7 +73,7 @@ def test_other_texts_are_no_id(text: str) -> None:
 
 
 def test_a_unique_id_tells_who_made_it_and_when() -> None:
-    """Host, process, instance, time and counter come back."""
+    """A unique id gives its host, process, instance, time and counter back."""
     now_ms = milliseconds(2024, 5, 17, 12)
     maker = UniqueIdMaker("10.0.0.9", 0x12345, 0xABCDEF01, lambda: now_ms, UTC)
 
@@ -85,7 +85,7 @@ def test_a_unique_id_tells_who_made_it_and_when() -> None:
 
 
 def test_a_unique_id_of_an_ipv6_host_is_longer() -> None:
-    """The host takes 16 bytes."""
+    """A unique id holds an IPv6 host in 16 bytes."""
     text = UniqueIdMaker("fe80::1", 1, 2, lambda: milliseconds(2024, 5, 1), UTC).make()
 
     assert len(text) == 56
@@ -93,7 +93,7 @@ def test_a_unique_id_of_an_ipv6_host_is_longer() -> None:
 
 
 def test_the_month_is_the_latest_possible() -> None:
-    """An id does not hold its month: a time that would lie ahead belongs to the month before."""
+    """A time that would lie in the future belongs to the month before, since an id does not hold its month."""
     made_ms = milliseconds(2023, 12, 31, 23, 59, 59)
     text = UniqueIdMaker("10.0.0.9", 1, 2, lambda: made_ms, UTC).make()
 
@@ -102,7 +102,7 @@ def test_the_month_is_the_latest_possible() -> None:
 
 
 def test_months_begin_in_the_given_zone() -> None:
-    """Java counts from the first of the month in local time."""
+    """Milliseconds are counted from the first of the month in local time, as in Java."""
     east, now_ms = timezone(timedelta(hours=8)), milliseconds(2024, 4, 30, 20)
     text = UniqueIdMaker("10.0.0.9", 1, 2, lambda: now_ms, east).make()
 
@@ -111,7 +111,7 @@ def test_months_begin_in_the_given_zone() -> None:
 
 
 def test_ids_differ_within_one_millisecond() -> None:
-    """65,536 ids fit a millisecond; the counter goes round without an error."""
+    """The counter starts again after 65,536 ids."""
     maker = UniqueIdMaker("10.0.0.9", 1, 2, lambda: 0, UTC)
 
     made = list(islice(iter(maker.make, None), 65_537))
@@ -121,8 +121,8 @@ def test_ids_differ_within_one_millisecond() -> None:
 
 
 def test_recorded_unique_ids_are_read() -> None:
-    """Ids that a real broker made, its clock set to UTC, tell the time at which the message came."""
-    records = [record for answer in recorded_answers() for record in decode_records(answer.body)]
+    """Ids of a real broker, whose clock was set to UTC, give the time at which the message arrived."""
+    records = [record for response in recorded_responses() for record in decode_records(response.body)]
     by_broker = [record for record in records if not record.is_inner_batch]
 
     for record in by_broker:
@@ -133,5 +133,5 @@ def test_recorded_unique_ids_are_read() -> None:
 
 @given(st.binary(min_size=16, max_size=16) | st.binary(min_size=28, max_size=28), st.integers(0, 2**42))
 def test_any_id_of_the_right_length_is_read(data: bytes, now_ms: int) -> None:
-    """An id made by another client may hold anything; it is never taken for a time to come by more than its span."""
+    """The time of any id lies in the future by no more than the span that an id can count."""
     assert decode_unique_id(data.hex(), now_ms, UTC).born_ms <= now_ms + 2**32

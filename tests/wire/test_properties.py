@@ -23,7 +23,7 @@ from .strategies import clean_properties, property_texts
 
 @given(clean_properties)
 def test_decode_undoes_encode(properties: dict[str, str]) -> None:
-    """What may be sent comes back as it was, and in its order."""
+    """Properties that may be sent are read as they were written, in their order."""
     assert list(decode_properties(encode_properties(properties)).items()) == list(properties.items())
 
 
@@ -42,20 +42,20 @@ def test_decode_undoes_encode(properties: dict[str, str]) -> None:
     ],
 )
 def test_text_is_read_by_the_rule_of_newer_brokers(text: str, properties: dict[str, str]) -> None:
-    """Entries without name, separator or value vanish; the last of equal names counts; values may hold \\x01."""
+    """Entries without name, separator or value are dropped; the last of equal names counts; values may hold \\x01."""
     assert parse_properties(text) == properties
 
 
 @given(property_texts)
 def test_what_was_read_can_be_stored_again(text: str) -> None:
-    """A broker that adds a property writes the others as it read them, odd ones included."""
+    """A broker that adds a property writes the others as it read them, unusual ones included."""
     read = parse_properties(text)
 
     assert parse_properties(join_properties(read)) == read
 
 
 def test_recorded_texts_end_with_and_without_separator() -> None:
-    """Newer brokers write the last separator, 4.9.7 does not; both are read."""
+    """Texts with and without the last separator are read; newer brokers write it, 4.9.7 does not."""
     texts = [record.properties_text for body in recorded_bodies() for record in decode_records(body)]
 
     assert {text.endswith(b"\x02") for text in texts} == {True, False}
@@ -79,26 +79,26 @@ def test_recorded_texts_end_with_and_without_separator() -> None:
     ],
 )
 def test_what_would_not_come_back_is_refused(properties: dict[str, str], reason: str) -> None:
-    """Nothing is escaped on the wire, so some texts cannot be sent."""
+    """Properties that could not be read back are refused, since nothing is escaped on the wire."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_properties({"good": "one", **properties})
 
 
 def test_the_limit_counts_bytes() -> None:
-    """A stored record counts properties in a signed 16-bit field."""
+    """Properties of more bytes than a signed 16-bit field counts are refused."""
     assert len(encode_properties({"n": "ü" * 16382})) == 32767
     with pytest.raises(LocalProtocolError, match="properties of 32768 bytes, the limit is 32767"):
         encode_properties({"nn": "ü" * 16382})
 
 
 def test_broken_utf8_is_an_error() -> None:
-    """Text that is none is not repaired in silence."""
+    """Bytes that are not UTF-8 are refused."""
     with pytest.raises(DecodeError, match="properties are no UTF-8 text"):
         decode_properties(b"n\x01\xff\x02")
 
 
 def test_names_of_rocketmq_are_reserved() -> None:
-    """Every property that brokers and clients add themselves is told from the user's."""
+    """Every property that brokers and clients add is reserved, and no property of a user's is."""
     records = [record for body in recorded_bodies() for record in decode_records(body)]
     users = {name for record in records for name in record.properties if not is_reserved(name)}
 
@@ -121,5 +121,5 @@ def test_names_of_rocketmq_are_reserved() -> None:
     ],
 )
 def test_hash_is_javas(text: str, expected: int) -> None:
-    """Values that `String.hashCode` gave, with overflow, surrogate pairs and a lone surrogate."""
+    """The hash equals Java's `String.hashCode`, with overflow, surrogate pairs and a lone surrogate."""
     assert java_hash(text) == expected

@@ -25,8 +25,8 @@ from pyspark_rocketmq.wire.record import (
     unwrap_inner_batch,
 )
 
-from .recorded import RecordedAnswer, recorded_answers, recorded_bodies, recorded_pulls
-from .strategies import answers, join_records, records
+from .recorded import RecordedResponse, recorded_bodies, recorded_pulls, recorded_responses
+from .strategies import join_records, records, responses
 
 DOCUMENTED = (
     bytes.fromhex(
@@ -39,7 +39,7 @@ DOCUMENTED = (
 )
 
 HELLO = decode_record(DOCUMENTED)[0]
-"""Queue 1 of TopicTest at offset 42: `Hello RocketMQ`."""
+"""Record of queue 1 of TopicTest at offset 42: `Hello RocketMQ`."""
 
 INNER_BATCH = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
@@ -51,14 +51,14 @@ def pulled(file: str) -> list[Record]:
 # --- whole records ---------------------------------------------------------------------------------------------------
 
 
-@given(answers)
+@given(responses)
 def test_decode_undoes_encode(found: list[Record]) -> None:
-    """Every answer comes apart into its records: both families, both magics, packed and wrapped bodies."""
+    """Every response is split into its records, of both families and magics, with packed and wrapped bodies."""
     assert decode_records(join_records(found)) == found
 
 
 def test_a_record_as_documented() -> None:
-    """The worked example of the protocol's description, field by field and byte for byte."""
+    """The record of the protocol's description is read field by field and written byte for byte."""
     assert encode_record(HELLO) == DOCUMENTED
     assert replace(HELLO, properties_text=b"", total_size=0, body_crc=0) == Record(
         topic="TopicTest",
@@ -77,7 +77,7 @@ def test_a_record_as_documented() -> None:
 
 
 def test_recorded_records_encode_byte_for_byte() -> None:
-    """What real brokers stored is read and written again exactly; sizes and CRC are computed, so they agree."""
+    """Records of real brokers are written again byte for byte, with computed sizes and CRC."""
     total = 0
     for body in recorded_bodies():
         found = decode_records(body)
@@ -88,14 +88,14 @@ def test_recorded_records_encode_byte_for_byte() -> None:
 
 
 def test_recorded_bodies_have_their_crc() -> None:
-    """The CRC is that of the stored body, packed or not."""
+    """The CRC is computed over the stored body, packed or not."""
     for body in recorded_bodies():
         for record in decode_records(body):
             record.check_crc()
 
 
 def java_view(record: Record) -> dict[str, Any]:
-    """A record under the names that the recording of Java's messages uses."""
+    """Return a record under the names that the recording of Java's messages uses."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,
@@ -110,10 +110,10 @@ def java_view(record: Record) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("answer", recorded_answers(), ids=lambda answer: answer.name)
-def test_records_read_as_java_reads_them(answer: RecordedAnswer) -> None:
-    """Long topics, inner batches, IPv6 hosts: the Java client found the same in the same bytes."""
-    for record, message in zip(decode_records(answer.body), answer.messages, strict=True):
+@pytest.mark.parametrize("response", recorded_responses(), ids=lambda response: response.name)
+def test_records_read_as_java_reads_them(response: RecordedResponse) -> None:
+    """Records with long topics, inner batches and IPv6 hosts are read as the Java client read them."""
+    for record, message in zip(decode_records(response.body), response.messages, strict=True):
         seen = {**java_view(record), "bornHost": record.born_host, "storeHost": record.store_host}
         seen |= {"reconsumeTimes": record.reconsume_times, "bodyCRC": record.body_crc, "storeSize": record.total_size}
         seen |= {"preparedTransactionOffset": record.prepared_transaction_offset}
@@ -124,13 +124,13 @@ def test_records_read_as_java_reads_them(answer: RecordedAnswer) -> None:
 
 
 def inner_of_java(message: dict[str, Any]) -> dict[str, Any]:
-    """One message of an inner batch without WAIT, which the Java client adds to it while reading."""
+    """Return one message of an inner batch without WAIT, which the Java client adds while it reads."""
     seen = {name: of_java(name, message[name]) for name in message}
     return {**seen, "properties": {name: value for name, value in seen["properties"].items() if name != "WAIT"}}
 
 
 def of_java(name: str, value: Any) -> Any:
-    """A value as Java printed it, in our terms."""
+    """Return a value that Java printed as this library reads it."""
     if name == "body":
         return b64decode(value)
     if name in ("bornHost", "storeHost"):
@@ -150,7 +150,7 @@ def test_a_long_topic_gets_the_magic_it_needs(length: int) -> None:
 
 
 def test_a_record_may_begin_anywhere() -> None:
-    """Reading starts at the given byte and says where the record ends."""
+    """A record is read from the given byte on, and its end is returned."""
     data = b"before" + DOCUMENTED + b"after"
 
     assert decode_record(data, 6) == (HELLO, 6 + len(DOCUMENTED))
@@ -168,7 +168,7 @@ def test_a_record_may_begin_anywhere() -> None:
     ],
 )
 def test_bodies_that_java_packed_are_unpacked(file: str, compression: Compression) -> None:
-    """The Java producer's three formats come out as the same body; the store keeps it packed."""
+    """Bodies in the Java producer's three formats unpack to the same body, and stay packed in the store."""
     (record,) = pulled(file)
 
     assert record.sys_flag == compression.sys_flag
@@ -178,7 +178,7 @@ def test_bodies_that_java_packed_are_unpacked(file: str, compression: Compressio
 
 @pytest.mark.parametrize(("release", "shared"), [("", True), ("4.9.7/", True), ("5.5.0/", False)])
 def test_messages_of_a_batch_may_share_their_unique_key(release: str, shared: bool) -> None:
-    """Until 5.3.3 the outer properties are appended to each message, and the last UNIQ_KEY counts."""
+    """The last UNIQ_KEY counts where brokers up to 5.3.3 append outer properties to each message."""
     records = pulled(f"{release}send_batch")
 
     assert [(record.queue_offset, record.body) for record in records] == [(n, b"batch-%d" % n) for n in range(3)]
@@ -187,7 +187,7 @@ def test_messages_of_a_batch_may_share_their_unique_key(release: str, shared: bo
 
 
 def test_user_properties_and_flag_are_kept() -> None:
-    """A message with tag, two keys, a user's non-ASCII property, flag 7 and WAIT=false."""
+    """A recorded message with tag, two keys, a non-ASCII property, flag 7 and WAIT=false is read."""
     record = pulled("send_tags_keys_props")[-1]
 
     assert record.flag == 7
@@ -205,7 +205,7 @@ def test_user_properties_and_flag_are_kept() -> None:
     ],
 )
 def test_delivered_messages_keep_how_they_were_delayed(file: str, names: set[str]) -> None:
-    """The names that delaying leaves behind are still there on delivery."""
+    """A delayed message keeps the names that delaying leaves behind."""
     (record,) = pulled(file)
 
     assert names <= record.properties.keys()
@@ -214,7 +214,7 @@ def test_delivered_messages_keep_how_they_were_delayed(file: str, names: set[str
 
 @pytest.mark.parametrize("file", ["transaction_commit", "5.5.0/transaction_commit", "4.9.7/transaction_check"])
 def test_committed_messages_say_so(file: str) -> None:
-    """A committed message knows its half message; half and rolled back ones are never seen."""
+    """A committed message holds the offset of its half message; half and rolled-back messages are never delivered."""
     (record,) = pulled(file)
 
     assert record.transaction_state is TransactionState.COMMIT
@@ -222,7 +222,7 @@ def test_committed_messages_say_so(file: str) -> None:
 
 
 def test_messages_sent_back_are_counted() -> None:
-    """A retried message comes from the retry topic, with its first topic, id and number of tries."""
+    """A retried message lies in the retry topic, with its first topic, id and number of attempts."""
     records = pulled("send_msg_back_retry")
 
     assert [(record.topic, record.reconsume_times) for record in records] == [
@@ -239,7 +239,7 @@ def test_messages_sent_back_are_counted() -> None:
 
 @pytest.mark.parametrize("compression", [None, *Compression])
 def test_an_inner_batch_is_unpacked_and_split(compression: Compression | None) -> None:
-    """Each message takes its own offset, flag, body and properties, and the rest from the batch."""
+    """Each message of an inner batch has its own offset, flag, body and properties, and all else of the batch."""
     body = encode_batch([BatchEntry(b"a", b"TAGS\x01x\x02", 5), BatchEntry(b"bc")])
     sys_flag = INNER_BATCH | (compression.sys_flag if compression else 0)
     batch = replace(HELLO, body=compress(body, compression) if compression else body, sys_flag=sys_flag)
@@ -256,7 +256,7 @@ def test_an_inner_batch_is_unpacked_and_split(compression: Compression | None) -
 
 @given(records())
 def test_only_two_flags_together_make_an_inner_batch(record: Record) -> None:
-    """Every other record stands for itself."""
+    """A record that is no inner batch unwraps to itself."""
     inner = unwrap_inner_batch(record)
 
     if record.is_inner_batch:
@@ -271,7 +271,7 @@ def test_only_two_flags_together_make_an_inner_batch(record: Record) -> None:
 
 @pytest.mark.parametrize("cut", [1, 4, 47, 48, 60, 84, 88, 103, 113, 173])
 def test_a_cut_record_is_an_error(cut: int) -> None:
-    """Wherever an answer ends inside a record, nothing of it is returned, and the place is named."""
+    """A response that ends inside a record is refused, with the place."""
     with pytest.raises(DecodeError, match=f"no record at byte 174 of {174 + cut}: .*cannot be trusted"):
         decode_records(DOCUMENTED + DOCUMENTED[:cut])
 
@@ -301,13 +301,13 @@ def patched(at: int, field: str) -> bytes:
     ],
 )
 def test_a_record_that_does_not_add_up_is_an_error(data: bytes, reason: str) -> None:
-    """No length is believed, no magic guessed, and nothing is dropped in silence."""
+    """A record with a wrong length or magic, or with bytes to spare, is refused."""
     with pytest.raises(DecodeError, match=f"no record at byte 0 of {len(data)}: .*{reason}"):
         decode_records(data)
 
 
 def test_a_broken_body_names_its_message() -> None:
-    """The record can be read although its content cannot; the error says which message it is."""
+    """A record whose body cannot be unpacked is read; the error about its body names the message."""
     broken = replace(HELLO, sys_flag=Compression.ZSTD.sys_flag)
 
     with pytest.raises(DecodeError, match=r"a ZSTD body of 14 bytes .*\(topic TopicTest, queue 1, offset 42\)"):
@@ -317,13 +317,13 @@ def test_a_broken_body_names_its_message() -> None:
 
 
 def test_broken_properties_name_their_message() -> None:
-    """Property text is read on demand, and an error in it says where it is."""
+    """A record whose properties cannot be read is read; the error about them names the message."""
     with pytest.raises(DecodeError, match=r"no UTF-8 text.*\(topic TopicTest, queue 1, offset 42\)"):
         _ = replace(HELLO, properties_text=b"\xff").properties
 
 
 def test_a_broken_inner_batch_names_its_message() -> None:
-    """A batch that cannot be split is neither returned whole nor dropped."""
+    """An inner batch that cannot be unwrapped is refused."""
     with pytest.raises(DecodeError, match=r"batch entry 0 .*offset 42"):
         unwrap_inner_batch(replace(HELLO, sys_flag=INNER_BATCH))
     with pytest.raises(DecodeError, match=r"inner batch without messages .*offset 42"):
@@ -331,7 +331,7 @@ def test_a_broken_inner_batch_names_its_message() -> None:
 
 
 def test_a_wrong_crc_is_found_on_demand() -> None:
-    """Reading does not check the CRC; asking does."""
+    """The CRC is checked on demand only."""
     damaged = decode_records(DOCUMENTED.replace(b"Hello", b"hello"))[0]
 
     assert damaged.body == b"hello RocketMQ"
@@ -359,6 +359,6 @@ def test_a_wrong_crc_is_found_on_demand() -> None:
     ],
 )
 def test_what_does_not_fit_a_record_is_refused(change: dict[str, Any], reason: str) -> None:
-    """Our own mistakes are found before anything is stored."""
+    """A record that cannot be stored is refused."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_record(replace(HELLO, **change))

@@ -14,11 +14,11 @@ from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, first_queue_offset, record_starts
 
 from .recorded import recorded_bodies
-from .strategies import answers, damaged, join_records
+from .strategies import damaged, join_records, responses
 
 
 class Scan(NamedTuple):
-    """Equally long lists with one entry for each record."""
+    """Lists with one entry for each record."""
 
     starts: list[int]
     queue_offsets: list[int]
@@ -26,20 +26,20 @@ class Scan(NamedTuple):
 
 
 def scan(body: bytes | memoryview) -> Scan:
-    """What an answer's walk says of its records."""
+    """Return the places, offsets and sizes that the walk finds in a response."""
     starts = list(record_starts(body))
     offsets = [first_queue_offset(memoryview(body)[at:]) for at in starts]
     return Scan(starts, offsets, [end - start for start, end in pairwise([*starts, len(body)])])
 
 
 def walk(body: bytes) -> Scan:
-    """What the readable decoder says of an answer."""
+    """Return the places, offsets and sizes that the readable decoder finds in a response."""
     found = decode_records(body)
     sizes = [record.total_size for record in found]
     return Scan([sum(sizes[:n]) for n in range(len(sizes))], [record.queue_offset for record in found], sizes)
 
 
-@given(answers)
+@given(responses)
 def test_scan_agrees_with_the_readable_decoder(found: list[Record]) -> None:
     """Starts, offsets and sizes are those of the decoded records."""
     body = join_records(found)
@@ -48,19 +48,19 @@ def test_scan_agrees_with_the_readable_decoder(found: list[Record]) -> None:
 
 
 def test_recorded_answers_are_scanned() -> None:
-    """Whatever a real broker stored is walked to its end."""
+    """Recorded responses of real brokers are walked to their ends."""
     for body in recorded_bodies():
         assert scan(body) == walk(body)
 
 
 def test_an_empty_answer_has_no_records() -> None:
-    """Nothing to walk is no error."""
+    """An empty response has no records and raises nothing."""
     assert scan(b"") == Scan([], [], [])
 
 
-@given(damaged(answers.map(join_records)))
+@given(damaged(responses.map(join_records)))
 def test_what_scan_refuses_the_readable_decoder_refuses(body: bytes) -> None:
-    """The records tile the answer exactly, or an error says where they do not."""
+    """The records fill the response exactly, or the error names the place where they do not."""
     try:
         found = scan(body)
     except DecodeError as refused:
@@ -73,9 +73,9 @@ def test_what_scan_refuses_the_readable_decoder_refuses(body: bytes) -> None:
         assert [*found.starts, len(body)] == [0, *ends]
 
 
-@given(st.integers(1, 400), answers.filter(bool))
+@given(st.integers(1, 400), responses.filter(bool))
 def test_a_cut_answer_is_an_error(cut: int, found: list[Record]) -> None:
-    """An answer may end between records only."""
+    """A response that ends inside a record is refused."""
     body = join_records(found)
     last = encode_record(found[-1])
 
@@ -84,7 +84,7 @@ def test_a_cut_answer_is_an_error(cut: int, found: list[Record]) -> None:
 
 
 def test_no_record_is_smaller_than_the_least() -> None:
-    """The least record has IPv4 hosts and nothing in it; a smaller size would never move on."""
+    """A size below that of the least record is refused, since the walk would not advance."""
     body = recorded_bodies()[0]
     least = MIN_RECORD_BYTES - 1
 

@@ -29,7 +29,7 @@ def reply_to(opaque: int, code: int = 0) -> bytes:
 
 
 def directions() -> list[list[RecordedCommand]]:
-    """What one side of one recorded connection said, for each side and connection."""
+    """Return the commands of one side of one recorded connection, for each side and connection."""
     found = defaultdict(list)
     for recorded in recorded_commands():
         found[recorded.file, recorded.connection, recorded.to_server].append(recorded)
@@ -37,7 +37,7 @@ def directions() -> list[list[RecordedCommand]]:
 
 
 def listener(said: Iterable[RecordedCommand]) -> Session:
-    """A session that awaits all answers among what the other side will say."""
+    """Return a session that awaits all responses among the commands of the other side."""
     session = Session()
     session.pending.update((recorded.facts["opaque"], 0) for recorded in said if recorded.facts["flag"] & RESPONSE_FLAG)
     return session
@@ -61,7 +61,7 @@ def hear_byte_by_byte(session: Session, stream: list[bytes]) -> list[Event]:
 
 @pytest.mark.parametrize("hear", [hear_whole, hear_glued, hear_byte_by_byte])
 def test_recorded_conversations_are_understood(hear: Callable[[Session, list[bytes]], list[Event]]) -> None:
-    """Both sides of every recorded connection, however their bytes arrive."""
+    """Both sides of every recorded connection are understood, however their bytes arrive."""
     for said in directions():
         events = hear(session := listener(said), [recorded.frame for recorded in said])
 
@@ -72,7 +72,7 @@ def test_recorded_conversations_are_understood(hear: Callable[[Session, list[byt
 
 
 def test_answers_are_matched_by_opaque_in_any_order() -> None:
-    """Two requests are answered the other way round."""
+    """Responses that arrive in another order are matched by opaque."""
     client = Session()
     first, second = client.request(11)[0], client.request(12)[0]
 
@@ -84,21 +84,21 @@ def test_answers_are_matched_by_opaque_in_any_order() -> None:
 
 @given(st.lists(commands().filter(lambda command: not command.flag & (RESPONSE_FLAG | ONEWAY_FLAG)), max_size=4))
 def test_two_sessions_understand_each_other(asked: list[Command]) -> None:
-    """A client's requests reach the server, and each answer the request it belongs to."""
+    """A client's requests reach the server, and each response reaches its request."""
     client, server = Session(), Session()
-    said = [client.request(wish.code, wish.fields, bytes(wish.body)) for wish in asked]
+    said = [client.request(each.code, each.fields, bytes(each.body)) for each in asked]
 
     heard = list(server.receive(b"".join(data for _, data in said)))
     answered = [server.reply(event.command, Command(0, body=event.command.body)) for event in heard]
 
     assert all(isinstance(event, Request) for event in heard)
     replies = list(client.receive(b"".join(reversed(answered))))
-    assert [reply.command.body for reply in reversed(replies)] == [wish.body for wish in asked]
+    assert [reply.command.body for reply in reversed(replies)] == [each.body for each in asked]
     assert [reply.command.opaque for reply in reversed(replies)] == [opaque for opaque, _ in said]
 
 
 def test_the_peers_own_request_may_carry_our_opaque() -> None:
-    """The response flag is read before the opaque, because each side counts for itself."""
+    """A peer's request with one of our opaques is a request, since the response flag is read first."""
     client = Session()
     opaque, _ = client.request(34)
 
@@ -109,7 +109,7 @@ def test_the_peers_own_request_may_carry_our_opaque() -> None:
 
 
 def test_a_oneway_awaits_nothing() -> None:
-    """What wants no answer is marked so and not remembered."""
+    """A one-way request is marked as one and is not pending."""
     client, server = Session(), Session()
 
     (event,) = server.receive(client.oneway(35, {"group": "g"}))
@@ -119,7 +119,7 @@ def test_a_oneway_awaits_nothing() -> None:
 
 
 def test_answers_to_given_up_requests_are_dropped_and_counted() -> None:
-    """A late answer, and one to a one-way request, harm nobody."""
+    """A late response, and a response to a one-way request, are dropped and counted."""
     client = Session()
     opaque, _ = client.request(11)
     client.oneway(35)
@@ -132,7 +132,7 @@ def test_answers_to_given_up_requests_are_dropped_and_counted() -> None:
 
 @pytest.mark.parametrize("opaque", [2, 0, -1, 2**31 - 1])
 def test_an_answer_to_nothing_breaks_the_session(opaque: int) -> None:
-    """An opaque that was never given out means that the stream cannot be trusted."""
+    """A response with an opaque that was never given out breaks the session."""
     client = Session()
     client.request(11)
 
@@ -153,7 +153,7 @@ def test_an_answer_to_nothing_breaks_the_session(opaque: int) -> None:
     ],
 )
 def test_a_broken_session_stays_broken(data: bytes, error: type[RemoteProtocolError]) -> None:
-    """After bytes that are no frame nothing is heard and nothing is said any more."""
+    """After bytes that are no frame, receiving and sending raise the same error again."""
     client = Session()
     opaque, _ = client.request(11)
 
@@ -171,7 +171,7 @@ def test_a_broken_session_stays_broken(data: bytes, error: type[RemoteProtocolEr
 
 
 def test_what_arrived_before_the_damage_is_heard() -> None:
-    """Events come out in order, and the error where the damage is."""
+    """Events before a damaged frame come out in order, and then the error is raised."""
     client = Session()
     opaque, _ = client.request(11)
     events = client.receive(reply_to(opaque) + bytes(8))
@@ -182,7 +182,7 @@ def test_what_arrived_before_the_damage_is_heard() -> None:
 
 
 def test_an_end_inside_a_frame_is_malformed() -> None:
-    """A stream may end between frames only."""
+    """A stream that ends inside a frame is malformed."""
     whole, cut = Session(), Session()
     data = whole.request(11)[1]
     list(cut.receive(data[:-1]))
@@ -194,7 +194,7 @@ def test_an_end_inside_a_frame_is_malformed() -> None:
 
 
 def test_the_first_reason_is_kept() -> None:
-    """That a broken stream also ends is no news."""
+    """The end of a broken stream raises the first error again."""
     client = Session()
     with pytest.raises(FrameTooLarge):
         list(client.receive(b"\xff" * 10))
@@ -204,7 +204,7 @@ def test_the_first_reason_is_kept() -> None:
 
 
 def test_a_frame_too_large_to_receive_breaks_the_session() -> None:
-    """The limit holds for what comes in."""
+    """A received frame above the limit breaks the session."""
     client = Session(max_frame_bytes=100)
 
     with pytest.raises(FrameTooLarge, match="the limit is 100; raise maxFrameSize"):
@@ -213,7 +213,7 @@ def test_a_frame_too_large_to_receive_breaks_the_session() -> None:
 
 
 def test_a_frame_too_large_to_send_is_refused_and_harms_nothing() -> None:
-    """The limit holds for what goes out; the session goes on, and awaits no answer to what was not sent."""
+    """A frame above the limit is not sent; the session goes on and awaits no response to it."""
     client = Session(max_frame_bytes=200)
 
     with pytest.raises(FrameTooLarge, match="bytes to send, the limit is 200; send less"):
@@ -224,7 +224,7 @@ def test_a_frame_too_large_to_send_is_refused_and_harms_nothing() -> None:
 
 
 def test_one_frame_too_large_refuses_the_requests_beside_it() -> None:
-    """Requests made together go together or not at all."""
+    """Requests that are made together are refused together if one frame is too large."""
     client = Session(max_frame_bytes=200)
 
     with pytest.raises(FrameTooLarge, match="a frame of 201 bytes to send"):
@@ -233,7 +233,7 @@ def test_one_frame_too_large_refuses_the_requests_beside_it() -> None:
 
 
 def test_requests_made_together_have_opaques_in_a_row() -> None:
-    """So many that the counter would pass its last number in between begin at 1."""
+    """Requests made together begin at opaque 1 if the counter would pass its last number among them."""
     client = Session()
     client._last_opaque = 2**31 - 3
     written = [
@@ -245,7 +245,7 @@ def test_requests_made_together_have_opaques_in_a_row() -> None:
 
 
 def test_requests_go_out_in_the_sessions_header_form() -> None:
-    """Requests take the form that was chosen; answers take the form they name."""
+    """Requests have the session's header form; responses have the form that they name."""
     client, server = Session(header_type=HeaderType.ROCKETMQ), Session()
 
     (asked,) = server.receive(client.request(105, {"topic": "t"})[1])
@@ -256,7 +256,7 @@ def test_requests_go_out_in_the_sessions_header_form() -> None:
 
 
 def test_opaques_start_again_after_the_last() -> None:
-    """The counter is a positive 32-bit number; once around, any opaque may be an old request's."""
+    """Opaques start again after the last 32-bit number; from then on any opaque may be an old request's."""
     client = Session()
     client._last_opaque = 2**31 - 2
 
@@ -266,13 +266,13 @@ def test_opaques_start_again_after_the_last() -> None:
 
 
 def test_answers_that_nobody_asked_for_are_told_from_late_ones() -> None:
-    """Each request that was given up or one-way may be answered once; what is beyond that is unasked."""
+    """Responses beyond one for each request that was given up or one-way are counted as unasked."""
     client = Session()
     opaque, _ = client.request(11)
     client.oneway(35)
     client.forget(opaque)
     client.forget(opaque)
-    answer = reply_to(opaque)
+    response = reply_to(opaque)
 
-    assert list(client.receive(answer * 2)) == [] and (client.dropped_replies, client.unasked) == (2, 0)
-    assert list(client.receive(answer * 3)) == [] and (client.dropped_replies, client.unasked) == (5, 3)
+    assert list(client.receive(response * 2)) == [] and (client.dropped_replies, client.unasked) == (2, 0)
+    assert list(client.receive(response * 3)) == [] and (client.dropped_replies, client.unasked) == (5, 3)

@@ -15,7 +15,7 @@ _LONGEST_NAME = 100
 def _read_client_name(given: OptionText) -> str:
     if "@" in given.text or len(given.text) > _LONGEST_NAME:
         advice = f"give {_CLIENT_NAME.accepts.replace('`', '')}"
-        raise OptionError(given.option, shorten(given.text), "no part of a client id", advice=advice)
+        raise OptionError(given.option, shorten(given.text), "not a part of a client id", advice=advice)
     return given.text
 
 
@@ -52,7 +52,7 @@ CONNECT_TIMEOUT = Option(
     duration(1, 600_000),
     "3000",
     aliases=("connectTimeoutMs",),
-    meaning="Longest wait for a connection, TLS included.",
+    meaning="Timeout of connecting, TLS included.",
 )
 API_TIMEOUT = Option(
     "mqClientApiTimeout",
@@ -60,7 +60,7 @@ API_TIMEOUT = Option(
     duration(1, 600_000),
     "3000",
     native=True,
-    meaning="Longest wait for the answer to a request that is neither pull nor send.",
+    meaning="Timeout of a request that is neither pull nor send.",
 )
 ROUTE_INTERVAL = Option(
     "pollNameServerInterval",
@@ -69,7 +69,7 @@ ROUTE_INTERVAL = Option(
     "30000",
     aliases=("partition.metadata.cache.ttl.ms",),
     native=True,
-    meaning="Age at which a route is fetched again; new queues show at the next planning after it.",
+    meaning="Cache lifetime of a route; new queues appear at the first planning after it.",
 )
 MAX_FRAME_SIZE = Option(
     "maxFrameSize",
@@ -85,7 +85,7 @@ INSTANCE_NAME = Option(
     _CLIENT_NAME,
     otherwise="`pyspark#<pid>#<ns>`; `DEFAULT` with BROADCASTING",
     native=True,
-    meaning="Part of the client id `<ip>@<instanceName>` that group members, locks and local offset files bear.",
+    meaning="Part of the client id `<ip>@<instanceName>` of group members, locks and local offset files.",
 )
 UNIT_NAME = Option(
     "unitName", "SBWH", _CLIENT_NAME, native=True, meaning="Suffix of the client id: `<ip>@<instanceName>@<unitName>`."
@@ -96,7 +96,7 @@ HEARTBEAT_INTERVAL = Option(
     duration(1000, 60_000),
     "30000",
     native=True,
-    meaning="Period of a group member's heartbeat; brokers drop a member after 120 s.",
+    meaning="Period of a group member's heartbeats; a broker drops a member after 120 s without one.",
 )
 
 SECTION = section("Connection", globals())

@@ -23,7 +23,7 @@ MESSAGE_MODEL = Option(
     words(MessageModel),
     "CLUSTERING",
     native=True,
-    meaning="Where positions are published: at the broker, or with `BROADCASTING` in a local file and nowhere else.",
+    meaning="Where positions are committed: at the broker, or with `BROADCASTING` only in a local file.",
 )
 GROUP_MEMBERSHIP = Option(
     "groupMembership",
@@ -31,7 +31,7 @@ GROUP_MEMBERSHIP = Option(
     choice({"none": False, "shared": True}),
     "none",
     meaning="`none`: Spark reads all queues and registers nothing. `shared`: the query is one member of its group and "
-    "reads only queues that are its own, as long as they are.",
+    "reads only the queues that are assigned to it.",
 )
 REBALANCE_INTERVAL = Option(
     "rebalanceInterval",
@@ -39,16 +39,16 @@ REBALANCE_INTERVAL = Option(
     duration(1000, 600_000),
     "20000",
     aliases=("rocketmq.client.rebalance.waitInterval",),
-    meaning="How often a group member checks which queues are its own; a broker's notice makes it check at once.",
+    meaning="How often a group member assigns queues anew; a broker's notice makes it do so at once.",
 )
 COMMIT_OFFSETS = Option(
     "commitOffsets",
     "S",
     choice({"none": False, "batch": True}),
     otherwise="`batch` if `consumerGroup` is set (BROADCASTING: if also `localOffsetStoreDir`), else `none`",
-    meaning="Publish the positions of finished batches to the broker. The checkpoint alone decides where a query "
-    "goes on. Refused for a group with live members, unless the query is one of them, and on one host for queues "
-    "whose positions another query publishes for the group.",
+    meaning="Commit the positions of finished batches to the broker. The checkpoint alone decides where a query "
+    "continues. Refused for a group with live members, unless the query is one of them, and on one host for queues "
+    "whose positions another query commits for the group.",
 )
 COMMIT_INTERVAL = Option(
     "persistConsumerOffsetInterval",
@@ -56,23 +56,24 @@ COMMIT_INTERVAL = Option(
     duration(0, 600_000),
     "0",
     native=True,
-    meaning="Least time between two publications; 0 publishes after each finished batch.",
+    meaning="Least time between two commits; 0 commits after each finished batch.",
 )
 LOCAL_STORE = Option(
     "localOffsetStoreDir",
     "SB",
     DIRECTORY,
     aliases=("rocketmq.client.localOffsetStoreDir",),
-    meaning="BROADCASTING: positions are kept in `<directory>/<client id>/<consumerGroup>/offsets.json`, as RocketMQ's "
-    "own consumers keep them. `startingOffsets=group` begins there.",
+    meaning="BROADCASTING: positions are stored in `<directory>/<client id>/<consumerGroup>/offsets.json`, as "
+    "RocketMQ's "
+    "own consumers do it. `startingOffsets=group` starts there.",
 )
 LOCK_QUEUES = Option(
     "lockQueues",
     "S",
     BOOLEAN,
     otherwise="true with `shared` + `ordering=queue`, else false",
-    meaning="Read a queue only while the broker lends it to this query, as it lends queues to orderly consumers. Keeps "
-    "out other queries that lock and orderly consumers of the group.",
+    meaning="Read a queue only while this query holds the broker's lock of it, as orderly consumers do. Excludes other "
+    "queries that lock, and orderly consumers of the group.",
 )
 LOCK_INTERVAL = Option(
     "lockInterval",
@@ -88,7 +89,7 @@ LOCK_LIFETIME = Option(
     duration(2000, 60_000),
     "30000",
     aliases=("rocketmq.client.rebalance.lockMaxLiveTime",),
-    meaning="A lock not renewed for so long counts as lost; the broker's own lease is 60 s.",
+    meaning="Age from which on a lock that was not renewed counts as lost; the broker's own lease is 60 s.",
 )
 MAX_RECONSUME_TIMES = Option(
     "maxReconsumeTimes",
@@ -96,15 +97,16 @@ MAX_RECONSUME_TIMES = Option(
     optional(integer(0, _LARGEST_COUNT)),
     "-1",
     native=True,
-    meaning="So many times a row is delivered again; failing once more it becomes a dead letter. -1 means 16.",
+    meaning="Number of redeliveries of a row; if it fails again after the last one it becomes a dead letter. -1 means "
+    "16.",
 )
 DELAY_LEVEL = Option(
     "delayLevelWhenNextConsume",
     "H",
     integer(-1, 18),
     "0",
-    meaning="Delay of rows sent back that have no `delayLevel` of their own: a level of the broker's, 0 to let the "
-    "broker raise it with each failure, -1 for a dead letter at once.",
+    meaning="Delay of rows that are sent back without a `delayLevel` of their own: a delay level of the broker, 0 to "
+    "have the broker raise it with each failure, -1 for a dead letter at once.",
 )
 
 SECTION = section("Group and commits", globals())

@@ -11,15 +11,15 @@ BATCH_SIZE = Option(
     integer(1, 1024),
     "32",
     native=True,
-    meaning="Messages asked for per pull; brokers answer at most 32 (8 from disk) unless tuned.",
+    meaning="Messages requested per pull; unless configured otherwise, brokers return at most 32 (8 from disk).",
 )
 DEPTH = Option(
     "pullPipelineDepth",
     "SB",
     integer(1, 256),
     otherwise="32",
-    meaning="Pulls in flight per task, over all its queues. Where it is not given, as many more as bring 8 MiB on "
-    "their way, up to 256.",
+    meaning="Pulls in flight per task, over all its queues. If not given, it grows until 8 MiB are in flight, to at "
+    "most 256 pulls.",
 )
 MESSAGES_PER_QUEUE = Option(
     "pullThresholdForQueue",
@@ -27,7 +27,7 @@ MESSAGES_PER_QUEUE = Option(
     integer(1, 65535),
     "1000",
     native=True,
-    meaning="Buffered messages of a queue above which its pulls pause.",
+    meaning="Flow control: number of buffered messages of a queue above which its pulls pause.",
 )
 MESSAGES_PER_TOPIC = Option(
     "pullThresholdForTopic",
@@ -35,7 +35,8 @@ MESSAGES_PER_TOPIC = Option(
     optional(integer(1, 6_553_500)),
     "-1",
     native=True,
-    meaning="If set, replaces the limit per queue: the value divided by the number of the task's queues, at least 1.",
+    meaning="If set, replaces `pullThresholdForQueue`: the value divided by the number of the task's queues, at least "
+    "1.",
 )
 SIZE_PER_QUEUE = Option(
     "pullThresholdSizeForQueue",
@@ -43,7 +44,7 @@ SIZE_PER_QUEUE = Option(
     mebibytes(1, 1024),
     "100",
     native=True,
-    meaning="The same limit for MiB of bodies; pausing starts one MiB above.",
+    meaning="Flow control: MiB of buffered bodies of a queue; its pulls pause one MiB above.",
 )
 SIZE_PER_TOPIC = Option(
     "pullThresholdSizeForTopic",
@@ -51,7 +52,7 @@ SIZE_PER_TOPIC = Option(
     optional(mebibytes(1, 102_400)),
     "-1",
     native=True,
-    meaning="If set, replaces that limit in the same way.",
+    meaning="If set, replaces `pullThresholdSizeForQueue` in the same way.",
 )
 MAX_SPAN = Option(
     "consumeConcurrentlyMaxSpan",
@@ -59,7 +60,7 @@ MAX_SPAN = Option(
     integer(1, 65535),
     "2000",
     native=True,
-    meaning="Largest minus smallest buffered offset of a queue above which its pulls pause.",
+    meaning="Flow control: largest minus smallest buffered offset of a queue above which its pulls pause.",
 )
 INTERVAL = Option(
     "pullInterval",
@@ -67,14 +68,15 @@ INTERVAL = Option(
     duration(0, 65535),
     "0",
     native=True,
-    meaning="Pause of a queue after a pull that found messages; above 0 the queue has one pull in flight.",
+    meaning="Pause of a queue after a pull that found messages; above 0 the queue has only one pull in flight.",
 )
 FLOW_CONTROL_PAUSE = Option(
     "pullTimeDelayMillsWhenFlowControl",
     "SB",
     duration(0, 60_000),
     "0",
-    meaning="When a paused queue is looked at again; 0: as soon as there is room. RocketMQ's own value is 50.",
+    meaning="Time after which a paused queue is checked again; 0: as soon as there is room. RocketMQ's own value is "
+    "50.",
 )
 FAILURE_PAUSE = Option(
     "pullTimeDelayMillsWhenException",
@@ -90,14 +92,14 @@ PULL_TIMEOUT = Option(
     duration(1, 600_000),
     "10000",
     aliases=("consumerPullTimeoutMillis",),
-    meaning="Longest wait for the answer to a pull.",
+    meaning="Timeout of a pull.",
 )
 MAX_RETRIES = Option(
     "pullMaxRetries",
     "SB",
     integer(0, 1000),
     "5",
-    meaning="How often a failed pull is repeated before the task fails; what only puts the reader off is no failure.",
+    meaning="Number of repetitions of a failed pull before the task fails; throttling is no failure.",
 )
 POLL_TIMEOUT = Option(
     "pollTimeoutMs",
@@ -105,8 +107,8 @@ POLL_TIMEOUT = Option(
     duration(1000, 86_400_000),
     "120000",
     aliases=("kafkaConsumer.pollTimeoutMs",),
-    meaning="A task without any progress for so long fails; time for which Spark holds the task up does not count. "
-    "So long it waits for a broker that asks for fewer requests, and for the master of a replica that refuses reads.",
+    meaning="Time without progress after which a task fails; time for which Spark delays the task does not count. "
+    "Bounds the wait for a broker that throttles, and for the master of a replica that refuses reads.",
 )
 READ_FROM = Option(
     "readFrom",

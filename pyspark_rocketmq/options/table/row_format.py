@@ -30,8 +30,8 @@ CHOSEN_COLUMNS = Option(
     "SB",
     Kind("`*`, or list of column names of both layouts", read_columns),
     otherwise="the layout's default set",
-    meaning="Which columns, in which order. Spark cannot leave columns out by itself here, so this is the way to save "
-    "work; the map column `properties` alone costs about a third of the rate.",
+    meaning="Columns, in order. Spark cannot leave out columns of a Python source by itself, so choose few columns to "
+    "save work; the map column `properties` alone costs about a third of the rate.",
 )
 INCLUDE_HEADERS = Option(
     "includeHeaders", "SB", BOOLEAN, "false", meaning="Adds `headers` to the default set of layout `kafka`."
@@ -51,7 +51,8 @@ MODE = Option(
     "SB",
     words(Mode),
     "FAILFAST",
-    meaning="A body that cannot be unpacked or broken property text: fail, null, or leave the row out and count it.",
+    meaning="Treatment of a body that cannot be unpacked and of broken property text: fail, null, or leave the row out "
+    "and count it.",
 )
 
 SECTION = section("Rows", globals())

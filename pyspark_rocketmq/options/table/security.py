@@ -6,23 +6,23 @@ from ..option import Option, section
 from ..values import BOOLEAN, PATH, TEXT, Kind, choice
 
 ACCESS_KEY = Option(
-    "accessKey", "SBWH", TEXT, secret=True, meaning="Who signs requests; setting the two keys turns ACL on."
+    "accessKey", "SBWH", TEXT, secret=True, meaning="Access key that signs requests; setting the two keys turns ACL on."
 )
-SECRET_KEY = Option("secretKey", "SBWH", TEXT, secret=True, meaning="What requests are signed with.")
+SECRET_KEY = Option("secretKey", "SBWH", TEXT, secret=True, meaning="Secret that requests are signed with.")
 SECURITY_TOKEN = Option("securityToken", "SBWH", TEXT, secret=True, meaning="The token of temporary credentials.")
 CREDENTIALS_FILE = Option(
     "credentialsFile",
     "SBWH",
     PATH,
     meaning="A file, on driver and executors, with lines `accessKey=…` or `accessKey: …`, and so for "
-    "`secretKey` and `securityToken`. It is read again whenever it changes, and its contents travel nowhere.",
+    "`secretKey` and `securityToken`. It is read again whenever it changes; its contents never leave the machine.",
 )
 NAMESPACE = Option(
     "namespace",
     "SBWH",
     TEXT,
     native=True,
-    meaning="Spelled before topics and groups as `NS%`, taken off again in rows.",
+    meaning="Prefix `NS%` of topics and groups at the cluster; rows show names without it.",
 )
 USE_TLS = Option(
     "useTLS", "SBWH", BOOLEAN, "false", native=True, meaning="Encrypt connections to name servers and brokers."
@@ -47,16 +47,18 @@ CLIENT_CERT_PATH = Option(
     "SBWH",
     PATH,
     aliases=("tls.client.certPath",),
-    meaning="File of our certificate, for servers that want one.",
+    meaning="File of the client's certificate, for servers that require one.",
 )
-CLIENT_KEY_PATH = Option("tlsClientKeyPath", "SBWH", PATH, aliases=("tls.client.keyPath",), meaning="File of its key.")
+CLIENT_KEY_PATH = Option(
+    "tlsClientKeyPath", "SBWH", PATH, aliases=("tls.client.keyPath",), meaning="File of that certificate's key."
+)
 CLIENT_KEY_PASSWORD = Option(
     "tlsClientKeyPassword",
     "SBWH",
     TEXT,
     aliases=("tls.client.keyPassword",),
     secret=True,
-    meaning="Password of that file.",
+    meaning="Password of the key file.",
 )
 VERIFY_SERVER = Option(
     "tlsAuthServer",
@@ -64,15 +66,16 @@ VERIFY_SERVER = Option(
     BOOLEAN,
     "true",
     aliases=("tls.client.authServer",),
-    meaning="Check the server's certificate, and that it names the host.",
+    meaning="Verify the server's certificate, and that it names the host.",
 )
 STRICT_OPTIONS = Option(
     "strictOptions",
     "SBW",
     choice({"error": "error", "all": "all", "warn": "warn"}),
     "error",
-    meaning="What becomes of option names that are unknown: `error` fails on near misses and warns of foreign ones, "
-    "`all` fails on every one, `warn` on none.",
+    meaning="Treatment of unknown option names: `error` fails on near misses and logs others, `all` fails on every "
+    "one, "
+    "`warn` fails on none.",
 )
 
 SECTION = section("Security and general", globals())

@@ -10,7 +10,7 @@ from ..values import BOOLEAN, PATTERN, TEXT, Kind, OptionText, split_list, topic
 
 
 def _read_tags(given: OptionText) -> tuple[str, ...]:
-    """Tags, none for `*`."""
+    """Return the tags; none for `*`."""
     if given.text == "*":
         return ()
     tags = split_list(given, r"\|\||,")
@@ -33,15 +33,15 @@ SUBSCRIBE_PATTERN = Option(
     "SB",
     PATTERN,
     otherwise="—",
-    meaning="Topics by name, among all that the name server lists but system, retry and dead-letter topics; "
-    "topics that come later join.",
+    meaning="Pattern of topic names, except system, retry and dead-letter topics; topics that are created later are "
+    "read, too.",
 )
 ASSIGN = Option(
     "assign",
     "SB",
     Kind('JSON topic → (broker → [queue ids] or `"*"`) or `"*"`', read_assignment),
     otherwise="—",
-    meaning='Exact queues; `"*"` follows growth.',
+    meaning='Exact queues; `"*"` stands for all, also for queues added later.',
 )
 TAGS = Option(
     "tags",
@@ -49,7 +49,7 @@ TAGS = Option(
     Kind("`*`, or tags with `||` or `,` between them", _read_tags),
     "*",
     aliases=("subExpression", "rocketmq.subExpression"),
-    meaning="Only messages with one of these tags, picked out by the broker.",
+    meaning="Only messages with one of these tags; the broker filters.",
 )
 SQL_FILTER = Option(
     "sqlFilter",
@@ -63,7 +63,8 @@ READ_RETRY_TOPIC = Option(
     "SB",
     BOOLEAN,
     otherwise="false; true with `shared`",
-    meaning="Also read what the group sent back: its topic `%RETRY%<consumerGroup>`, which need not be there yet.",
+    meaning="Also read messages that the group sent back, from its topic `%RETRY%<consumerGroup>`, which need not "
+    "exist yet.",
 )
 
 SECTION = section("What to read", globals())

@@ -22,7 +22,7 @@ STARTING_OFFSETS = Option(
         read_offsets,
     ),
     otherwise="S `latest`, B `earliest`, `shared` `group`",
-    meaning="Only for a query without checkpoint. `group`: where the consumer group stands. In JSON -2 means earliest, "
+    meaning="Only for a query without checkpoint. `group`: the consumer group's position. In JSON -2 means earliest, "
     '-1 latest, -3 group, and `"*"` all other brokers or queue ids.',
 )
 STARTING_OFFSETS_DEFAULT = Option(
@@ -30,20 +30,20 @@ STARTING_OFFSETS_DEFAULT = Option(
     "SB",
     choice({"error": None, "earliest": Keyword.EARLIEST, "latest": Keyword.LATEST}),
     otherwise="`error`; `earliest` with `shared`",
-    meaning="For queues that the JSON leaves out and queues without a position of the group.",
+    meaning="Start of queues that the JSON leaves out, and of queues without a position of the group.",
 )
 STARTING_TIMESTAMP = Option(
     "startingTimestamp", "SB", TIME, meaning="Start at the first message stored at or after this time."
 )
 STARTING_TIMES = Option(
-    "startingOffsetsByTimestamp", "SB", Kind(_TIMES, read_times), meaning="The same for single topics or queues."
+    "startingOffsetsByTimestamp", "SB", Kind(_TIMES, read_times), meaning="Start times of single topics or queues."
 )
 STARTING_STRATEGY = Option(
     "startingOffsetsByTimestampStrategy",
     "SB",
     choice({"error": None, "latest": Keyword.LATEST}),
     "error",
-    meaning="When no message is that young.",
+    meaning="Start of queues without a message at or after the requested time.",
 )
 ENDING_OFFSETS = Option(
     "endingOffsets",
@@ -59,31 +59,32 @@ ENDING_TIMESTAMP = Option(
     "endingTimestamp",
     "B",
     TIME,
-    meaning="Stop before the first message stored at or after this time; no message that young means latest.",
+    meaning="Stop before the first message stored at or after this time; at the latest offset if there is no such "
+    "message.",
 )
 ENDING_TIMES = Option(
-    "endingOffsetsByTimestamp", "B", Kind(_TIMES, read_times), meaning="The same for single topics or queues."
+    "endingOffsetsByTimestamp", "B", Kind(_TIMES, read_times), meaning="End times of single topics or queues."
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     "SB",
     BOOLEAN,
     "true",
-    meaning="Fail when messages that should be read are gone, or warn (queue, range, count) and go on.",
+    meaning="`true`: fail when messages that should be read are gone. `false`: warn (queue, range, count) and go on.",
 )
 RETRIES = Option(
     "fetchOffset.numRetries",
     "SB",
     integer(0, 100),
-    otherwise="3 (planning asks brokers that do not answer until `pollTimeoutMs` has passed)",
-    meaning="How often a request for offsets or routes is repeated.",
+    otherwise="3 (planning repeats requests to silent brokers until `pollTimeoutMs` has passed)",
+    meaning="Number of repetitions of a failed request for offsets or routes.",
 )
 RETRY_PAUSE = Option(
     "fetchOffset.retryIntervalMs",
     "SB",
     duration(0, 600_000),
     "1000",
-    meaning="Longest pause before such a repetition; chance shortens it by up to a half.",
+    meaning="Longest pause before such a repetition; a random part of up to a half is taken off.",
 )
 
 SECTION = section("Where to start and stop", globals())

@@ -17,10 +17,10 @@ def heartbeat_makes_a_member(world: World) -> None:
     queue, group = world.make_queue(), fresh("group")
     groups, address = world.cluster.groups, world.master(queue)
 
-    answer = groups.heartbeat(address, _consumer(group, queue, "red"))
+    response = groups.heartbeat(address, _consumer(group, queue, "red"))
 
-    assert answer.broker_version == world.by_version({"4.9.7": 407, "5.3.3": 479, "5.5.0": answer.broker_version})
-    assert answer.knows_version_2 == world.by_version({"4": False, "5": True})
+    assert response.broker_version == world.by_version({"4.9.7": 407, "5.3.3": 479, "5.5.0": response.broker_version})
+    assert response.knows_version_2 == world.by_version({"4": False, "5": True})
     assert groups.fetch_members(group, queue.topic) == (ME,)
     [connection] = groups.fetch_consumer_connections(group, queue.topic).values()
     assert connection.subscription_table[queue.topic].sub_string == "red"

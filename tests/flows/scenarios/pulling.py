@@ -139,8 +139,8 @@ def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue
     """Send a long poll, and wait until the broker has answered a request that followed it."""
     pull = pull_request(queue, 0, wait_ms=wait_ms).header
     connection.submit(pull.code, request_fields(world.settings, pull))
-    question = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-    connection.call(question.code, request_fields(world.settings, question))
+    request = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    connection.call(request.code, request_fields(world.settings, request))
 
 
 def _next_outcome(connection: Connection) -> PullOutcome:
@@ -150,11 +150,11 @@ def _next_outcome(connection: Connection) -> PullOutcome:
 def topic_the_broker_lacks_is_named(world: World) -> None:
     """Check that the error names topic, queue and broker when the route is known from elsewhere."""
     queue = world.make_queue()
-    question = world.cluster.brokers.locate(pull_request(queue, 0))
+    request = world.cluster.brokers.locate(pull_request(queue, 0))
     world.cluster.admin.delete_topic(queue.topic)
 
     with pytest.raises(TopicNotExist, match=rf"topic {queue.topic}, broker {queue.broker_name}"):
-        world.cluster.brokers.servers.ask(question)
+        world.cluster.brokers.servers.ask(request)
 
 
 def queues_are_apart(world: World) -> None:

@@ -9,12 +9,11 @@ from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.messages import Receipt
 from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.bodies import HeartbeatData, ProducerData
-from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.codes import RequestCode, TransactionState
 from pyspark_rocketmq.wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
 from pyspark_rocketmq.wire.record import decode_record
-from pyspark_rocketmq.wire.sys_flag import TransactionState
 from tests.flows.world import WAIT_TIMEOUT_S, World, fresh, sending
 
 
@@ -55,11 +54,11 @@ def forgotten_message_is_asked_about(world: World) -> None:
         producer = HeartbeatData(client_id=group, producer_data_set=(ProducerData(group_name=group),))
         cluster.groups.heartbeat(world.master(queue), producer)
         _send_half(cluster, queue, group)
-        address, question = asked.result(WAIT_TIMEOUT_S)
-        cluster.messages.end_transaction(queue.broker_name, _reply(question, queue, group))
+        address, request = asked.result(WAIT_TIMEOUT_S)
+        cluster.messages.end_transaction(queue.broker_name, _reply(request, queue, group))
 
     assert address == world.master(queue)
-    assert decode_record(question.body)[0].properties["REAL_TOPIC"] == queue.topic
+    assert decode_record(request.body)[0].properties["REAL_TOPIC"] == queue.topic
     assert [record.body for record in world.await_messages(queue)] == [b"half"]
 
 
@@ -82,9 +81,9 @@ def _end(world: World, queue: MessageQueue, group: str, receipt: Receipt, state:
     world.cluster.messages.end_transaction(queue.broker_name, header)
 
 
-def _reply(question: Command, queue: MessageQueue, group: str) -> EndTransactionRequestHeader:
+def _reply(request: Command, queue: MessageQueue, group: str) -> EndTransactionRequestHeader:
     """Return a commit of the transaction that the broker checks."""
-    asked = from_fields(CheckTransactionStateRequestHeader, question.fields)
+    asked = from_fields(CheckTransactionStateRequestHeader, request.fields)
     return EndTransactionRequestHeader(
         topic=queue.topic,
         producer_group=group,

@@ -1,4 +1,4 @@
-"""Which queues did the user list?
+"""Select the queues that the user has listed.
 
 `assign` is one JSON object: topic → `"*"`, or topic → broker → queue ids or `"*"`. `messageQueueList` is an array of
 such objects, one per slot of CONFIG. A star follows the route; a queue named by number must be in it.
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from ..errors import OptionError
 from ..model import MessageQueue
 
-__all__ = ["Assignment", "list_queues"]
+__all__ = ["ListedQueues", "list_queues"]
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """Queues by number, and where all are wanted: a broker name, or none for the whole topic."""
+class ListedQueues:
+    """Queues by number, and topics with a broker name, or without one, of which all queues are wanted."""
 
     option: str
     queues: frozenset[MessageQueue]
@@ -29,7 +29,7 @@ class Assignment:
         return frozenset({queue.topic for queue in self.queues} | {topic for topic, _ in self.whole})
 
     def select(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Those of the route's queues that are listed, in the route's order."""
+        """Return the queues of the route that are listed, in the route's order."""
         return [queue for queue in queues if self._lists(queue)]
 
     def _lists(self, queue: MessageQueue) -> bool:
@@ -37,7 +37,7 @@ class Assignment:
         return queue in self.queues or (queue.topic, None) in whole or (queue.topic, queue.broker_name) in whole
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Refuse what the route does not have."""
+        """Raise `OptionError` for a listed queue, broker or topic that the route lacks."""
         known = {(queue.topic, queue.broker_name) for queue in queues} | {(queue.topic, None) for queue in queues}
         missing = [str(queue) for queue in sorted(self.queues.difference(queues))]
         missing += [f"{topic}/{broker or '*'}" for topic, broker in self.whole - known]
@@ -45,8 +45,8 @@ class Assignment:
             raise OptionError(self.option, min(missing), "not in the route", advice="check topic, broker and queue id")
 
 
-def list_queues(slots: Sequence[Assignment], queues: Sequence[MessageQueue]) -> tuple[tuple[MessageQueue, ...], ...]:
-    """The queues of each slot; every queue of the route has to be listed, and once."""
+def list_queues(slots: Sequence[ListedQueues], queues: Sequence[MessageQueue]) -> tuple[tuple[MessageQueue, ...], ...]:
+    """Return the queues of each slot; raise `OptionError` unless every queue of the route is listed once."""
     for slot in slots:
         slot.require_known(queues)
     lists = tuple(tuple(slot.select(queues)) for slot in slots)

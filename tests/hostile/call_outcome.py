@@ -1,4 +1,4 @@
-"""How a call ended: with a value, with an error of ours, with a foreign one, or not at all."""
+"""Run a call and record its outcome: a value, an error of ours, an unexpected error, or a timeout."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
-MOST_LOG_LINES = 20
-MOST_PEAK_MB = 300
+MAX_LOG_LINES = 20
+MAX_PEAK_MB = 300
 
 
-class Hang(BaseException):
-    """Raised in a call that did not end in time."""
+class CallTimeout(BaseException):
+    """Raised in a call that exceeds its deadline."""
 
 
 @dataclass
-class Ending:
-    """What became of one call."""
+class CallOutcome:
+    """The outcome of one call."""
 
     value: Any = None
     error: RocketMQError | None = None
     foreign: str = ""
-    """The trace of an error that is not of our tree, or of a call that did not end."""
+    """Trace of an error outside our tree, or of a call that exceeded its deadline."""
     seconds: float = 0.0
     log: list[str] = field(default_factory=list)
     peak_mb: float = 0.0
-    """The largest resident size of the process; 0 if it was not measured."""
+    """Largest resident size of the process; 0 if it was not measured."""
 
     def check(self) -> None:
-        """Raise unless the call ended as it may: in time, with a value or an error of ours, and with few words."""
+        """Raise unless the outcome is allowed: in time, a value or an error of ours, and few log lines."""
         assert not self.foreign, self.foreign
         if self.error is not None:
             text = str(self.error)
             assert text.startswith(f"[{self.error.code}] "), text
             assert self.error.where or isinstance(self.error, OptionError), f"no place: {text}"
             assert len(text) < 4000, f"an error of {len(text)} characters: {text:.200}"
-        assert len(self.log) <= MOST_LOG_LINES, f"{len(self.log)} lines of log: {self.log[:30]}"
-        assert self.peak_mb <= MOST_PEAK_MB, f"{self.peak_mb:.0f} MB"
+        assert len(self.log) <= MAX_LOG_LINES, f"{len(self.log)} lines of log: {self.log[:30]}"
+        assert self.peak_mb <= MAX_PEAK_MB, f"{self.peak_mb:.0f} MB"
 
 
-def ending_of(call: Callable[[], Any], deadline_s: float) -> Ending:
-    """Return how a call ends, interrupting it when the deadline passes. For the main thread."""
-    ending, start = Ending(), time.monotonic()
-    with _logged() as ending.log:
+def run_call(call: Callable[[], Any], deadline_s: float) -> CallOutcome:
+    """Run a call in the main thread, interrupt it at the deadline, and return its outcome."""
+    outcome, start = CallOutcome(), time.monotonic()
+    with _logged() as outcome.log:
         try:
             with _limited(deadline_s):
-                ending.value = call()
+                outcome.value = call()
         except RocketMQError as error:
-            ending.error = error
-        except (Exception, Hang):
-            ending.foreign = traceback.format_exc()
-    ending.seconds = time.monotonic() - start
-    return ending
+            outcome.error = error
+        except (Exception, CallTimeout):
+            outcome.foreign = traceback.format_exc()
+    outcome.seconds = time.monotonic() - start
+    return outcome
 
 
 def peak_mb() -> float:
@@ -71,7 +71,7 @@ def peak_mb() -> float:
 @contextmanager
 def _limited(deadline_s: float) -> Iterator[None]:
     def interrupt(_number: int, _frame: object) -> None:
-        raise Hang(f"no end within {deadline_s:g} s")
+        raise CallTimeout(f"no end within {deadline_s:g} s")
 
     old = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, deadline_s, 1.0)
@@ -84,7 +84,7 @@ def _limited(deadline_s: float) -> Iterator[None]:
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """Collect what our loggers say, from INFO on."""
+    """Collect our loggers' lines, from INFO on."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Queues that users list."""
+"""Users list queues."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options.queue_json import read_assignment, read_queue_lists
 from pyspark_rocketmq.options.values import OptionText
-from pyspark_rocketmq.planning.assignment import Assignment, list_queues
+from pyspark_rocketmq.planning.listed_queues import ListedQueues, list_queues
 
 A0, A1, B0 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0)
 U0 = MessageQueue("U", "a", 0)
 ROUTE = [A0, A1, B0, U0]
 
 
-def assigned(text: str) -> Assignment:
+def assigned(text: str) -> ListedQueues:
     """Return the queues that `assign` lists."""
     return read_assignment(OptionText("assign", text))
 
 
-def slots_of(text: str) -> tuple[Assignment, ...]:
+def slots_of(text: str) -> tuple[ListedQueues, ...]:
     """Return the queues that each entry of `messageQueueList` lists."""
     return read_queue_lists(OptionText("messageQueueList", text))
 
@@ -34,7 +34,7 @@ def slots_of(text: str) -> tuple[Assignment, ...]:
     ],
 )
 def test_select(text: str, selected: list[MessageQueue]) -> None:
-    """Numbers mean queues, stars mean all there are; the route gives the order."""
+    """Numbers select queues, stars all queues of the route, in the order of the route."""
     assignment = assigned(text)
 
     assignment.require_known(ROUTE)
@@ -43,7 +43,7 @@ def test_select(text: str, selected: list[MessageQueue]) -> None:
 
 
 def test_a_star_follows_growth() -> None:
-    """A queue that appears later is selected without being named."""
+    """A star selects a queue that appears later."""
     later = MessageQueue("T", "c", 0)
 
     assert later in assigned('{"T":"*"}').select([*ROUTE, later])
@@ -55,7 +55,7 @@ def test_a_star_follows_growth() -> None:
     [('{"T":{"a":[0,7]}}', "T/a/7"), ('{"T":{"c":"*"}}', "T/c"), ('{"X":"*"}', "X/*"), ('{"X":{"a":[0]}}', "X/a/0")],
 )
 def test_what_the_route_does_not_have(text: str, name: str) -> None:
-    """A queue, broker or topic outside the route is named."""
+    """The error names a queue, broker or topic that the route lacks."""
     with pytest.raises(OptionError) as raised:
         assigned(text).require_known(ROUTE)
 
@@ -78,6 +78,6 @@ def test_lists_of_slots() -> None:
     ],
 )
 def test_slots_list_every_queue_once(text: str, what: str) -> None:
-    """A queue that is missing, double or unknown is named with its option."""
+    """The error names a missing, repeated or unknown queue, and the option."""
     with pytest.raises(OptionError, match=f"messageQueueList = {what}"):
         list_queues(slots_of(text), ROUTE)

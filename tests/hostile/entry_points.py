@@ -1,4 +1,4 @@
-"""The public faces that scenarios drive, each as one call that returns something to compare."""
+"""Provide the public entry points that scenarios drive, each as one call with a comparable result."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tests.client.fixtures import QUICK
 from tests.source.driving import GROUP, TOPIC, Checkpoint, Row, Run, batch_options_for, options_for, read_batch
 
 QUEUES, MESSAGES = 2, 64
-"""What the topic has: so many queues with so many messages each."""
+"""Number of queues of the topic, and of messages in each."""
 BROKER = "broker-a"
-QUICKLY = {
+SHORT_TIMEOUTS = {
     "connectTimeoutMillis": "1000",
     "mqClientApiTimeout": "600",
     "pullTimeoutMs": "1000",
@@ -40,11 +40,11 @@ QUICKLY = {
     "pullMaxRetries": "3",
     "fetchOffset.numRetries": "1",
 }
-"""Options by which hopeless reads end soon; a loaded machine still answers in time."""
+"""Options with which hopeless reads end soon, and a loaded machine still responds in time."""
 
 
 FROM_ZERO = json.dumps({TOPIC: {BROKER: {str(number): 0 for number in range(QUEUES)}}})
-"""Where reads start unless a scenario says otherwise: what is missing at the front of `earliest` would be no loss."""
+"""Default start of reads; with `earliest`, messages missing at the front would be no loss."""
 
 
 class Found(NamedTuple):
@@ -60,7 +60,7 @@ class _Server(NamedTuple):
 
 
 def fill(stub: StubCluster) -> None:
-    """Put the messages that scenarios read; every second one has the tag `a`."""
+    """Store the messages that scenarios read; every second one has the tag `a`."""
     for number in range(QUEUES * MESSAGES):
         queue_id, offset = divmod(number, MESSAGES)
         stub.put(TOPIC, body_of(queue_id, offset), tags="ab"[offset % 2], keys=f"k{offset}", queue_id=queue_id)
@@ -71,8 +71,8 @@ def body_of(queue_id: int, offset: int) -> bytes:
     return b"%d-%d" % (queue_id, offset)
 
 
-def truth(*, tag: str = "") -> list[Found]:
-    """Return what is to be read, of one tag if that is given."""
+def expected_rows(*, tag: str = "") -> list[Found]:
+    """Return the rows to expect, of one tag if that is given."""
     places = [divmod(number, MESSAGES) for number in range(QUEUES * MESSAGES)]
     return [Found(queue, at, body_of(queue, at)) for queue, at in places if tag in ("", "ab"[at % 2])]
 
@@ -102,12 +102,12 @@ def stream(name_server: str, **options: str) -> list[Found]:
 
 
 def triggers(name_server: str, **options: str) -> list[Found]:
-    """Read the topic in several micro-batches and publish positions."""
+    """Read the topic in several micro-batches and commit positions."""
     return stream(name_server, **{"consumerGroup": GROUP, "maxOffsetsPerQueue": "20", **options})
 
 
 def restarted(name_server: str, **options: str) -> list[Found]:
-    """Read the topic as a streaming query that is started again with its checkpoint after an error."""
+    """Read the topic as a streaming query that restarts from its checkpoint after an error."""
     checkpoint, given = Checkpoint(), options_for(_Server(name_server), **_completed(options))
     rows: list[Row] = []
 
@@ -123,9 +123,9 @@ def restarted(name_server: str, **options: str) -> list[Found]:
 
 
 def _completed(options: dict[str, str]) -> dict[str, str]:
-    """Return a scenario's options with those that all have; a start of its own replaces theirs."""
+    """Return a scenario's options with the common ones; a start of its own replaces the common start."""
     starts = any(name.startswith(("starting", "subscribePattern")) for name in options)
-    return {**QUICKLY, **({} if starts else {"startingOffsets": FROM_ZERO}), **options}
+    return {**SHORT_TIMEOUTS, **({} if starts else {"startingOffsets": FROM_ZERO}), **options}
 
 
 def _found(rows: list[Row]) -> list[Found]:
@@ -136,7 +136,7 @@ def _found(rows: list[Row]) -> list[Found]:
 
 
 def settings_for(name_server: str) -> ClusterSettings:
-    """Return settings of a client that gives up soon."""
+    """Return settings of a client with short timeouts."""
     return ClusterSettings(
         parse_addresses(name_server),
         net=NetSettings(connect_timeout_s=2, request_timeout_s=0.8),
@@ -157,7 +157,7 @@ def engine(name_server: str, **_: str) -> list[Found]:
 
 
 def consume(name_server: str, **_: str) -> list[Found]:
-    """Consume the topic as a push consumer until every message has come."""
+    """Consume the topic as a push consumer until every message has arrived."""
     found: set[Found] = set()
     is_complete = threading.Event()
 
@@ -174,7 +174,7 @@ def consume(name_server: str, **_: str) -> list[Found]:
 
 
 def poll(name_server: str, **_: str) -> list[Found]:
-    """Consume the topic as a pull consumer until every message has come."""
+    """Consume the topic as a pull consumer until every message has arrived."""
     found: set[Found] = set()
     with PullConsumer(settings_for(name_server), PullConsumerSettings(**_member_settings())) as consumer:
         while len(found) < QUEUES * MESSAGES:
@@ -198,7 +198,7 @@ def send(name_server: str, **_: str) -> int:
 
 
 def _ask(question: Callable[[Cluster], Any]) -> Callable[..., Any]:
-    """Make a face of one question to the cluster."""
+    """Make an entry point of one request to the cluster."""
     return lambda name_server, **_: question(open_cluster(settings_for(name_server)))
 
 
@@ -208,44 +208,48 @@ def _commit(cluster: Cluster) -> dict[MessageQueue, int]:
     return cluster.offsets.fetch_committed(GROUP, queues())
 
 
-class Face(NamedTuple):
-    """A call, and what it returns when servers are honest."""
+class EntryPoint(NamedTuple):
+    """A call, and its result with honest servers."""
 
     call: Callable[..., Any]
     right: Any = None
     is_rows: bool = False
 
 
-_ROWS = truth()
+_ROWS = expected_rows()
 _OF_EACH = {
     "earliest": dict.fromkeys(queues(), 0),
     "latest": dict.fromkeys(queues(), MESSAGES),
     "committed": dict.fromkeys(queues(), 5),
 }
-FACES = {
-    "batch": Face(batch, _ROWS, True),
-    "stream": Face(stream, _ROWS, True),
-    "triggers": Face(triggers, _ROWS, True),
-    "restarted": Face(restarted, _ROWS, True),
-    "engine": Face(engine, _ROWS, True),
-    "consume": Face(consume, _ROWS, True),
-    "poll": Face(poll, _ROWS, True),
-    "send": Face(send, 10),
-    "bounds": Face(
+ENTRY_POINTS = {
+    "batch": EntryPoint(batch, _ROWS, True),
+    "stream": EntryPoint(stream, _ROWS, True),
+    "triggers": EntryPoint(triggers, _ROWS, True),
+    "restarted": EntryPoint(restarted, _ROWS, True),
+    "engine": EntryPoint(engine, _ROWS, True),
+    "consume": EntryPoint(consume, _ROWS, True),
+    "poll": EntryPoint(poll, _ROWS, True),
+    "send": EntryPoint(send, 10),
+    "bounds": EntryPoint(
         _ask(lambda cluster: {queue: b[:2] for queue, b in cluster.offsets.fetch_bounds(queues()).items()}),
         dict.fromkeys(queues(), (0, MESSAGES)),
     ),
-    "max": Face(_ask(lambda cluster: cluster.offsets.fetch_max(queues())), _OF_EACH["latest"]),
-    "min": Face(_ask(lambda cluster: cluster.offsets.fetch_min(queues())), _OF_EACH["earliest"]),
-    "search": Face(_ask(lambda cluster: cluster.offsets.search(dict.fromkeys(queues(), 1))), _OF_EACH["earliest"]),
-    "committed": Face(_ask(_commit), _OF_EACH["committed"]),
-    "topics": Face(_ask(lambda cluster: TOPIC in cluster.name_servers.fetch_topics()), True),
-    "brokers": Face(
+    "max": EntryPoint(_ask(lambda cluster: cluster.offsets.fetch_max(queues())), _OF_EACH["latest"]),
+    "min": EntryPoint(_ask(lambda cluster: cluster.offsets.fetch_min(queues())), _OF_EACH["earliest"]),
+    "search": EntryPoint(
+        _ask(lambda cluster: cluster.offsets.search(dict.fromkeys(queues(), 1))), _OF_EACH["earliest"]
+    ),
+    "committed": EntryPoint(_ask(_commit), _OF_EACH["committed"]),
+    "topics": EntryPoint(_ask(lambda cluster: TOPIC in cluster.name_servers.fetch_topics()), True),
+    "brokers": EntryPoint(
         _ask(lambda cluster: [each.broker_name for each in cluster.name_servers.fetch_brokers()]), [BROKER]
     ),
-    "route": Face(_ask(lambda cluster: list(cluster.routes.route(TOPIC).readable)), queues()),
-    "topic config": Face(_ask(lambda cluster: cluster.admin.fetch_topic_config(TOPIC)[BROKER].read_queue_nums), QUEUES),
-    "by key": Face(
+    "route": EntryPoint(_ask(lambda cluster: list(cluster.routes.route(TOPIC).readable)), queues()),
+    "topic config": EntryPoint(
+        _ask(lambda cluster: cluster.admin.fetch_topic_config(TOPIC)[BROKER].read_queue_nums), QUEUES
+    ),
+    "by key": EntryPoint(
         _ask(lambda cluster: sorted(each.record.queue_offset for each in cluster.messages.query_by_key(TOPIC, "k3"))),
         [3, 3],
     ),

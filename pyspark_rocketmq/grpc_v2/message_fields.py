@@ -1,14 +1,14 @@
-"""Which fields does each message of the gRPC API have?
+"""List the fields of each message of the gRPC API.
 
-One line per field: number, name, type. `?` says that the wire tells an absent field from an empty one, `*` that the
-field may come many times, `|name` that of all fields marked so only one is there. `map` is text by text.
+One line per field: number, name, type. `?` marks a field whose absence differs from an empty value on the wire, `*` a
+repeated field, `|name` a field of which only one with this name is set. `map` is a map of texts.
 """
 
 from __future__ import annotations
 
-__all__ = ["LAYOUTS"]
+__all__ = ["MESSAGE_FIELDS"]
 
-LAYOUTS = {
+MESSAGE_FIELDS = {
     # --- nouns -------------------------------------------------------------------------------------------------------
     "Resource": """
         1 resource_namespace string
