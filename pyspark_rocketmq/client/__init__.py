@@ -13,8 +13,8 @@
     requests, running_info, statistics                       what brokers and administrators ask of a member
     clock, loop                 time, threads                outgoing       messages become send requests
 
-Threads: one *timer* loop (rounds of rebalancing, commits, everything that is due later); one *pulse* loop (heartbeats,
-which must not wait for that); one *pull* loop (a queue's first pull, and every other that must wait for something); one
+Threads: one *timer* loop (rounds of rebalancing, commits, everything that is due later); one *heartbeats* loop,
+which must not wait for that; one *pull* loop (a queue's first pull, and every other that must wait for something); one
 thread for each address that pulls are connecting to; the readers of the shared connections, which take each pull's
 response and send the next pull; and the workers that run the listener. Only the timer loop changes the table of queues.
 

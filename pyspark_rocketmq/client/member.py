@@ -73,25 +73,28 @@ class Member:
         self.state = MemberState(settings.limits)
         self.statistics = Statistics(clock.now_s)
         self.timer = Loop(f"timer {settings.group}", clock)
-        self._pulse = Loop(f"pulse {settings.group}", clock)
+        self._heartbeats = Loop(f"heartbeats {settings.group}", clock)
         """Heartbeats wait for nothing but each other: brokers expel a member that is silent for two minutes."""
         self._pull_loop = Loop(f"pull {settings.group}", clock)
         self._queue_listener = queue_listener
         self._is_joined = False
         self.store = _make_store(settings, self.cluster, self.client_id)
-        self.running_info = RunningInfo(
-            cluster=cluster_settings,
+        self.running_info = self._make_running_info(consume_type, thread_count)
+        self._connect_parts(make_sink)
+
+    def _make_running_info(self, consume_type: str, thread_count: int) -> RunningInfo:
+        return RunningInfo(
+            cluster=self.cluster.settings,
             membership=self.membership,
             table=self.table,
             store=self.store,
             statistics=self.statistics,
-            clock=clock,
+            clock=self.clock,
             consume_type=consume_type,
-            orderly=orderly,
+            orderly=self.orderly,
             thread_count=thread_count,
-            started_ms=clock.wall_ms(),
+            started_ms=self.clock.wall_ms(),
         )
-        self._connect_parts(make_sink)
 
     def _connect_parts(self, make_sink: Callable[[Member], Sink]) -> None:
         settings, rhythm = self.settings, self.settings.rhythm
@@ -163,9 +166,9 @@ class Member:
             self._need_name_server(topic)
         self.membership.check_filters()
         self._is_joined = True
-        self._pulse.start()
-        self._pulse.repeat(0.0, self.settings.rhythm.heartbeat_s, self._introduce)
-        self._pulse.call_soon(self.rounds.wake)  # After the first heartbeat, before which no broker lists the member.
+        self._heartbeats.start()
+        self._heartbeats.repeat(0.0, self.settings.rhythm.heartbeat_s, self._introduce)
+        self._heartbeats.call_soon(self.rounds.wake)  # After the first heartbeat: before it no broker lists the member.
 
     def run_alone(self) -> None:
         """Pull and commit without being a member: the queues are given by the user."""
@@ -174,7 +177,7 @@ class Member:
     def close(self) -> None:
         """Stop pulling, let the sink come to an end, persist positions, and leave."""
         was_running, self.state.is_running = self.state.is_running, False
-        for loop in (self._pull_loop, self.timer, self._pulse):
+        for loop in (self._pull_loop, self.timer, self._heartbeats):
             loop.stop(CLOSING_S)
         if was_running:
             self.sink.finish()
@@ -259,11 +262,11 @@ class Member:
         settings = self.settings
         if held := len(self.table):
             self.state.limits = self.state.limits.divided(settings.topic_message_count, settings.topic_body_mib, held)
-        self._pulse.call_soon(self.membership.heartbeat)
+        self._heartbeats.call_soon(self.membership.heartbeat)
         if self._queue_listener:
             carry_out(partial(self._queue_listener, topic, assignment.all_queues, assignment.own_queues))
 
-    # --- on the pulse loop -------------------------------------------------------------------------------------------
+    # --- on the heartbeat loop ---------------------------------------------------------------------------------------
 
     def _introduce(self) -> None:
         """Send a heartbeat, after comparing subscriptions with what other members told brokers."""
@@ -273,8 +276,8 @@ class Member:
     def _introduce_again(self) -> None:
         """Send a heartbeat and run a round soon: a broker may have been restarted, or the subscriptions changed."""
         if self._is_joined:
-            self._pulse.call_soon(self.membership.heartbeat)
-            self._pulse.call_soon(self.rounds.wake)
+            self._heartbeats.call_soon(self.membership.heartbeat)
+            self._heartbeats.call_soon(self.rounds.wake)
 
     # --- requests of brokers and administrators ----------------------------------------------------------------------
 
