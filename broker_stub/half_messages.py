@@ -177,7 +177,7 @@ class HalfMessages:
         return True
 
     def _give_up(self, record: Record) -> None:
-        topic = self._broker.topics.create_plain(HALF_GIVEN_UP_TOPIC, 1)
+        topic = self._broker.topics.find_or_create(HALF_GIVEN_UP_TOPIC, 1)
         self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
 
     def _send_check(self, record: Record, times: int) -> None:

@@ -37,7 +37,7 @@ def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_v
         raise Refusal(ResponseCode.NO_PERMISSION, remark)
     if config.retry_queue_nums <= 0:
         return
-    topic = broker.topics.create_plain(retry_topic(header.group), config.retry_queue_nums)
+    topic = broker.topics.find_or_create(retry_topic(header.group), config.retry_queue_nums)
     if not topic.perm & WRITABLE:
         raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic.topic_name}] sending message is forbidden")
     record = broker.store.message_at(header.offset)
@@ -84,7 +84,7 @@ def _is_exhausted(broker: Broker, group: str, times: int, limit: int) -> bool:
 
 
 def _as_dead_letter(broker: Broker, message: InnerMessage, group: str) -> InnerMessage:
-    topic = broker.topics.create_plain(dead_letter_topic(group), 1)
+    topic = broker.topics.find_or_create(dead_letter_topic(group), 1)
     return replace(message, topic=topic.topic_name, queue_id=0)
 
 

@@ -290,7 +290,7 @@ class StubCluster:
                 check_name(topic, self.state.release)
             except Refusal as refusal:
                 raise OptionError("topics", topic, str(refusal), advice="choose another name") from None
-            master.topics.create_plain(topic, queues)
+            master.topics.find_or_create(topic, queues)
         for broker_id in range(MASTER_ID + 1, MASTER_ID + 1 + slaves):
             listener = self._runtime.listen(Address(host, 0), self._tls)
             self._start(Broker(self.state, name, broker_id, listener.address, master), listener)
@@ -423,7 +423,7 @@ class StubCluster:
         if config is None or not config.write_queue_nums:
             raise OptionError("topic", topic, f"{source.name} has no queue of it", advice="name another topic")
         last = config.write_queue_nums - 1
-        known = target.topics.create_plain(topic, 0, config.perm)
+        known = target.topics.find_or_create(topic, 0, config.perm)
         moved = MessageQueue(topic, target.name, known.write_queue_nums)
         for record in source.store.messages(topic, last):
             target.store.append_record(record, moved.queue_id)

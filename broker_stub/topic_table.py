@@ -98,7 +98,7 @@ class Topics:
         if self._configs.pop(topic, None):
             self.version += 1
 
-    def create_plain(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+    def find_or_create(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
         """Return a topic's configuration; create it with this number of queues if it is missing, as for retries."""
         return self.find(topic) or self.create(
             TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, attributes={})

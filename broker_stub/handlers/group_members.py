@@ -51,7 +51,7 @@ def _register_consumer(
     changed = broker.consumer_groups.exchange_fingerprint(data.group_name, fingerprint)
     config = broker.group_configs.find(data.group_name)
     if config:
-        broker.topics.create_plain(retry_topic(data.group_name), config.retry_queue_nums)
+        broker.topics.find_or_create(retry_topic(data.group_name), config.retry_queue_nums)
     elif broker.release.is_5x:
         return changed
     without_subscriptions = bool(fingerprint) and beat.without_sub

@@ -100,7 +100,7 @@ def _create(broker: Broker, header: SendHeader) -> TopicConfig | None:
         queues = header.default_topic_queue_nums
         if made := broker.topics.create_from_template(header.topic, header.default_topic, queues):
             return made
-    return broker.topics.create_plain(header.topic, 1) if header.topic.startswith(RETRY_PREFIX) else None
+    return broker.topics.find_or_create(header.topic, 1) if header.topic.startswith(RETRY_PREFIX) else None
 
 
 def _check_length(broker: Broker, properties: str, body_bytes: int) -> None:

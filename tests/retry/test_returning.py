@@ -143,7 +143,7 @@ def test_a_message_that_is_gone_is_told_by_its_row(stub: StubBroker) -> None:
 def test_a_retry_topic_that_takes_nothing_is_told(stub: StubBroker) -> None:
     """The outcome is the broker's response with its place; the row is not sent again."""
     stub.put(TOPIC, b"x")
-    stub.state.brokers[0].topics.create_plain(RETRY, 1, perm=4)
+    stub.state.brokers[0].topics.find_or_create(RETRY, 1, perm=4)
     task = Task(stub)
     [error] = task.fail(*rows_of(stub))
     assert error.code == "BROKER_NO_PERMISSION" and "broker-a" in str(error) and GROUP in str(error)

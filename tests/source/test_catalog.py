@@ -104,7 +104,7 @@ def test_queues_by_number_must_be_there(stub: StubBroker) -> None:
 
 def test_a_dead_letter_topic_that_may_not_be_read_says_why(stub: StubBroker) -> None:
     """Brokers before 4.9.2 create dead letter topics without the permission to read."""
-    stub.state.brokers[0].topics.create_plain("%DLQ%g", 1, perm=2)
+    stub.state.brokers[0].topics.find_or_create("%DLQ%g", 1, perm=2)
     catalog = catalog_of(options_for(stub, subscribe="%DLQ%g"), Clock())
     with pytest.raises(OptionError, match=r"%DLQ%g.*may be read.*before 4"):
         catalog.require_known(catalog.queues())

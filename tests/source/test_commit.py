@@ -140,7 +140,7 @@ def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm:
 
 def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> None:
     """Queues that did not move and empty queues are committed, too, so that lag tools know the group."""
-    stub.state.brokers[0].topics.create_plain("empty", 1)
+    stub.state.brokers[0].topics.find_or_create("empty", 1)
     with Run(options_for(stub, subscribe=f"{TOPIC},empty", consumerGroup=GROUP)) as run:
         run.trigger()
         run.trigger()

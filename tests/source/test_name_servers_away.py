@@ -60,14 +60,14 @@ def test_what_was_absent_stays_absent(stub: StubBroker) -> None:
         assert world.catalog.queues() == [queue_of(0)]
     assert away.fired == 2
     stub.faults.clear()
-    stub.state.brokers[0].topics.create_plain(RETRY, 1)
+    stub.state.brokers[0].topics.find_or_create(RETRY, 1)
     world.now = 90.0
     assert world.catalog.queues() == [RETRY_QUEUE, queue_of(0)]
 
 
 def test_a_topic_of_a_pattern_may_stay_absent_too(stub: StubBroker) -> None:
     """The list of topics may name a topic before it has a route."""
-    stub.state.brokers[0].topics.create_plain("unrouted", 1)
+    stub.state.brokers[0].topics.find_or_create("unrouted", 1)
     stub.faults.answer(17, on=ROUTE, at=NAME_SERVER, times=None)
     world = World(stub, subscribePattern="unrouted")
     assert world.catalog.queues() == []

@@ -102,7 +102,7 @@ def test_who_asks_learns_of_failures(stub: StubBroker) -> None:
 def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
     """The listener commits for several queries, ignores other groups, and does not wait at the end of one."""
     listener = CommitListener(options(stub, subscribe=f"{TOPIC},bills"))
-    stub.state.brokers[0].topics.create_plain("bills", 1)
+    stub.state.brokers[0].topics.find_or_create("bills", 1)
     for each in (progress(1, 0), progress(9, topic="bills"), progress(9, 9, group="other"), progress(2, 1)):
         listener.onQueryProgress(SimpleNamespace(progress=each))  # type: ignore[arg-type]
     listener.onQueryTerminated(SimpleNamespace())  # type: ignore[arg-type]

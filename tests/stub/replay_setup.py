@@ -156,7 +156,7 @@ def _consumed(broker: Broker) -> None:
 
 def _consumed_by_strangers(broker: Broker) -> None:
     _consumed(broker)
-    broker.topics.create_plain("GoldCo", 2)
+    broker.topics.find_or_create("GoldCo", 2)
     for queue_id in (0, 1):
         broker.offsets.commit("gold_group_never_seen", "GoldCo", queue_id, 1)
 

@@ -96,7 +96,7 @@ def beat(
 def direct() -> DirectBroker:
     """A 5.3.3 broker with a topic of two queues."""
     made = DirectBroker()
-    made.broker.topics.create_plain("T", 2)
+    made.broker.topics.find_or_create("T", 2)
     return made
 
 
@@ -251,7 +251,7 @@ def test_consume_stats_tell_where_a_group_stands(direct: DirectBroker) -> None:
 
 def test_consume_stats_leave_out_what_members_do_not_subscribe(direct: DirectBroker) -> None:
     """Topics that are listed by name are included all the same."""
-    direct.broker.topics.create_plain("U", 1)
+    direct.broker.topics.find_or_create("U", 1)
     beat(direct)
     for topic in ("T", "U"):
         direct.broker.offsets.commit("g", topic, 0, 0)
@@ -311,7 +311,7 @@ def test_an_impossible_reset_is_refused(direct: DirectBroker) -> None:
     direct.broker.group_configs.find("g")
     refused = reset(direct, queue_id=0, offset=2)
     assert (refused.code, refused.remark) == (1, "Target offset 2 not in consume queue range [0-0]")
-    direct.broker.topics.create_plain("unread", 0)
+    direct.broker.topics.find_or_create("unread", 0)
     assert reset(direct, topic="unread").remark == "No queues to reset."
     direct.broker = direct.make_slave()
     assert reset(direct).remark == "Can not reset offset in slave broker"
@@ -320,7 +320,7 @@ def test_an_impossible_reset_is_refused(direct: DirectBroker) -> None:
 def test_4_9_7_notifies_the_members() -> None:
     """The members reset themselves; without force only backwards."""
     direct = DirectBroker("4.9.7")
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
     direct.put()
     assert reset(direct).remark == "THe consumer group <g> not exist"
     direct.broker.offsets.commit("g", "T", 0, 0)
@@ -422,7 +422,7 @@ def test_a_consumer_that_keeps_silent_is_a_timeout(direct: DirectBroker) -> None
 def test_a_message_is_consumed_on_demand(release: str, flags: tuple[int | None, int | None]) -> None:
     """The consumer gets the message as stored, the broker's name and, from 5.x, the system flags."""
     direct = DirectBroker(release)
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
     stored = direct.put(body=b"now")
     beat(direct)
     header = ConsumeMessageDirectlyResultRequestHeader(

@@ -30,7 +30,7 @@ QUEUE = {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
 def direct() -> DirectBroker:
     direct = DirectBroker()
     direct.broker.cluster.brokers.append(direct.broker)
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
     for number in range(5):
         direct.put(TAGS="A", n=str(number))
     return direct
@@ -114,7 +114,7 @@ def test_every_groups_progress_is_told(direct: DirectBroker) -> None:
 
 def test_queues_a_group_has_not_begun_count(direct: DirectBroker) -> None:
     """A queue without an offset counts from its beginning, in every topic where the group has an offset."""
-    direct.broker.topics.create_plain("T", 2)
+    direct.broker.topics.find_or_create("T", 2)
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 1, 0)
 
@@ -306,7 +306,7 @@ def test_old_clients_get_bare_numbers_for_keys(direct: DirectBroker) -> None:
 
 def test_a_topic_the_name_server_forgot_comes_back(direct: DirectBroker) -> None:
     """A broker that still has the topic registers it at its next change, or after half a minute."""
-    for bring_back in (lambda: direct.clock.advance(30_000), lambda: direct.broker.topics.create_plain("U", 1)):
+    for bring_back in (lambda: direct.clock.advance(30_000), lambda: direct.broker.topics.find_or_create("U", 1)):
         ask_name_server(direct, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"})
         assert route(direct).code == ResponseCode.TOPIC_NOT_EXIST
 
@@ -345,7 +345,7 @@ def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
     for is_on, expected in ((True, "broker-a:1"), (False, None)):
         direct = DirectBroker(order_topics=is_on)
         direct.broker.cluster.brokers.append(direct.broker)
-        direct.broker.topics.create_plain("T", 1)
+        direct.broker.topics.find_or_create("T", 1)
         value = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:1"}
         ask_name_server(direct, RequestCode.PUT_KV_CONFIG, value)
 

@@ -333,7 +333,7 @@ def test_recalls_are_off_by_default() -> None:
 def test_a_recalled_message_never_comes() -> None:
     """The response names the recalled message."""
     direct = DirectBroker(recall_messages=True)
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
     message = InnerMessage("T", 0, b"x", {"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A"})
     direct.broker.accept(message)
     done = recall(direct, maybe_recall_handle(message, "broker-a") or "")
@@ -353,7 +353,7 @@ def test_a_recalled_message_never_comes() -> None:
 def test_a_handle_must_fit(topic: str, broker: str, after_ms: int, remark: str) -> None:
     """Topic, broker and time are checked."""
     direct = DirectBroker(recall_messages=True)
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
     refused = recall(direct, RecallHandle(topic, broker, direct.clock.now_ms() + after_ms, "A").encode())
     assert refused.code == ResponseCode.ILLEGAL_OPERATION and (refused.remark or "").endswith(remark)
 

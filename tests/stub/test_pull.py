@@ -29,7 +29,7 @@ def direct() -> DirectBroker:
 
 def with_messages(direct: DirectBroker) -> DirectBroker:
     """Return a broker whose topic T holds ten messages with tags A and B in turn."""
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
     for number in range(10):
         direct.put(TAGS="AB"[number % 2], n=str(number))
     return direct

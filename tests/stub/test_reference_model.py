@@ -31,7 +31,7 @@ def stub(request: pytest.FixtureRequest) -> Iterator[StubBroker]:
 def test_the_stub_answers_as_the_model_does(stub: StubBroker, sequence: list[Operation]) -> None:
     """Sends, pulls, offsets, searches and locks agree, on a topic and groups of their own."""
     topic = f"M{next(NUMBERS)}"
-    stub.run(lambda: stub.state.brokers[0].topics.create_plain(topic, QUEUES))
+    stub.run(lambda: stub.state.brokers[0].topics.find_or_create(topic, QUEUES))
 
     with RemotingClient(stub.broker_address()) as client:
         compare(Server(client, "broker-a", topic, is_5x=stub.state.release.is_5x), sequence)

@@ -21,7 +21,7 @@ from .remoting_client import send_of
 @pytest.fixture
 def direct() -> DirectBroker:
     direct = DirectBroker()
-    direct.broker.topics.create_plain("T", 2)
+    direct.broker.topics.find_or_create("T", 2)
     return direct
 
 
@@ -58,7 +58,7 @@ def test_a_message_without_an_id_gets_one(direct: DirectBroker) -> None:
 def test_an_empty_body(release: str, code: int) -> None:
     """5.x throws an exception, 4.9.7 stores the message."""
     direct = DirectBroker(release)
-    direct.broker.topics.create_plain("T", 1)
+    direct.broker.topics.find_or_create("T", 1)
 
     assert direct.ask(send_of("T")).code == code
 

@@ -113,7 +113,7 @@ def test_a_broker_closed_for_writing_refuses() -> None:
     """A retry topic without the write permission refuses, too."""
     direct = DirectBroker()
     stored = direct.put()
-    direct.broker.topics.create_plain(RETRY, 1, perm=4)
+    direct.broker.topics.find_or_create(RETRY, 1, perm=4)
     assert send_back(direct, stored).code == ResponseCode.NO_PERMISSION
     direct.broker.permission = 4
     assert "127.0.0.1" in (send_back(direct, stored).remark or "")

@@ -63,7 +63,7 @@ def test_a_topic_comes_into_being_after_its_template() -> None:
 def test_no_template_no_topic() -> None:
     """A template that is missing or not inheritable creates nothing."""
     topics = make_topics()
-    topics.create_plain("plain", 2)
+    topics.find_or_create("plain", 2)
 
     assert topics.create_from_template("a", "nowhere", 4) is None
     assert topics.create_from_template("a", "plain", 4) is None
@@ -73,17 +73,17 @@ def test_no_template_no_topic() -> None:
 def test_a_topic_is_made_once() -> None:
     """Creating an existing topic changes nothing."""
     topics = make_topics()
-    made = topics.create_plain("retry", 1)
+    made = topics.find_or_create("retry", 1)
     version = topics.version
 
-    assert topics.create_plain("retry", 9) is made
+    assert topics.find_or_create("retry", 9) is made
     assert topics.version == version
 
 
 def test_a_deleted_topic_is_gone() -> None:
     """The table's version grows."""
     topics = make_topics()
-    topics.create_plain("a", 1)
+    topics.find_or_create("a", 1)
     version, count = topics.version, len(topics)
 
     topics.delete("a")
