@@ -13,8 +13,8 @@ from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import DataVersion, KVTable, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import GetBrokerConfigResponseHeader, RequestHeader
-from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.record import decode_record
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..admin_codes import AdminCode
 from ..registry import handles

@@ -17,8 +17,8 @@ from pyspark_rocketmq.wire.commands import (
     RequestHeader,
 )
 from pyspark_rocketmq.wire.header import Command
-from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..admin_codes import AdminCode
 from ..registry import handles

@@ -40,7 +40,7 @@ from pyspark_rocketmq.wire.commands import (
     RequestHeader,
     TopicRequestHeader,
 )
-from pyspark_rocketmq.wire.members import members
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..admin_codes import AdminCode
 from ..group_tables import Member

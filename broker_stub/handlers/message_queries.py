@@ -14,8 +14,8 @@ from pyspark_rocketmq.wire.commands import (
     QueueRequestHeader,
     ViewMessageRequestHeader,
 )
-from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.record import encode_record
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..registry import handles
 from ..requests import ClientRequest, HandlerResult, Refusal, response

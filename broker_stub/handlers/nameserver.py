@@ -26,7 +26,7 @@ from pyspark_rocketmq.wire.commands import (
     RequestHeader,
     from_fields,
 )
-from pyspark_rocketmq.wire.members import members
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..admin_codes import AdminCode
 from ..registry import handles_as_name_server

@@ -33,7 +33,7 @@ from pyspark_rocketmq.wire.commands import (
     UpdateConsumerOffsetRequestHeader,
 )
 from pyspark_rocketmq.wire.header import Command
-from pyspark_rocketmq.wire.members import members
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..admin_codes import AdminCode
 from ..consume_queue import Boundary

@@ -9,8 +9,8 @@ from pyspark_rocketmq.wire.commands import (
     RecallMessageRequestHeader,
     RequestHeader,
 )
-from pyspark_rocketmq.wire.members import members
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+from pyspark_rocketmq.wire.value_classes import members
 
 from ..admin_codes import AdminCode
 from ..delayed_messages import RECALLED_KEY, RecallHandle, decode_recall_handle, recall_key

@@ -1,6 +1,7 @@
 """RocketMQ without Spark: consumers and producers for Python programs. docs/client.md shows each at work.
 
-    consumer, lite, producer    consumers and producers      dead_letters   messages that a group has given up
+    consumer, pull_consumer     consumers                    producer       sends, ordered and in transactions
+    dead_letters                messages that a group has given up
     settings, checks            settings and their checks    results        the results of listeners
     message                     received messages            running        start, wait, close
     member                      one member of a group, where all parts are made and connected
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from ..wire.compression import Compression
     from .consumer import PushConsumer
     from .dead_letters import DeadLetters
-    from .lite import PullConsumer
     from .message import ReceivedMessage
     from .producer import Producer, TransactionReceipt, TransactionResolution
+    from .pull_consumer import PullConsumer
     from .results import (
         COMMIT,
         DEAD_LETTER,
@@ -113,7 +114,7 @@ _MODULES = {
     "..wire.compression": ("Compression",),
     ".consumer": ("PushConsumer",),
     ".dead_letters": ("DeadLetters",),
-    ".lite": ("PullConsumer",),
+    ".pull_consumer": ("PullConsumer",),
     ".message": ("ReceivedMessage",),
     ".producer": ("Producer", "TransactionReceipt", "TransactionResolution"),
     ".results": (

@@ -21,7 +21,7 @@ from ..wire.bodies import Body, decode_body
 from ..wire.codes import ResponseCode
 from ..wire.commands import Header, RequestHeader, from_fields, to_fields
 from ..wire.header import Command
-from ..wire.members import wire_name
+from ..wire.value_classes import wire_name
 from .links import Links
 from .routes import MASTER_ID
 from .settings import ClusterSettings

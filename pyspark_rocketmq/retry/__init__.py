@@ -12,8 +12,8 @@ sends the rows of one task back.
 
 from __future__ import annotations
 
-from .frames import consume, send_back
-from .listening import Result
+from .dataframes import consume, send_back
+from .row_results import Result
 
 __all__ = ["RECONSUME_LATER", "SUCCESS", "SUSPEND", "Result", "consume", "send_back"]
 

@@ -27,7 +27,7 @@ from .rhythm import PlannerRhythm
 from .view import BrokerView
 
 if TYPE_CHECKING:
-    from .claims import GroupClaims
+    from .group_claims import GroupClaims
     from .member import MemberRole
     from .queue_locks import LockKeeper
 
@@ -291,6 +291,6 @@ def _open_claims(options: ReaderOptions, rhythm: PlannerRhythm) -> GroupClaims |
     group = options.commit.group
     if group is None or options.locks or sys.platform == "win32":
         return None
-    from .claims import GroupClaims
+    from .group_claims import GroupClaims
 
     return GroupClaims(options.cluster, group, rhythm)

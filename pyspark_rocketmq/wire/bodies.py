@@ -17,8 +17,8 @@ from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_
 from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from ..model import MessageQueue
 from . import fastjson
-from .members import Members, members, wire_name
 from .properties import java_hash
+from .value_classes import Members, members, wire_name
 
 B = TypeVar("B", bound="Body")
 

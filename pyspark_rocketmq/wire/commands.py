@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_
 
 from ..errors import MalformedFrame
 from .codes import RequestCode
-from .members import Members, members, wire_name
+from .value_classes import Members, members, wire_name
 
 H = TypeVar("H", bound="Header")
 R = TypeVar("R", bound="RequestHeader")

@@ -13,9 +13,9 @@ import pytest
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.client.consumer import PushConsumer
-from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.pull_consumer import PullConsumer
 from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered
 from pyspark_rocketmq.client.settings import (
     ConsumeFrom,

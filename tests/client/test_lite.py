@@ -9,8 +9,8 @@ from itertools import islice
 
 import pytest
 
-from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
+from pyspark_rocketmq.client.pull_consumer import PullConsumer
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.errors import GroupError, LocalProtocolError
 from pyspark_rocketmq.pull.process_queue import FlowLimits

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.client.consumer import PushConsumer
-from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.pull_consumer import PullConsumer
 from pyspark_rocketmq.client.results import SUCCESS
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, ProducerSettings, PullConsumerSettings
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster

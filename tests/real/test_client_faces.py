@@ -7,9 +7,9 @@ import time
 import pytest
 
 from pyspark_rocketmq.client.dead_letters import DeadLetters
-from pyspark_rocketmq.client.lite import PullConsumer
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import TransactionResolution
+from pyspark_rocketmq.client.pull_consumer import PullConsumer
 from pyspark_rocketmq.client.results import DEAD_LETTER, later
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription

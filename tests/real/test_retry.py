@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.model import dead_letter_topic, retry_topic
 from pyspark_rocketmq.retry import RECONSUME_LATER, SUSPEND, send_back
-from pyspark_rocketmq.retry.frames import return_rows
+from pyspark_rocketmq.retry.dataframes import return_rows
 from pyspark_rocketmq.retry.returning import Returner, ReturnSettings
 from tests.real.java_clients import JavaClients, message
 from tests.real.java_fixtures import ScenarioServer

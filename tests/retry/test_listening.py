@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row
 
 from pyspark_rocketmq.retry import RECONSUME_LATER, SUCCESS, SUSPEND
-from pyspark_rocketmq.retry.listening import Listener
+from pyspark_rocketmq.retry.row_results import Listener
 
 ROW = Row(body=b"x")
 

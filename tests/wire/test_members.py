@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_rocketmq.wire.members import Members, members
+from pyspark_rocketmq.wire.value_classes import Members, members
 
 IMPORT_COUNTING = """
 import builtins
@@ -22,7 +22,7 @@ def count(code, *places, **names):
     run(code, *places, **names)
 
 builtins.exec = count
-import pyspark_rocketmq.wire.members, pyspark_rocketmq.wire.fastjson
+import pyspark_rocketmq.wire.value_classes, pyspark_rocketmq.wire.fastjson
 before = len(compiled)
 import pyspark_rocketmq.wire.bodies, pyspark_rocketmq.wire.commands
 print(len(compiled) - before)

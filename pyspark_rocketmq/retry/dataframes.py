@@ -15,8 +15,8 @@ from ..cluster.cluster import worker_cluster
 from ..cluster.names import READER_GROUP
 from ..errors import OptionError, SendBackError
 from ..options import HelperOptions, parse_helper_options
-from .listening import Listener, Result
 from .returning import DEAD_LETTER_LEVEL, Outcome, Returned, Returner, ReturnSettings
+from .row_results import Listener, Result
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
