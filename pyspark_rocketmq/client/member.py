@@ -79,18 +79,7 @@ class Member:
         self._queue_listener = queue_listener
         self._is_joined = False
         self.store = _make_store(settings, self.cluster, self.client_id)
-        self.running_info = RunningInfo(
-            cluster=cluster_settings,
-            membership=self.membership,
-            table=self.table,
-            store=self.store,
-            statistics=self.statistics,
-            clock=clock,
-            consume_type=consume_type,
-            orderly=orderly,
-            thread_count=thread_count,
-            started_ms=clock.wall_ms(),
-        )
+        self.running_info = self._make_running_info(consume_type, thread_count)
         self._connect_parts(make_sink)
 
     def _connect_parts(self, make_sink: Callable[[Member], Sink]) -> None:
@@ -149,6 +138,20 @@ class Member:
             statistics=self.statistics,
             loop=self._pull_loop,
             clock=self.clock,
+        )
+
+    def _make_running_info(self, consume_type: str, thread_count: int) -> RunningInfo:
+        return RunningInfo(
+            cluster=self.cluster.settings,
+            membership=self.membership,
+            table=self.table,
+            store=self.store,
+            statistics=self.statistics,
+            clock=self.clock,
+            consume_type=consume_type,
+            orderly=self.orderly,
+            thread_count=thread_count,
+            started_ms=self.clock.wall_ms(),
         )
 
     def __repr__(self) -> str:
