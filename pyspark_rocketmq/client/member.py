@@ -82,20 +82,6 @@ class Member:
         self.running_info = self._make_running_info(consume_type, thread_count)
         self._connect_parts(make_sink)
 
-    def _make_running_info(self, consume_type: str, thread_count: int) -> RunningInfo:
-        return RunningInfo(
-            cluster=self.cluster.settings,
-            membership=self.membership,
-            table=self.table,
-            store=self.store,
-            statistics=self.statistics,
-            clock=self.clock,
-            consume_type=consume_type,
-            orderly=self.orderly,
-            thread_count=thread_count,
-            started_ms=self.clock.wall_ms(),
-        )
-
     def _connect_parts(self, make_sink: Callable[[Member], Sink]) -> None:
         settings, rhythm = self.settings, self.settings.rhythm
         self.first_offsets = _make_first_offsets(settings, self.cluster, self.store, self.clock)
@@ -152,6 +138,20 @@ class Member:
             statistics=self.statistics,
             loop=self._pull_loop,
             clock=self.clock,
+        )
+
+    def _make_running_info(self, consume_type: str, thread_count: int) -> RunningInfo:
+        return RunningInfo(
+            cluster=self.cluster.settings,
+            membership=self.membership,
+            table=self.table,
+            store=self.store,
+            statistics=self.statistics,
+            clock=self.clock,
+            consume_type=consume_type,
+            orderly=self.orderly,
+            thread_count=thread_count,
+            started_ms=self.clock.wall_ms(),
         )
 
     def __repr__(self) -> str:
