@@ -20,7 +20,7 @@ from ..offsets.position import Positions
 __all__ = ["PlannerStatus", "TaskReport"]
 
 _MOST_QUEUES, _MOST_CHARACTERS = 3, 120
-"""QueueBounds of what names queues, whose names come from the network."""
+"""Limits of the entries that name queues, whose names come from the network."""
 
 
 @dataclass(slots=True)

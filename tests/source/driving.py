@@ -34,7 +34,7 @@ from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, Subscripti
 TOPIC, GROUP = "orders", "spark-orders"
 TIMEOUT_S = 20.0
 FRESH = PlannerRhythm(bounds_s=0.0)
-"""QueueBounds are fetched at every planning."""
+"""Bounds are fetched at every planning."""
 QUICK = PlannerRhythm(
     bounds_s=0.0,
     settle_s=0.1,

@@ -15,7 +15,7 @@ from tests.source.driving import TOPIC, Run, admin_of, options_for
 
 QUEUES = 1_000
 PATIENT = PlannerRhythm(bounds_s=60.0)
-"""QueueBounds are remembered for as long as a test lasts."""
+"""Bounds are remembered for as long as a test lasts."""
 
 
 def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:

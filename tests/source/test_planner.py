@@ -38,7 +38,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 LASTING = replace(FRESH, bounds_s=3600.0)
-"""QueueBounds are remembered for longer than a test lasts."""
+"""Bounds are remembered for longer than a test lasts."""
 
 
 def put(stub: StubCluster, *bodies: str, topic: str = TOPIC, broker: str | None = None) -> None:

@@ -44,7 +44,7 @@ CONSUMER_RHYTHM = Rhythm(
 )
 ALL = [queue_of(number) for number in range(4)]
 LASTING = replace(QUICK, bounds_s=3600.0)
-"""QueueBounds are remembered for longer than a test lasts."""
+"""Bounds are remembered for longer than a test lasts."""
 UNDAUNTED = replace(QUICK, commit_backoff=Backoff(first_s=0.05, longest_s=0.05))
 """A broker that failed is asked again soon."""
 IMPATIENT = replace(QUICK, lock_timeout_s=0.2)
@@ -281,7 +281,7 @@ def positions(run: Run) -> Positions:
 # --- publishing ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_lost_is_not_published(stub: StubBroker) -> None:
+def test_a_lost_queue_is_not_committed(stub: StubBroker) -> None:
     """The batch ends as planned; the new owner, who has finished nothing yet, reads the rows again."""
     with quick_run(shared(stub)) as run, quick_run(shared(stub)) as new_owner:
         run.plan()
@@ -341,7 +341,7 @@ def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> 
         assert [(row.queue, row.offset) for row in run.read_until(2)] == [(queue_of(0), 4), (queue_of(0), 5)]
 
 
-def test_what_the_query_publishes_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_own_commit_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """A commit whose response is lost is not taken for a reset, either."""
     impatient = {"mqClientApiTimeout": "1000", "fetchOffset.numRetries": "0"}
     with caplog.at_level(logging.WARNING), quick_run(shared(stub, **impatient)) as run:
