@@ -27,11 +27,11 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return `rocketmq`, the name that users pass to `format`."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """Return the columns that the options choose."""
+        """Return the schema of the columns that the options choose."""
         from .source.schema import spark_schema
 
         options = parse_reader_options(self.options, stream=None)
@@ -39,21 +39,21 @@ class RocketMQDataSource(DataSource):
         return spark_schema(options.columns, options.content.properties_as_json)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
+        """Return the reader for `spark.read`."""
         from .source.batch import BatchReader
         from .source.schema import relaxed_columns
 
         return BatchReader(self._options(schema, stream=False), relaxed_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream."""
+        """Return the reader for `spark.readStream`."""
         from .source.schema import relaxed_columns
         from .source.stream import make_stream_reader
 
         return make_stream_reader(self._options(schema, stream=True), relaxed_columns(schema))
 
     def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
-        """Return the parsed options; a schema of the user's own chooses the columns as the option `columns` does."""
+        """Return the parsed options, with the columns of `schema`; raise `OptionError` if `columns` has other ones."""
         from .source.schema import columns_of
 
         options = parse_reader_options(self.options, stream=stream)
@@ -65,5 +65,5 @@ class RocketMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the source with a session where installing the package is not enough (Connect, Databricks)."""
+    """Register the format `rocketmq` in a session that does not look for installed packages (Connect, Databricks)."""
     spark.dataSource.register(RocketMQDataSource)

@@ -1,8 +1,8 @@
 """Commit a query's position from the driver program, and read its planner's status.
 
-A query commits finished work when Spark plans its next batch, so the last batch of a run waits for the next run. A
-program that needs exact ends calls `commit_offsets` after `awaitTermination()`, or adds a `CommitListener`, which
-follows every query of its session that commits for the group.
+A query commits a finished batch when Spark plans the next one, so the last batch of a run is committed in the next run.
+A program that needs this commit at once calls `commit_offsets` after `awaitTermination()`, or adds a `CommitListener`,
+which commits for every query of its session that has the same group.
 
     spark.streams.addListener(CommitListener(options))
     commit_offsets(query, options)
@@ -40,11 +40,11 @@ _FLUSH_S = 5.0
 
 
 def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
-    """Commit what the query has finished by its last progress; raise errors about which a query only warns.
+    """Commit the positions of the query's last progress event; raise a failure, which the query itself would only log.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
-        options: The options of its reader; name servers, consumerGroup and credentials suffice.
+        options: The options of the query's reader; name servers, consumerGroup and credentials suffice.
     """
     settings = parse_helper_options(options)
     group = settings.require_group()
@@ -60,25 +60,25 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
 
 
 class CommitListener(StreamingQueryListener):
-    """Commits what queries have finished, at each of their progress events."""
+    """Commits, at each progress event of a query, the positions before which the query has finished."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = parse_helper_options(options)
         self._group = self._settings.require_group()
         self._finished: Mapping[MessageQueue, int] = {}
-        """Positions of all queries together, each of which has queues of its own."""
+        """The finished positions of all queries of the group; no two of them read the same queue."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: no batch is finished yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Have the positions of a finished batch committed."""
+        """Give the positions of a finished batch to the committing thread; do not wait for it."""
         if positions := _finished(event.progress, self._group):
             self._finished = {**self._finished, **positions}
             self._committer.acknowledge(self._finished)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Commit what is pending now: this query reports no further progress."""
+        """Commit pending positions now, because this query reports no further progress."""
         self._committer.flush(_FLUSH_S)
 
     @cached_property
@@ -87,7 +87,10 @@ class CommitListener(StreamingQueryListener):
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
-    """Return the planner's status of each RocketMQ source of a query at its last progress; from PySpark 4.2 on."""
+    """Return the planner's status of each RocketMQ source, from the query's last progress event.
+
+    The list is empty before the first such event, and before PySpark 4.2.
+    """
     progress = query.lastProgress
     found = (parse_status(each) for each in _offsets(progress, "latestOffset")) if progress else ()
     return [status for status in found if status]
@@ -99,13 +102,13 @@ def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
 
 
 def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue, int] | None:
-    """Return the positions of the sources that commit for a group; None if no source does."""
+    """Return the positions in a progress event of all sources that commit for `group`; None if no source does."""
     found = [position for position in _positions(progress) if position.group == group]
     return {queue: offset for each in found for queue, offset in each.next.items()} if found else None
 
 
 def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
-    """Yield the positions of our sources; other sources write their offsets differently."""
+    """Yield the position of each RocketMQ source in a progress event; skip sources with offsets of another form."""
     for end in _offsets(progress, "endOffset"):
         with suppress(OptionError):
             if (position := parse_position(end)) is not None:
@@ -113,9 +116,10 @@ def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
 
 
 def _offsets(progress: StreamingQueryProgress, name: str) -> Iterable[dict[str, Any] | str]:
-    """Yield the offset of this name of each source that has one, as an object or, over Spark Connect, as its text.
+    """Yield the offset called `name`, such as `endOffset`, of each source in a progress event that has one.
 
-    It is read from the progress as JSON: before PySpark 4.2 the sources' own attributes hold Python's text of it.
+    It is an object or, over Spark Connect, its JSON text. It is read from the JSON of the event, because before PySpark
+    4.2 the attributes of sources hold Python's text of the object.
     """
     offsets = (source.get(name) for source in json.loads(progress.json)["sources"])
     return (offset for offset in offsets if isinstance(offset, dict | str))

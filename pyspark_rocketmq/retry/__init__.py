@@ -1,13 +1,13 @@
 """Send rows back to their brokers from a `foreachBatch`.
 
-Brokers deliver rows that were sent back to the group again, after a delay that grows with each failure, and in the end
-keep them among its dead letters. A query with `readRetryTopic` reads them.
+Brokers deliver a row that was sent back to the group again, after a delay that grows with each failure. After too many
+failures the row becomes a dead letter. A query with `readRetryTopic` reads the rows that are delivered again.
 
     retry.send_back(failed_rows, options)
     retry.consume(batch, lambda row: retry.SUCCESS if store(row) else retry.RECONSUME_LATER, options)
 
-`frames` has the functions on data frames, `listening` interprets the results of a user's function, and `returning`
-sends the rows of one task back.
+`dataframes` has the functions on data frames, `row_results` runs a user's function on a row, and `returning` sends the
+rows of one task back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Send rows back, or run a function over them, on the executors.
+"""Send the rows of a data frame back to their brokers, or run a user's function on each row, on the executors.
 
-Both are done when the function returns: the outcome of each row is kept (`localCheckpoint`), so that using the result
-sends nothing a second time.
+`send_back` and `consume` do all their work before they return. They keep the outcome of each row (`localCheckpoint`),
+so using the returned data frame sends nothing a second time.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ _SHORTEST_SUSPENSION_MS, _LONGEST_SUSPENSION_MS = 10, 30_000
 
 
 def send_back(rows: DataFrame, options: Mapping[str, str], on_error: str = "raise") -> DataFrame:
-    """Send rows back for another delivery after a delay, or as dead letters, before this function returns.
+    """Send rows back to their brokers, which deliver them again after a delay, or keep them as dead letters.
 
     Args:
-        rows: Rows of the source, with at least `topic`, `brokerName`, `commitLogOffset` and `msgId`; `delayLevel` is
-            the delay of each row: a level of the broker's, 0 for longer each time, -1 for a dead letter.
+        rows: Rows of the source, with at least `topic`, `brokerName`, `commitLogOffset` and `msgId`. A column
+            `delayLevel` sets the delay of each row: a delay level of the broker, 0 for a delay that grows with each
+            delivery, -1 for a dead letter.
         options: The options of the reader, and those for helper functions.
-        on_error: `raise` an error if a row is not accepted, or only `report` that in the returned frame.
+        on_error: `raise` raises `SendBackError` if a broker does not accept a row; `report` only returns the error.
 
     Returns:
-        A row for each row: `topic`, `brokerName`, `commitLogOffset`, `accepted`, `error`.
+        A data frame with the outcome of each row: `topic`, `brokerName`, `commitLogOffset`, `accepted`, `error`.
     """
     if on_error not in ("raise", "report"):
         raise OptionError("on_error", on_error, "unknown", advice="give raise or report")
@@ -68,18 +69,22 @@ def consume(
     model: str = "concurrently",
     suspendCurrentQueueTimeMillis: int = 1000,
 ) -> DataFrame:
-    """Run a function over each row as a RocketMQ consumer does, and send back the rows for which it failed.
+    """Run a function on each row as a RocketMQ consumer does, and send back the rows for which it failed.
+
+    Raise `SendBackError` if a broker does not accept a row that is sent back.
 
     Args:
-        batch: Rows of the source, with the columns for `send_back`; in order also `queueId` and `queueOffset`.
-        fn: Takes a row and returns `SUCCESS` or `RECONSUME_LATER`, in order also `SUSPEND`; an exception is a failure.
+        batch: Rows of the source, with the columns that `send_back` needs; for `orderly` also `queueId` and
+            `queueOffset`.
+        fn: Takes a row and returns `SUCCESS` or `RECONSUME_LATER`, for `orderly` also `SUSPEND`. An exception is a
+            failure.
         options: The options of the reader, and those for helper functions.
-        model: `concurrently`: failed rows are sent back. `orderly`: the rows of a queue come in order of their offsets,
-            and a failed row is retried in place; after `maxReconsumeTimes` it becomes a dead letter.
-        suspendCurrentQueueTimeMillis: The pause before a row is retried in place.
+        model: `concurrently` sends failed rows back. `orderly` runs the function on the rows of a queue in order of
+            their offsets and retries a failed row at once; after `maxReconsumeTimes` the row becomes a dead letter.
+        suspendCurrentQueueTimeMillis: The pause before such a retry.
 
     Returns:
-        The frame of `send_back`, in which rows that succeeded have no `accepted`, and `result`.
+        A data frame as `send_back` returns it, with the column `result`; `accepted` is null for rows that succeeded.
     """
     settings = parse_helper_options(options)
     sending = _settings_of(settings)
@@ -108,7 +113,7 @@ def _settings_of(settings: HelperOptions) -> ReturnSettings:
 
 
 def _check(rows: DataFrame, needed: Mapping[str, str]) -> None:
-    """Raise for rows without the columns that identify their messages."""
+    """Raise `OptionError` if the rows lack a needed column, or have it with another type."""
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     if missing := [name for name in needed if name not in types]:
         advice = "keep them when selecting; all are columns of rowLayout=rocketmq"
@@ -132,7 +137,7 @@ def _suspension_s(given_ms: int) -> float:
 
 
 def _in_order(batch: DataFrame) -> DataFrame:
-    """Return the rows with each queue in one task, in order of its offsets."""
+    """Return the rows, repartitioned so that one task has all rows of a queue, in order of their offsets."""
     queue = ("topic", "brokerName", "queueId")
     return batch.repartition(*queue).sortWithinPartitions(*queue, "queueOffset")
 
@@ -141,7 +146,7 @@ def _in_order(batch: DataFrame) -> DataFrame:
 
 
 def _report(rows: DataFrame, settings: HelperOptions, sending: ReturnSettings, columns: Sequence[str]) -> DataFrame:
-    """Send rows back now, and return their outcomes, which are kept and never computed again."""
+    """Send rows back now, and return a data frame of their outcomes, which Spark keeps and does not compute again."""
     cluster = settings.cluster
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
@@ -151,7 +156,7 @@ def _report(rows: DataFrame, settings: HelperOptions, sending: ReturnSettings, c
 
 
 def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[RecordBatch]:
-    """Send the rows of one task back that did not succeed, and yield the outcome of each row."""
+    """Send back the rows of one task whose function did not succeed, and yield the outcomes of all its rows."""
     from ..decode.outcomes import read_columns, with_outcomes
 
     for batch in batches:
@@ -162,7 +167,7 @@ def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[
 
 
 def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | None, str | None]:
-    """Return whether a row was accepted, and why not; None twice for a row that was not sent back."""
+    """Return whether the broker accepted a row, and the error if not; (None, None) for a row that was not sent back."""
     if number not in outcomes:
         return None, None
     error = outcomes[number]
@@ -172,7 +177,7 @@ def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | Non
 def _returned(
     topic: str, broker_name: str, physical_offset: int, message_id: str, result: str | None, delay_level: int
 ) -> Returned | None:
-    """Return the row to send back; None if its function succeeded."""
+    """Return the values with which a row is sent back, a dead letter if its result is `SUSPEND`; None for `SUCCESS`."""
     if result == Result.SUCCESS:
         return None
     level = DEAD_LETTER_LEVEL if result == Result.SUSPEND else delay_level
@@ -180,7 +185,7 @@ def _returned(
 
 
 def _raise_refusals(report: DataFrame) -> None:
-    """Raise `SendBackError` for rows that were not accepted, with counts and the first reason of each broker."""
+    """Raise `SendBackError` if any row was not accepted, with the number of rows and one error for each broker."""
     refused = report.where(~F.col("accepted")).groupBy("brokerName")
     found = refused.agg(F.count("*").alias("rows"), F.min("error").alias("reason")).collect()
     if not found:

@@ -1,7 +1,7 @@
-"""Interpret the results of a user's function.
+"""Run a user's function on rows, and turn what it returns into RocketMQ's consume results.
 
-An exception, or a value that is no result, counts as failure, so that a mistake loses nothing. Each kind of mistake is
-logged once per task, not once per row.
+An exception counts as a failure, and so does a return value that is not a consume result: a programming mistake loses
+no row. Each type of exception or wrong value is logged once per task, not once per row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Result(StrEnum):
-    """The outcome of a row."""
+    """The consume result of a row."""
 
     SUCCESS = "SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
@@ -28,22 +28,25 @@ class Result(StrEnum):
 
 @dataclass(slots=True)
 class Listener:
-    """A user's function, with RocketMQ's meaning of its results. Each task has its own copy."""
+    """A user's function, whose return values are read as RocketMQ's consume results. Each task has its own copy."""
 
     function: Callable[[Any], object]
     most_retries: int = 0
     suspend_s: float = 0.0
     sleep: Callable[[float], object] = time.sleep
     warned: set[str] = field(default_factory=set)
-    """Kinds of mistakes that were logged."""
+    """The names of the types of exceptions and wrong return values that were logged."""
 
     def concurrently(self, row: Any) -> str:
-        """Run the function once; a failed row is to be delivered again later."""
+        """Run the function on the row once; return `SUCCESS`, or `RECONSUME_LATER` for every failure."""
         succeeds = self._run(row, (Result.RECONSUME_LATER,))
         return str(Result.SUCCESS if succeeds else Result.RECONSUME_LATER)
 
     def in_order(self, row: Any) -> str:
-        """Run the function until it succeeds or the row's retries are used up, those of earlier deliveries included."""
+        """Run the function on the row until it succeeds; return `SUCCESS`, or `SUSPEND` once all retries are used up.
+
+        The row's earlier deliveries count as retries.
+        """
         times = (row["reconsumeTimes"] or 0) if "reconsumeTimes" in row else 0
         while not self._run(row, (Result.SUSPEND, Result.RECONSUME_LATER)):
             if times >= self.most_retries:
@@ -53,7 +56,10 @@ class Listener:
         return str(Result.SUCCESS)
 
     def _run(self, row: Any, failures: tuple[Result, ...]) -> bool:
-        """Run the function and return whether it succeeded; log an exception, or a value that is no result."""
+        """Run the function and return whether it succeeded; log an exception, or a value that is not a consume result.
+
+        `failures` are the consume results that mean a failure.
+        """
         try:
             answer = self.function(row)
         except Exception as error:
@@ -69,7 +75,7 @@ class Listener:
         return answer == Result.SUCCESS
 
     def _note(self, mistake: object) -> bool:
-        """Note a kind of mistake, and return whether it is the first of its kind."""
+        """Note the type of an exception or wrong value, and return whether it is the first of this type."""
         kind = type(mistake).__name__
         is_new = kind not in self.warned
         self.warned.add(kind)

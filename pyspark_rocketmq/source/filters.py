@@ -1,8 +1,8 @@
 """Refuse filters that brokers would ignore.
 
-Brokers answer a pull whose SQL condition does not compile as if there were no filter, without a warning. So brokers are
-asked to compile the condition before anything is read. They never filter pulls of a compacted topic: tags are compared
-again when rows are made, but a condition cannot be, and is refused.
+If the SQL condition of a pull does not compile, brokers send all messages, without a warning. So brokers are asked to
+compile the condition before anything is read. Brokers never filter pulls of a compacted topic. A filter by tags works
+there all the same, because tags are compared again when rows are made. An SQL condition does not, and is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLIENT_ID = "pyspark-rocketmq"
 
 
 def require_filter(cluster: Cluster, options: ReaderOptions, queues: Iterable[MessageQueue]) -> None:
-    """Raise `OptionError` for a condition that the brokers of some topic cannot compile, or ignore."""
+    """Raise `OptionError` if brokers cannot compile the SQL condition, or ignore it because a topic is compacted."""
     brokers = {queue[:2] for queue in queues}
     for topic in sorted({topic for topic, _ in brokers}):
         subscription = options.pull.subscription.for_topic(topic)

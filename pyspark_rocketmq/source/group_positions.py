@@ -1,25 +1,24 @@
-"""Read and commit the group's positions in the queues of one member, and notice who moved them.
+"""Read and commit the group's positions in the queues of one member, and notice when somebody else moves them.
 
-For a query that is one member of its group (`groupMembership=shared`). The checkpoint decides where the query goes on
-as long as it owns a queue without a break; a member that gains a queue goes on at the group's position. So:
+This is for a query that is one member of its group (`groupMembership=shared`). In a queue that the member owns without
+a break, the checkpoint decides where the query goes on; in a gained queue, the group's position does. So:
 
-- a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart); where
-  neither exists, the planner decides;
+- a gained queue begins at the group's position, or at the checkpoint's if that is larger (after a restart). Where
+  neither exists, `beginnings` decides;
 - finished work is committed only for queues that the member owns at that moment;
 - before each commit, brokers are asked for the group's positions. A position that differs from the last committed one
-  was set by somebody else, an administrator as a rule: the query goes there with its next batch. But a broker that was
-  killed comes back with a table some seconds old, and a replica's table always lags. So a replica's position is never
-  compared, and a position that the group may have had before counts as an old table if it comes after silence, from
-  another process, or over another connection: then the offset is committed again. Such a position is larger than the
-  query's own where the group was moved back since.
+  was set by somebody else, usually an administrator: the query goes there with its next batch;
+- a replica's position is never compared with the committed one, because replicas always lag;
+- a broker that was killed comes back with positions that are some seconds old. A position that the group may have had
+  before counts as old if the broker did not answer before, or if another process or another connection reports it. Then
+  the query's own position is committed again. An old position may be larger than that: the group was moved back since.
 
-The planning thread asks and commits, one after the other, so that no answer is older than the last commit. Between the
-two, the planner judges by the queues' bounds what it is about to commit. Both happen at most once a second. A failure
-is a warning and is repeated later.
+The planning thread first fetches positions and then commits, so no reported position is older than the last commit. In
+between, the planner compares the positions that it is about to commit with the queues' bounds. A broker is asked at
+most once a second. A failure is a warning, and the requests are repeated later.
 
-A position beyond the end of its queue is void: it outlived a queue that was created again. So a gained queue does not
-begin there while another position exists; and where the query itself was rewound after a judged loss, the committed
-position follows it down.
+A position beyond the end of its queue is void: the queue was deleted and created again. A gained queue does not begin
+at a void position if it has another one. If the query itself went back after a loss, so does the committed position.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ _log = logging.getLogger(__name__)
 
 
 class QueueFacts(Protocol):
-    """The planner's facts about queues that are gained."""
+    """Offsets of gained queues, which the planner knows or fetches."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
-        """Return where queues begin in which neither the group nor the query has a position."""
+        """Return the first offset to read in each queue, where neither the group nor the query has a position."""
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the ends of the queues that end before these positions, as a master reported after they were known."""
+        """Return the end of each queue that ends before its position, as its master reported after this call."""
 
 
 class BrokerIncarnation(NamedTuple):
@@ -63,21 +62,21 @@ class BrokerIncarnation(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """One queue while the member owns it."""
+    """The positions of one queue while the member owns it."""
 
     tenure: Assigned
     committed: int | None
     """The last offset that brokers reported or confirmed."""
     tried: int | None = None
-    """The last offset sent to brokers, answered or not, since somebody else moved the group."""
+    """The last offset sent to brokers, answered or not; None since somebody else moved the group."""
     largest: int = -1
-    """The largest offset that brokers reported or were sent; an old table holds nothing beyond it."""
+    """The largest offset that brokers reported or were sent; a larger one cannot be an old position of the group."""
     source: BrokerIncarnation | None = None
     """The process that reported the position last."""
     start: int = 0
     """The query's start in its last planning."""
     done: int | None = None
-    """The end of finished work; unknown after a move until a batch begins there."""
+    """The end of finished work; None after somebody moved the group, until a batch begins at the new position."""
     moved_to: int | None = None
     """The offset to which somebody else moved the group; the next batch begins there."""
     is_void: bool = False
@@ -94,7 +93,7 @@ class _Held:
         return self.done
 
     def note_sent(self, offset: int) -> None:
-        """Note an offset on its way to brokers: an old table may hold it even if no answer comes."""
+        """Note an offset that is sent to brokers: they may have stored it even if they do not answer."""
         self.tried = offset
         self.largest = max(self.largest, offset)
 
@@ -104,7 +103,7 @@ class _Held:
         self.largest = max(self.largest, offset)
 
     def is_forgotten(self, reported: ReportedPosition, source: BrokerIncarnation, after_silence: bool) -> bool:
-        """Return whether a broker reports another offset than was committed because its table is older."""
+        """Return whether a broker reports another offset than the committed one because it came back with old ones."""
         if self.committed is None or reported.offset in (self.committed, self.tried):
             return False
         if reported.offset > self.largest:
@@ -114,22 +113,22 @@ class _Held:
 
 @dataclass(slots=True)
 class _Pace:
-    """The time of the next exchange with one broker."""
+    """The time of the next exchange with one broker: positions are fetched, then committed."""
 
     due_s: float = float("-inf")
     failures_in_a_row: int = 0
     is_silent: bool = False
-    """Whether the broker gave no answer since the last exchange that worked."""
+    """Whether a request got no response since the last exchange that succeeded."""
 
     def note(self, now_s: float, interval_s: float, pause_s: float, failure: RocketMQError | None) -> None:
-        """Note the end of an exchange; the next one follows after the interval, or after a longer pause."""
+        """Note the end of an exchange; the next one is due after `interval_s`, or after `pause_s` if that is longer."""
         self.failures_in_a_row = self.failures_in_a_row + 1 if failure else 0
         self.is_silent = failure is not None and (self.is_silent or not isinstance(failure, BrokerError))
         self.due_s = now_s + max(interval_s, pause_s)
 
 
 class GroupPositions:
-    """The group's positions in the queues of one member. For the planning thread."""
+    """The group's positions in the queues of one member. Only the planning thread uses it."""
 
     def __init__(
         self,
@@ -155,7 +154,7 @@ class GroupPositions:
         self._asked: dict[str, list[MessageQueue]] = {}
         """The brokers that have just reported the group's positions, with the queues they were asked about."""
         self.failure_count = 0
-        """How many exchanges with a broker failed."""
+        """The number of exchanges with brokers that failed."""
 
     def __repr__(self) -> str:
         return f"<GroupPositions of {self._group} in {len(self._held)} queues, {self.failure_count} failures>"
@@ -163,14 +162,14 @@ class GroupPositions:
     # --- queues come and go ------------------------------------------------------------------------------------------
 
     def keep(self, owned: Mapping[MessageQueue, Assigned]) -> None:
-        """Take the queues that the member owns now; forget those that it lost, if only for a while."""
+        """Note the queues that the member owns now; forget those that it lost since, even if it has regained them."""
         self._owned = owned
         self._held = {queue: held for queue, held in self._held.items() if owned.get(queue) is held.tenure}
 
     def choose_starts(
         self, ready: Collection[MessageQueue], known: Positions, facts: QueueFacts
     ) -> dict[MessageQueue, int]:
-        """Choose where the next batch starts in each owned queue; a gained queue joins when it is `ready`."""
+        """Return the start of the next batch in each owned queue; a gained queue is left out until it is in `ready`."""
         starts = {queue: self._go_on(held, known.get(queue)) for queue, held in self._held.items()}
         gained = [queue for queue in self._owned if queue not in self._held and queue in ready]
         return {**starts, **self._gain(gained, known, facts)} if gained else starts
@@ -202,7 +201,10 @@ class GroupPositions:
         return starts
 
     def _find_void(self, committed: Positions, checkpoint: Positions, facts: QueueFacts) -> Collection[MessageQueue]:
-        """Return the queues that end before the larger of both positions but not before the smaller one."""
+        """Return the queues that end between their two positions, the committed one and the checkpoint's; warn of them.
+
+        The larger position of such a queue is void.
+        """
         both = {
             queue: sorted((committed[queue], known))
             for queue, known in checkpoint.items()
@@ -222,9 +224,9 @@ class GroupPositions:
     # --- exchanges with brokers --------------------------------------------------------------------------------------
 
     def note_done(self, positions: Positions, rewound: Positions) -> None:
-        """Note that everything before these positions is finished, in queues in which the query goes on from there.
+        """Note that everything before these positions is finished; ignore queues whose next batch starts elsewhere.
 
-        The `rewound` queues were found to end at a smaller offset, to which the query and its position go back.
+        `rewound` has the ends of queues that end before their position. There the end is committed instead.
         """
         for queue, held in self._held.items():
             held.is_void = held.is_void or queue in rewound
@@ -232,11 +234,14 @@ class GroupPositions:
                 held.done = rewound.get(queue, held.start)
 
     def note_resets(self, offsets: Positions) -> None:
-        """Note where an administrator wants this member to go."""
+        """Note the offsets to which an administrator resets owned queues."""
         self._resets |= {queue: offset for queue, offset in offsets.items() if queue in self._held}
 
     def fetch(self, *, at_once: bool = False, deadline: Deadline | None = None) -> None:
-        """Ask each broker that is due for the group's positions, and follow those that somebody else moved."""
+        """Fetch the group's positions from each broker that is due, and follow positions that somebody else moved.
+
+        With `at_once`, fetch them from all brokers.
+        """
         self._asked = {}
         for broker_name, queues in _by_broker(self._held).items():
             pace = self._paces[broker_name]
@@ -248,7 +253,7 @@ class GroupPositions:
                 self._asked[broker_name] = queues
 
     def commit(self, deadline: Deadline | None = None) -> None:
-        """Commit what is finished at the brokers that have just answered."""
+        """Commit finished work at the brokers that answered the last `fetch`."""
         for broker_name, queues in self._asked.items():
             failure = self._attempt(partial(self._commit_news, queues, deadline))
             self._note(broker_name, queues, failure)
@@ -261,7 +266,7 @@ class GroupPositions:
         pace.note(self._now_s(), interval_s, pause_s, failure)
 
     def _attempt(self, exchange: Callable[[], None]) -> RocketMQError | None:
-        """Run an exchange with one broker and return its failure, which delays no other broker."""
+        """Run a part of an exchange with one broker; log, count and return its failure, None if it succeeded."""
         try:
             exchange()
         except RocketMQError as error:
@@ -280,7 +285,7 @@ class GroupPositions:
         return BrokerIncarnation(reported.place, self._connection_to(reported.place))
 
     def _take(self, queue: MessageQueue, held: _Held, reported: ReportedPosition | None, after_silence: bool) -> None:
-        """Take a reported position; a replica's shows only which process answers now."""
+        """Note which process reports a queue's position, and compare the position unless a replica reports it."""
         if reported is None:
             held.committed = None
             return
@@ -297,7 +302,7 @@ class GroupPositions:
         source: BrokerIncarnation,
         after_silence: bool,
     ) -> None:
-        """Follow a move by somebody else; have a forgotten position committed again."""
+        """If somebody else moved the group, start the next batch there; if the position is old, commit again."""
         stored = reported.offset
         if held.is_forgotten(reported, source, after_silence):
             text = "%s: the broker reports offset %d for group %s, expected %d; committing again"
@@ -322,7 +327,7 @@ class GroupPositions:
             held[queue].is_void = held[queue].is_outdated = False
 
     def _obey(self, queues: Collection[MessageQueue], deadline: Deadline | None) -> None:
-        """Commit the positions of an administrator's reset, and have the next batch start there."""
+        """Commit the offsets to which an administrator reset these queues, and have the next batch start there."""
         resets = {queue: self._resets[queue] for queue in queues if queue in self._resets}
         self._send(resets, deadline)
         for queue, offset in resets.items():

@@ -1,7 +1,7 @@
-"""Plan as one member of a group (`groupMembership=shared`).
+"""Choose queues and starts, and commit, for a query that is one member of its group (`groupMembership=shared`).
 
 `membership` knows which queues the query owns now, `group_positions` the group's positions in them. Each planning asks
-both once. What is finished is committed in the same planning, after it was judged by what brokers hold.
+both once. It also commits finished work, after it has compared the positions with the queues' bounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["MemberRole"]
 
 
 class MemberRole:
-    """A query that shares its group's queues with other members. For the planning thread."""
+    """The role of a query that shares its group's queues with other members. Only the planning thread uses it."""
 
     name = "member"
     needs_each_trigger = True
@@ -57,11 +57,11 @@ class MemberRole:
 
     @property
     def failed_commits(self) -> int:
-        """The number of exchanges with a broker that failed, to be repeated."""
+        """The number of failed requests for positions or commits, which are repeated."""
         return self.positions.failure_count
 
     def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Join the group, once; without a checkpoint first refuse queues that the user named and the route lacks."""
+        """Join the group, once; without a checkpoint, first raise if the route lacks a queue that the options name."""
         if position is None:
             self._judge.catalog.require_known(queues)
         self._join()
@@ -75,7 +75,10 @@ class MemberRole:
         """Claim nothing: members of a group own different queues."""
 
     def choose_queues(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Ask which queues the query owns, and for the group's positions; the first time wait for the assignment."""
+        """Return those of `queues` that the query owns now, and fetch the group's positions.
+
+        The first call waits until the queues are assigned to the members.
+        """
         self._join()
         if not self._has_assignment:
             self.member.wait()
@@ -93,7 +96,7 @@ class MemberRole:
         ready: Collection[MessageQueue],
         queues: Collection[MessageQueue],
     ) -> Starts:
-        """Go on after the last batch in owned queues; begin at the group's position in those that are gained."""
+        """Return the starts of the next batch: the last batch's end, or the group's position in a gained queue."""
         self._beginnings.note_joining(start, queues)
         before = start.next if start else {}
         gained = Gained(self._beginnings, bounds, self._judge.fetch_fresh)
@@ -107,19 +110,19 @@ class MemberRole:
     def find_unread(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
-        """Return the queues that no member of the group has read to the target."""
+        """Return those of `queues` that no member of the group has read to the target."""
         positions = dict(self._judge.view.fetch_committed(queues))
         if unknown := [queue for queue in queues if queue not in positions]:
             positions |= self._beginnings.resolve(unknown, bounds).positions
         return [queue for queue in queues if positions[queue] < target[queue]]
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Commit what is finished in owned queues."""
+        """Commit finished positions in owned queues; `rewound` has the ends of queues that end before them."""
         self.positions.note_done(finished, rewound)
         self.positions.commit()
 
     def note_rewound(self, queues: Collection[MessageQueue]) -> None:
-        """Ignore losses of an earlier run: a gained queue's position is compared with the queue's end."""
+        """Do nothing: the position of every gained queue is compared with the queue's end anyway."""
 
     def close(self, timeout_s: float) -> None:
         """Commit what is finished, release locks, and leave the group."""
@@ -127,5 +130,5 @@ class MemberRole:
         self.positions.keep(self.member.owned())
         self.positions.fetch(at_once=True, deadline=deadline)
         self.positions.commit(deadline)
-        self.locks.close()  # Before the other members learn of the leave: they ask for locks only now and then.
+        self.locks.close()  # Before other members rebalance: they ask for locks at intervals.
         self.member.close()

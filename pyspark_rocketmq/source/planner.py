@@ -1,12 +1,13 @@
-"""Plan the batches of a streaming query: how far the next one goes, and which ranges it is made of.
+"""Plan the batches of a streaming query: decide where the next one ends, and cut it into ranges.
 
-The planner lives in the driver as long as the query and is the only one there that sends requests to brokers. Spark
-passes the query's position with every call, so what the planner remembers is a cache: the start that it resolved for a
-query without checkpoint, the target of availableNow, and when data was last admitted.
+The planner lives in the driver as long as the query, and nothing else there sends requests to brokers. Spark passes the
+query's position with every call. The planner remembers only the start that it resolved for a query without checkpoint,
+the target of availableNow, and when data was last admitted. Invariants:
 
-Invariants: what lies below a given `start` is finished (it is acknowledged once it is judged by what brokers hold, and
-nothing else ever is); a plan without news is the given start itself; ranges depend on the two offsets alone; messages
-are said to be gone only by bounds that were fetched after the position was known.
+- everything before the `start` that Spark passes is finished, and only finished work is acknowledged;
+- if there is nothing new, the end of the plan is the given `start` itself;
+- the ranges of a batch depend on its start and end alone;
+- a loss is reported only by bounds that were fetched after the position was known.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Plan(NamedTuple):
-    """The end of the next batch, and the queues that missing locks keep from their target."""
+    """The end of the next batch, and the queues that cannot be read to their target because their locks are missing."""
 
     end: Position
     blocked: list[MessageQueue]
@@ -57,10 +58,10 @@ class Planner:
         self._journal = LossJournal(options.fail_on_data_loss)
         self._judge = StartJudge(options, self._catalog, self._view, self._journal)
         self.role = open_role(cluster, options, self._judge, rhythm)
-        """What depends on the query's role in its group."""
+        """Chooses queues and starts, and commits, as a query alone in its group or as a member of it."""
         self._judged: Position | None = None
         self._rewound: Positions = MappingProxyType({})
-        """The ends of queues that end before the judged position."""
+        """The ends of queues that end before their offset in `_judged`."""
         self._planned: Position | None = None
         self._target: Positions | None = None
         self._admitted_at = rhythm.clock()
@@ -73,14 +74,14 @@ class Planner:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def freeze_target(self) -> None:
-        """Take the ends of now as the target, at which a run of availableNow stops."""
+        """Fetch the present end of each queue that the query reads; a run of availableNow stops at these ends."""
         self._target = _ends(self._judge.fetch_bounds(self.role.choose_queues(self._catalog.queues())))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
-        """Acknowledge what lies before `start`, if that `is_done`, and return the end of the next batch.
+        """Return the end of the next batch, or `start` itself if there is nothing new.
 
-        That is the given start if there is nothing new. A run to a target does not end because locks are missing: it
-        waits for them, and raises `LockRefused` if they do not come.
+        If `is_done`, everything before `start` is finished and is acknowledged. A run of availableNow does not end
+        while locks are missing: it waits for them, and raises `LockRefused` if brokers do not grant them in time.
         """
         deadline = None
         while True:
@@ -95,7 +96,7 @@ class Planner:
             self.role.locks.wait(plan.blocked, deadline)
 
     def _find_starts(self, start: Position | None) -> tuple[Starts, Collection[MessageQueue]]:
-        """Return where the next batch starts, judged by what brokers hold, and the queues that may be read now."""
+        """Return the start of the next batch, compared with brokers' bounds, and the queues that may be read now."""
         held: Positions = start.next if start else {}
         topics = _topics(held)
         queues = self._catalog.queues(topics)
@@ -111,7 +112,7 @@ class Planner:
     def _admit(
         self, start: Position | None, starts: Starts, ready: Collection[MessageQueue], without_caps: bool
     ) -> _Plan:
-        """Return how far the batch goes within its limits."""
+        """Return the end of the batch by its limits and target, and the queues that wait for locks."""
         positions, target = starts.positions, self._target
         ends = {queue: end for queue, end in _ends(starts.bounds).items() if queue in ready}
         blocked: list[MessageQueue] = []
@@ -127,7 +128,7 @@ class Planner:
         return _Plan(advance(start, positions, admission.ends, self._options.commit.group, starts.opened), blocked)
 
     def _find_blocked(self, target: Positions, starts: Starts, ready: Collection[MessageQueue]) -> list[MessageQueue]:
-        """Return the queues that are not read to the target and wait for their locks."""
+        """Return the queues that wait for their locks and have not been read to the target, by any member."""
         waiting = [queue for queue in starts.bounds if queue in target and queue not in ready]
         short = [queue for queue in waiting if starts.positions.get(queue, 0) < target[queue]]
         return self.role.find_unread(target, short, starts.bounds) if short else []
@@ -139,15 +140,15 @@ class Planner:
 
     @property
     def is_settled(self) -> bool:
-        """Whether `latest` would return what it returned last: bounds are not due, and the queues are the same."""
+        """Whether `latest` would return the same as last time: cached bounds are valid and no queue came or went."""
         return not (self.role.needs_each_trigger or self._view.is_due or self._catalog.is_old)
 
     def acknowledge(self, position: Position) -> None:
-        """Commit that everything before this position is done; where a queue ends before it, that end counts."""
+        """Commit this position, before which everything is finished; for a queue that ends earlier, commit its end."""
         self.role.acknowledge(position.next, self._rewound if position == self._judged else {})
 
     def finish(self, timeout_s: float) -> None:
-        """End the query: commit what is acknowledged, if that is done in time, and leave the rest to the next run."""
+        """End the query; commit what is acknowledged, for at most `timeout_s`. The next run commits what remains."""
         _log.info("%s", self.status())
         self.role.close(timeout_s)
 
@@ -171,11 +172,11 @@ class Planner:
     # --- ranges ------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: Position | None, end: Position) -> list[RangePartition]:
-        """Return the tasks of the batch between two offsets."""
+        """Return the tasks of the batch between two positions; wait for the locks of its queues."""
         if not self._has_begun:
             self._begin(end, self._catalog.queues(_topics(end.next)))
             before: Positions = start.next if start else {}
-            # An earlier run judged these losses, and perhaps ended before it could commit them.
+            # An earlier run moved these queues back after a loss, and may have ended before it committed that.
             self.role.note_rewound([queue for queue, at in end.begin.items() if at < before.get(queue, 0)])
         ranges = batch_ranges(start, end)
         self.role.locks.require([each.queue for each in ranges])
@@ -185,7 +186,7 @@ class Planner:
     # --- at the beginning of a run -----------------------------------------------------------------------------------
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Refuse, once, another query's checkpoint, a filter that does not work, and a group that is in use."""
+        """Raise, once per run, for another query's checkpoint, a filter that brokers ignore, or a group in use."""
         if self._has_begun:
             return
         if position is not None:
@@ -195,7 +196,7 @@ class Planner:
         self._has_begun = True
 
     def _require_own_checkpoint(self, position: Position) -> None:
-        """Refuse the checkpoint of another query; warn of its queues that are not read any more."""
+        """Raise if the checkpoint has another group, or only queues that are not read now; warn of some such queues."""
         group = self._options.commit.group
         if group and position.group not in (None, group):
             advice = f"set consumerGroup to {position.group}, or use a new checkpoint"
