@@ -1,8 +1,9 @@
-"""Decide how far each queue is read in this batch.
+"""Decide the offset at which each queue's range ends in this batch.
 
-Caps count offsets, gaps included. `max_per_queue` is applied first. The remaining backlogs then share `max_per_trigger`
-in proportion, but a queue with data always gets one offset, so that none starves; only this can exceed the cap. A
-floor, `min_per_trigger`, holds a batch back until the backlog is large enough or `max_delay_s` has passed.
+A backlog is the number of offsets from a queue's start to its end, gaps included. First each backlog is limited to
+`max_per_queue`. Then the backlogs share `max_per_trigger` in proportion. A queue with data always gets one offset, so
+that none starves; only so can a batch exceed `max_per_trigger`. The floor, `min_per_trigger`, delays a batch until the
+backlog is large enough or `max_delay_s` has passed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["Admission", "Limits", "admit", "clip_to_target", "share_cap"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one trigger, which reads everything if none is set."""
+    """The limits of one batch, in offsets; without any limit a batch reads everything."""
 
     max_per_trigger: int | None = None
     max_per_queue: int | None = None
@@ -27,26 +28,26 @@ class Limits:
     max_delay_s: float = 900.0
 
     def without_floor(self) -> Limits:
-        """Return the limits for availableNow, which never waits for more data."""
+        """Return these limits without `min_per_trigger`, because a run of availableNow never waits for more data."""
         return replace(self, min_per_trigger=None)
 
 
 class Admission(NamedTuple):
-    """The end of each queue's range, and whether the floor held the batch back."""
+    """The end of each queue's range, and whether the batch waits because the backlog is below the floor."""
 
     ends: dict[MessageQueue, int]
     held_back: bool
 
 
 def clip_to_target(latest: Positions, target: Positions) -> dict[MessageQueue, int]:
-    """Return the ends for availableNow: never beyond the target of its start, and without later queues."""
+    """Return the ends of a batch of availableNow: at most the target, and only for queues that the target has."""
     return {queue: min(end, target[queue]) for queue, end in latest.items() if queue in target}
 
 
 def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: float = 0.0) -> Admission:
-    """Return ends for all queues of `starts`. Without a latest offset above its start, a queue's end is its start.
+    """Return the end of the batch in each queue of `starts`; a queue without new data ends at its start.
 
-    `waited_s` is the time since data was last admitted, or since the query began.
+    `latest` has the ends of the queues; `waited_s` is the time since data was last admitted, or since the query began.
     """
     backlogs = {queue: max(0, latest.get(queue, start) - start) for queue, start in starts.items()}
     if _is_held_back(sum(backlogs.values()), limits, waited_s):
@@ -60,12 +61,19 @@ def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: flo
 
 
 def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
-    """Return whether the floor holds the batch back. It compares the backlog before caps, which may lie below it."""
+    """Return whether the batch waits because the backlog is below the floor and the longest delay is not over.
+
+    `backlog` is the sum before `max_per_queue` and `max_per_trigger`, since these may limit batches to less than the
+    floor.
+    """
     return limits.min_per_trigger is not None and backlog < limits.min_per_trigger and waited_s < limits.max_delay_s
 
 
 def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQueue, int]:
-    """Divide `cap` in proportion to backlogs. The sum is `cap`, or one for each queue with data if that is more."""
+    """Return each queue's share of `cap` offsets, in proportion to its backlog, but at least one if it has data.
+
+    The sum of the shares is `cap`, or the number of queues with data if that is more, or all backlogs if that is less.
+    """
     if sum(backlogs.values()) <= cap:
         return dict(backlogs)
     queues = sorted(backlogs)
@@ -73,11 +81,11 @@ def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQue
 
 
 def _share(backlogs: Sequence[int], cap: int) -> list[int]:
-    """Return the share of each place.
+    """Return the share of each backlog, in the order of `backlogs`.
 
-    Places are visited by growing backlog. While a place's proportion of the rest is below one, it gets one, and cap and
-    total shrink by its share and its backlog. From the first place whose proportion reaches one, all larger ones reach
-    it, too, and share the rest by largest remainder.
+    Backlogs are visited from the smallest to the largest. A backlog whose proportional share of the remaining cap is
+    below one gets one; its share and backlog are subtracted from cap and total. Once a proportional share reaches one,
+    those of all larger backlogs do, too. They divide the remaining cap by the method of largest remainders.
     """
     left, total = cap, sum(backlogs)
     shares = [0] * len(backlogs)
@@ -96,7 +104,10 @@ def _share(backlogs: Sequence[int], cap: int) -> list[int]:
 
 
 def _apportion(weights: Sequence[int], places: Sequence[int], seats: int) -> Iterator[tuple[int, int]]:
-    """Yield shares by largest remainder; of equal remainders the larger weight, then the first place, is served."""
+    """Yield (index, share) for each index in `places`: `seats` divided by weight, by the method of largest remainders.
+
+    Among equal remainders, the larger weight gets the additional seat, then the earlier index.
+    """
     total = sum(weights[place] for place in places)
     quotas = [divmod(seats * weights[place], total) for place in places]
     spare = seats - sum(share for share, _ in quotas)

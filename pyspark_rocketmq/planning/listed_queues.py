@@ -1,7 +1,8 @@
-"""Select the queues that the user has listed.
+"""Select the queues that the user has listed in the options `assign` or `messageQueueList`.
 
 `assign` is one JSON object: topic → `"*"`, or topic → broker → queue ids or `"*"`. `messageQueueList` is an array of
-such objects, one per slot of CONFIG. A star follows the route; a queue named by number must be in it.
+such objects, one for each slot of the strategy CONFIG. A star stands for all queues that are in the route now. A queue
+that is listed by its id must be in the route.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ __all__ = ["ListedQueues", "list_queues"]
 
 @dataclass(frozen=True, slots=True)
 class ListedQueues:
-    """Queues by number, and topics with a broker name, or without one, of which all queues are wanted."""
+    """The queues that one JSON object lists.
+
+    `queues` are listed by id; `whole` has the topics, or topics at one broker, of which all queues are listed (`*`).
+    """
 
     option: str
     queues: frozenset[MessageQueue]
@@ -25,11 +29,11 @@ class ListedQueues:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are named."""
+        """The topics of which queues are listed."""
         return frozenset({queue.topic for queue in self.queues} | {topic for topic, _ in self.whole})
 
     def select(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Return the queues of the route that are listed, in the route's order."""
+        """Return those of `queues` that are listed, in their order."""
         return [queue for queue in queues if self._lists(queue)]
 
     def _lists(self, queue: MessageQueue) -> bool:
@@ -37,7 +41,7 @@ class ListedQueues:
         return queue in self.queues or (queue.topic, None) in whole or (queue.topic, queue.broker_name) in whole
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Raise `OptionError` for a listed queue, broker or topic that the route lacks."""
+        """Raise `OptionError` if a listed queue, broker or topic is not among `queues`, the queues in the route."""
         known = {(queue.topic, queue.broker_name) for queue in queues} | {(queue.topic, None) for queue in queues}
         missing = [str(queue) for queue in sorted(self.queues.difference(queues))]
         missing += [f"{topic}/{broker or '*'}" for topic, broker in self.whole - known]
@@ -46,7 +50,7 @@ class ListedQueues:
 
 
 def list_queues(slots: Sequence[ListedQueues], queues: Sequence[MessageQueue]) -> tuple[tuple[MessageQueue, ...], ...]:
-    """Return the queues of each slot; raise `OptionError` unless every queue of the route is listed once."""
+    """Return the queues of each slot; raise `OptionError` unless every queue in the route is listed exactly once."""
     for slot in slots:
         slot.require_known(queues)
     lists = tuple(tuple(slot.select(queues)) for slot in slots)

@@ -1,8 +1,9 @@
 """Cut a batch into tasks.
 
-RocketMQ's strategies deal queues with data to slots as they deal them to the members of a group; slots that get nothing
-are dropped. Then slots are cut into tasks. A slot's ranges are laid end to end, and k parts of L offsets are cut at
-⌊L·i/k⌋, also inside a queue's range: parts differ by at most one offset and tile the slot exactly.
+RocketMQ's strategies assign queues with data to slots as they assign them to the members of a group; slots without
+queues are dropped. Then slots are cut into tasks. A slot's ranges are put in a row of L offsets. To make k tasks of
+them, the row is cut at ⌊L·i/k⌋, also inside a queue's range. So tasks differ by at most one offset, and together they
+read each offset of the slot once.
 """
 
 from __future__ import annotations
@@ -29,22 +30,25 @@ __all__ = [
 ]
 
 MOST_TASKS = 100_000
-"""Tasks of one batch; Spark does not schedule more in reasonable time. Bounds what a wrong offset can cost."""
+"""The largest number of tasks in a batch: Spark cannot schedule more in reasonable time.
+
+It also limits the memory of a plan that a wrong offset has made too large.
+"""
 
 Slot = list[QueueRange]
-"""Ranges of queues that were dealt together, in the order in which they are read."""
+"""The ranges of the queues that one slot was assigned, in the order in which they are read."""
 
 Task = tuple[QueueRange, ...]
 """The ranges that one Spark task reads, in this order."""
 
 
 _EVEN_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
-"""Strategies that give each of n slots one of n queues, in order."""
+"""The strategies that assign n queues to n slots one by one, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """The settings by which a batch becomes tasks."""
+    """The settings by which a batch is cut into tasks."""
 
     allocation: AllocationSettings = field(default_factory=AllocationSettings)
     min_partitions: int = 1
@@ -53,7 +57,11 @@ class PlanSettings:
 
 
 def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Task]:
-    """Deal to slots, split slots up to `min_partitions`, then split tasks above `max_records_per_partition`."""
+    """Return the tasks that read these ranges; raise `PlanTooLarge` if settings ask for too many.
+
+    Queues are assigned to slots. Slots are cut until there are `min_partitions` tasks, then tasks are cut that have
+    more offsets than `max_records_per_partition`.
+    """
     least, most = settings.min_partitions, settings.max_records_per_partition
     slots = deal_slots(ranges, settings.allocation, settings.max_partitions)
     _refuse_too_many(f"minPartitions={least}", min(least, sum(map(_count_offsets, slots))), slots)
@@ -67,7 +75,7 @@ def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Tas
 
 
 def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRange]]) -> None:
-    """Raise `PlanTooLarge`, naming the longest range, if an option asks for too many tasks."""
+    """Raise `PlanTooLarge` if `option` cuts `tasks` into more than `MOST_TASKS` tasks; name the longest range."""
     if count <= MOST_TASKS:
         return
     longest = max((each for task in tasks for each in task), key=lambda each: each.end - each.start)
@@ -83,7 +91,11 @@ def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRang
 
 
 def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
-    """Return one part for each slot, and each further part where parts are longest (the lowest slot wins ties)."""
+    """Return the number of parts into which each slot is cut, so that there are `wanted` parts if possible.
+
+    Each slot is at least one part. Each further part goes to the slot whose parts are longest then, or to the first of
+    these slots.
+    """
     parts = [1] * len(lengths)
     # Python divides integers exactly before it rounds, so equal ratios stay equal.
     longest = [(-float(length), slot) for slot, length in enumerate(lengths)]
@@ -96,7 +108,7 @@ def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
 
 
 def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
-    """Return the ranges, laid end to end, in parts of nearly equal size."""
+    """Return tasks that read these ranges in order, as many as `parts`, whose sizes differ by at most one offset."""
     if parts == 1:
         return [tuple(ranges)]
     length = _count_offsets(ranges)
@@ -106,7 +118,10 @@ def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
 
 
 def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
-    """Take `offset_count` offsets from the end of a list of ranges in reverse order."""
+    """Yield ranges of `offset_count` offsets together, and remove these offsets from `rest`.
+
+    `rest` has the ranges in reverse order, so the next one to be read is the last.
+    """
     while offset_count:
         whole = rest.pop()
         middle = min(whole.end, whole.start + offset_count)
@@ -126,7 +141,10 @@ def _count_offsets(ranges: Iterable[QueueRange]) -> int:
 def deal_slots(
     ranges: Iterable[QueueRange], allocation: AllocationSettings, max_partitions: int | None = None
 ) -> list[Slot]:
-    """Return one slot per queue with data, at most `max_partitions`; CONFIG brings its own slots."""
+    """Return the ranges of each slot, by the allocation strategy; leave out empty ranges and slots.
+
+    There is a slot for each queue with data, but at most `max_partitions`. CONFIG lists its slots.
+    """
     by_queue = {each.queue: each for each in ranges if each.offset_count > 0}
     if not by_queue:
         return []
@@ -147,7 +165,7 @@ def _deal(
 
 
 def name_slots(count: int) -> list[str]:
-    """Return names whose text order is their number order; CONSISTENT_HASH puts them on its ring."""
+    """Return names of `count` slots that sort as text like their numbers; CONSISTENT_HASH puts them on its ring."""
     digits = max(5, len(str(count - 1)))
     return [f"slot-{number:0{digits}}" for number in range(count)]
 
@@ -155,14 +173,17 @@ def name_slots(count: int) -> list[str]:
 def _rooms_of_slots(
     queues: Sequence[MessageQueue], slots: Sequence[str], allocation: AllocationSettings
 ) -> dict[str, str]:
-    """Return the machine room of each slot, in turn: the rooms that the user lists, else all rooms of the brokers."""
+    """Return the machine room of each slot: slots get the user's listed rooms in turn, or else all brokers' rooms."""
     of_brokers = {allocation.room_of_broker(queue.broker_name) for queue in queues}
     rooms = allocation.machine_rooms or sorted((room for room in of_brokers if room), key=java_order)
     return {slot: rooms[number % len(rooms)] for number, slot in enumerate(slots)} if rooms else {}
 
 
 def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSettings) -> list[MessageQueue]:
-    """Return the queues that are read; MACHINE_ROOM leaves out those of other rooms, which get no position either."""
+    """Return the queues that are read: all, or with MACHINE_ROOM those in the listed rooms.
+
+    Queues that are left out get no position either.
+    """
     if allocation.strategy.outer != "MACHINE_ROOM":
         return list(queues)
     return MachineRoom(frozenset(allocation.machine_rooms)).eligible(queues)
@@ -171,7 +192,7 @@ def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSetting
 def unlisted_queues(
     queues: Iterable[MessageQueue], queue_lists: Iterable[Iterable[MessageQueue]]
 ) -> list[MessageQueue]:
-    """Return the queues that no entry of CONFIG names: they were created after the query was written."""
+    """Return the queues that no entry of CONFIG lists, because they were created after the options were written."""
     listed = {queue for each in queue_lists for queue in each}
     return [queue for queue in queues if queue not in listed]
 
@@ -179,7 +200,10 @@ def unlisted_queues(
 def _deal_listed(
     queues: Sequence[MessageQueue], queue_lists: Sequence[Sequence[MessageQueue]]
 ) -> list[list[MessageQueue]]:
-    """Return slot i with the queues of entry i; each unlisted queue joins the slot with the fewest queues."""
+    """Return the queues of each slot: those that its entry of CONFIG lists.
+
+    Each unlisted queue is added to the slot that has the fewest queues then.
+    """
     if not queue_lists:
         raise OptionError(
             "messageQueueList", None, "required by CONFIG", advice="list each slot", code="OPTION_MISSING"

@@ -1,11 +1,13 @@
 """Send the rows of one task back to their brokers.
 
-Rows are sent in rounds of as many requests as a broker takes in one burst, to all brokers at once, over one connection
-each. Failures that may succeed later are repeated with the rest of their round, after a pause; a task pauses a few
-times in all, not for every round. A broker that does not answer even then gets no more requests from this task.
+Rows are sent in rounds, each of as many requests as a broker takes in one burst, to all brokers at once, over one
+connection to each. Requests that failed but may succeed later are repeated after a pause, together with others of their
+round. The number of pauses is limited for the whole task, not for each round. A broker that does not answer even then
+gets no more requests from this task.
 
-A lost response may hide a success. Then the row is delivered twice, which RocketMQ's own consumers accept as well. It
-is not delivered more often: a row whose response was lost twice is not sent a third time.
+If a response is lost, the broker may have accepted the row all the same. If it is sent again, it is delivered twice,
+which happens with RocketMQ's own consumers as well. A row whose response was lost twice is not sent a third time, so it
+is never delivered more than twice.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ __all__ = ["DEAD_LETTER_LEVEL", "Outcome", "ReturnSettings", "Returned", "Return
 DEAD_LETTER_LEVEL = -1
 _LAST_LEVEL = 18
 _MOST_COPIES = 2
-"""The number of times that a row may be stored because responses are lost."""
+"""The largest number of times that a row is sent without a response; the broker may have stored it each time."""
 
 Outcome = RocketMQError | None
-"""The reason why a row was not accepted; None if it was."""
+"""The error because of which a row was not accepted by its broker; None if it was accepted."""
 
 
 class Returned(NamedTuple):
-    """A row to send back, by the columns that identify its message."""
+    """A row to send back: the columns that identify its message, and its delay level."""
 
     topic: str
     broker_name: str
@@ -46,7 +48,7 @@ class Returned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReturnSettings:
-    """The group for which rows are sent back, and how often."""
+    """The group for which rows are sent back, and the number of further deliveries before they become dead letters."""
 
     group: str
     max_reconsume_times: int
@@ -63,10 +65,10 @@ class Returner:
         self._sleep = sleep
         self._pauses = 0
         self._silent: dict[tuple[str, str], RocketMQError] = {}
-        """Topics at brokers that did not respond."""
+        """The errors of (topic, broker name) pairs to which this task sends no more, because no response came."""
 
     def send_back(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
-        """Send rows back, and return the outcome of each by its number."""
+        """Send rows back, and return the outcome of each; rows have numbers, by which outcomes refer to them."""
         outcomes = {number: _refusal(row) for number, row in rows.items()}
         numbers = [number for number, refusal in outcomes.items() if refusal is None]
         for start in range(0, len(numbers), BURST):
@@ -87,7 +89,7 @@ class Returner:
         return silent | outcomes
 
     def _send(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
-        """Send each row once, and return the outcomes; every step has the deadline of its kind."""
+        """Send each row once, and return the outcomes; a request that takes too long has a timeout as its outcome."""
         results = self._cluster.brokers.try_all({number: self._request(row) for number, row in rows.items()})
         return {number: None if isinstance(result, Reply) else result for number, result in results.items()}
 
@@ -121,18 +123,18 @@ def _to_repeat(outcomes: Mapping[int, Outcome], copies: Mapping[int, int]) -> li
 
 
 def _perhaps_accepted(outcomes: Mapping[int, Outcome]) -> list[int]:
-    """Return the rows that were sent without a response: their broker may have accepted them."""
+    """Return the numbers of rows that got no response, so that their broker may have accepted them."""
     lost = (ConnectionLost, RequestTimeout, RemoteProtocolError)
     return [number for number, error in outcomes.items() if isinstance(error, lost)]
 
 
 def _is_silence(outcome: Outcome) -> TypeGuard[RocketMQError]:
-    """Return whether the failure is not a broker's response."""
+    """Return whether the outcome is an error other than an error response of a broker."""
     return outcome is not None and not isinstance(outcome, BrokerError)
 
 
 def _refusal(row: Returned) -> Outcome:
-    """Return what is wrong with the row itself; None if nothing is."""
+    """Return an error if the row lacks an identifying column, or its delay level is out of range; else None."""
     place: dict[str, object] = dict(zip(("topic", "brokerName", "commitLogOffset"), row, strict=False))
     if missing := [column for column, value in place.items() if value is None]:
         advice = "leave such rows out; inner batches and rows read over gRPC have no place in a log"

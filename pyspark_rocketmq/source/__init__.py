@@ -1,12 +1,12 @@
-"""Serve Spark's calls on a read: which process runs what, and what crosses between processes.
+"""Answer Spark's calls on a reader: plan batches on the driver, read ranges in tasks, commit finished work.
 
-    driver, whole query    `stream.StreamReader` → `planner.Planner`: offsets, ranges, commits
-    driver, one batch      `batch.BatchReader`: the same, once
-    executor, per task     `partition.read_partition`: pull, decode, yield record batches
+    driver, streaming query    `stream.StreamReader` → `planner.Planner`: offsets, ranges, commits
+    driver, batch query        `batch.BatchReader`: offsets and ranges, once
+    executor, each task        `partition.read_partition`: pull, decode, yield record batches
 
-Spark builds a reader in several processes and pickles one of them to the executors, so readers hold settings and open
-nothing. A task's own facts travel in its `RangePartition`.
+Spark makes readers in several processes and sends a pickled one to the executors. So a reader holds settings only, and
+opens no connection when it is made. The ranges of a task travel in its `RangePartition`.
 
-`planner` decides how far a batch goes. `roles` and `member` decide where it starts and commit what is finished, for a
-query alone in its group and for a member of it. `reports` holds what tasks and planners report.
+`planner` decides where a batch ends. `roles` and `member` decide where it starts and commit finished work: `roles` for
+a query that is alone in its group, `member` for a member of it. `reports` has the reports of tasks and planners.
 """

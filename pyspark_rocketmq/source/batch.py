@@ -1,4 +1,4 @@
-"""Plan and read a batch: both ends are resolved once, in the driver, against the same bounds of the queues."""
+"""Plan and read a batch query: its start and end are resolved once, on the driver, from the same bounds of queues."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
-    """Reads between two positions."""
+    """The reader of a batch query, which reads from a start position to an end position."""
 
     def __init__(self, options: ReaderOptions, nullable: Collection[str] = ()) -> None:
         self.options = options
         self._nullable = frozenset(nullable)
 
     def partitions(self) -> list[RangePartition]:
-        """Return the tasks of the read."""
+        """Resolve start and end, log warnings about losses and unused options, and return the tasks."""
         from ..cluster.cluster import open_cluster
 
         options = self.options
@@ -56,5 +56,5 @@ class BatchReader(DataSourceReader):
         return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Yield the rows of one task."""
+        """Yield the rows of one task as record batches."""
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)

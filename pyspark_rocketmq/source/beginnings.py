@@ -1,14 +1,13 @@
 """Decide where a member begins in queues in which neither its group nor its checkpoint has a position.
 
-`startingOffsetsDefault` is about joining: it decides about messages that were stored before the query joined. So with
-`latest`:
+`startingOffsetsDefault` decides about messages that were stored before the query joined its group. So with `latest`:
 
 - a query without checkpoint joins with its first planning, and notes the end of every queue at that moment, also of
-  queues of other members; a queue that it gains later without a position begins at that end;
-- a queue that did not exist then, or that a checkpoint lacks, is new: it begins at its first message;
-- a queue that exists when a query joins may be new all the same: it is if another member of the group was started
-  before the queue's first message was stored. Members report their start time, brokers the store time; a difference of
-  clocks blurs the comparison by as much.
+  queues that other members own. A queue that it gains later without a position begins at that end;
+- a queue that did not exist at that moment, or that a checkpoint lacks, is new: it begins at its first message;
+- a queue that exists when a query joins is still new if another member of the group was started before the queue's
+  first message was stored. Members report their start time, brokers the store time; if their clocks differ, so does the
+  result of this comparison.
 
 With `earliest` every queue begins at its first message anyway, as queues of the retry topic always do.
 """
@@ -31,7 +30,7 @@ from .view import BrokerView
 __all__ = ["Beginnings", "Gained"]
 
 FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
-"""Fetches bounds that are not older than the call."""
+"""Fetches bounds of queues from brokers, without using cached ones."""
 
 _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
 _MOST_DIGITS = 19
@@ -40,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Beginnings:
-    """The starts of one member in queues without a position."""
+    """Finds the starts of one member in queues without a position."""
 
     def __init__(
         self, cluster: Cluster, view: BrokerView, requested: RequestedOffsets, group: str, client_id: str
@@ -56,13 +55,16 @@ class Beginnings:
         return f"<Beginnings of {self._group}, {len(self._ends_at_joining or ())} queues at joining>"
 
     def note_joining(self, start: Position | None, queues: Collection[MessageQueue]) -> None:
-        """Note once the ends of queues when the query joins; with a checkpoint it joined in an earlier run."""
+        """Note the ends of queues when the query joins, in the first call only.
+
+        Note none if there is a checkpoint, `start`: then the query joined in an earlier run.
+        """
         if self._ends_at_joining is None:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
             self._ends_at_joining = {queue: each.max_offset for queue, each in bounds.items()}
 
     def resolve(self, queues: Collection[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]) -> Resolved:
-        """Return where these queues begin, in which the group has no position."""
+        """Return the first offset to read in each of these queues, in which the group has no position."""
         ends = self._ends_at_joining or {}
         old = {queue for queue in queues if queue in ends or queue.topic == self._requested.retry_topic}
         old -= set(self._appeared_in_a_living_group(old & ends.keys()))
@@ -76,7 +78,10 @@ class Beginnings:
         )
 
     def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
-        """Return the queues whose first message is younger than another member of the group; ask for `latest` only."""
+        """Return the queues whose first message was stored after another member of the group was started.
+
+        Return none unless `startingOffsetsDefault` is `latest`, and none if brokers cannot tell, with a warning.
+        """
         if not queues or self._requested.fallback is not Keyword.LATEST:
             return []
         deadline = Deadline.after(_TIMEOUT_S)
@@ -109,22 +114,22 @@ class Beginnings:
 
 @dataclass(slots=True)
 class Gained:
-    """The facts of one planning about queues that are gained; the `QueueFacts` of `group_positions`."""
+    """The offsets of gained queues in one planning; implements `QueueFacts` of `group_positions`."""
 
     beginnings: Beginnings
     bounds: Mapping[MessageQueue, QueueBounds]
     fetch_fresh: FetchBounds
     opened: Positions = field(default_factory=dict)
-    """The queues that begin at their first readable message, once that is known."""
+    """The starts of queues that begin at their first readable message; empty before `first_offsets` is called."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
-        """Return where queues begin in which neither the group nor the query has a position."""
+        """Return the first offset to read in each queue, where neither the group nor the query has a position."""
         resolved = self.beginnings.resolve(queues, self.bounds)
         self.opened = resolved.opened
         return resolved.positions
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the ends of the queues that end before these positions, as a master reported after they were known."""
+        """Return the end of each queue that ends before its position, by its master's present report."""
         if all(offset <= self.bounds[queue].max_offset for queue, offset in positions.items()):
             return {}
         fresh = self.fetch_fresh(self.bounds)

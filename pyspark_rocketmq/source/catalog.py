@@ -1,7 +1,7 @@
 """List the queues that a reader's options cover now.
 
-Every planning asks for the list. It comes from memory until that expires: routes in the route table, the list of topics
-behind a pattern here. So new queues, brokers and topics are found without a request at every planning.
+Every planning asks for the list. Routes are cached in the route table, the topics that match a pattern in this module.
+So new queues, brokers and topics are found when the cache expires, without a request in every planning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueCatalog:
-    """The queues that a reader's options cover."""
+    """Lists the queues that a reader's options cover."""
 
     def __init__(self, cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
@@ -36,22 +36,23 @@ class QueueCatalog:
         self._listing: Collection[str] = ()
         self._listing_due = float("-inf")
         self._absent_until: dict[str, float] = {}
-        """Absent topics, and when to ask for them again."""
+        """Topics without a route, with the time at which name servers are asked for them again."""
         self._optional: frozenset[str | None] = frozenset()
-        """Topics that may be absent."""
+        """Topics that may be without a route; for others this is an error."""
         self._routed: list[Sequence[MessageQueue]] = []
         self._covered: list[MessageQueue] = []
-        """The covered queues of the last routes."""
+        """The queues in `_routed` that the options cover."""
         self._warned: set[MessageQueue] = set()
-        """Queues that a warning has named."""
+        """The queues about which a warning was logged."""
 
     # --- which queues ------------------------------------------------------------------------------------------------
 
     def queues(self, held_topics: Collection[str] = ()) -> list[MessageQueue]:
-        """Return the readable queues of all wanted topics, sorted, without queues of machine rooms that are not read.
+        """Return the readable queues that the options cover, sorted; leave out machine rooms that are not read.
 
-        A topic in which the query has positions may be absent: brokers that go down take their queues away. So may the
-        retry topic, which is created when a member joins the group or the first row is sent back.
+        Raise for a topic without a route, but not for these: topics in which the query has positions (`held_topics`),
+        because brokers that go down take their queues away; topics that match a pattern; and the retry topic, which is
+        created when a member joins the group or the first row is sent back.
         """
         self._optional = frozenset((*held_topics, self._options.selection.retry_topic))
         routed = self._route()
@@ -61,15 +62,15 @@ class QueueCatalog:
 
     @property
     def is_old(self) -> bool:
-        """Whether the routes have other queues now than the last list."""
+        """Whether the routes have other queues now than when `queues` was last called."""
         return self._route() != self._routed
 
     def covers(self, queue: MessageQueue) -> bool:
-        """Return whether a queue belongs to the reader, be it in the route now or not."""
+        """Return whether the options cover a queue, which need not be in the route now."""
         return self._options.selection.takes(queue) and bool(covered_queues([queue], self._options.allocation))
 
     def require_known(self, queues: Sequence[MessageQueue]) -> None:
-        """Raise for a topic or queue that the user named and that is not in the route, or may not be read."""
+        """Raise `OptionError` if a topic or queue that the user named is not in the route, or may not be read."""
         selection = self._options.selection
         if selection.assignment:
             selection.assignment.require_known(queues)
@@ -79,14 +80,14 @@ class QueueCatalog:
             raise _nothing_to_read(topic, self._options)
 
     def require_some(self, queues: Sequence[MessageQueue]) -> None:
-        """Raise for a pattern that matches no topic."""
+        """Raise `OptionError` if the option `subscribePattern` matches no topic."""
         selection = self._options.selection
         pattern = selection.pattern
         if pattern is not None and {queue.topic for queue in queues} <= {selection.retry_topic}:
             raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
-        """Return the plan settings, with the slots of CONFIG filled from the existing queues."""
+        """Return the settings for cutting tasks; for the strategy CONFIG, with the queues of each slot."""
         plan, slots = self._options.plan, self._options.queue_lists
         if not slots:
             return plan
@@ -116,7 +117,7 @@ class QueueCatalog:
         return selection.topics if selection.pattern is None else self._matching_topics(selection.pattern)
 
     def _matching_topics(self, pattern: str) -> Collection[str]:
-        """Return the topics of the pattern; while the list cannot be renewed, those of the last one."""
+        """Return the topics that match a pattern; use the last list while name servers do not answer."""
         if self._clock() >= self._listing_due:
             is_first = self._listing_due == float("-inf")
             try:
@@ -139,7 +140,10 @@ class QueueCatalog:
         return sorted(each for each in topics if not _is_internal(each) and self._options.selection.takes_topic(each))
 
     def _readable(self, topic: str, may_be_absent: bool) -> Sequence[MessageQueue]:
-        """Return the topic's readable queues; ask for an absent topic again only when routes expire."""
+        """Return the topic's readable queues, none for a topic that is absent.
+
+        Name servers are asked for an absent topic again only after the lifetime of routes.
+        """
         if self._clock() < self._absent_until.get(topic, float("-inf")):
             return ()
         try:
@@ -153,7 +157,10 @@ class QueueCatalog:
         return route.readable
 
     def _is_absent(self, topic: str, error: RocketMQError) -> bool:
-        """Return whether a topic counts as absent. While name servers do not answer, an absent topic stays absent."""
+        """Return whether an error means that the topic is absent.
+
+        That is so if no route was found, or if name servers do not answer and the topic was absent before.
+        """
         return isinstance(error, TopicNotFound) or (error.retriable and topic in self._absent_until)
 
     def _warn_once(self, queues: Iterable[MessageQueue], what: str) -> None:

@@ -1,19 +1,20 @@
 """Commit finished work for a query that is alone in its group.
 
 The checkpoint alone decides where a query goes on; committed offsets serve lag tools and queries that start with
-`startingOffsets=group`. For each queue the *next* offset of finished work is committed. Invariants:
+`startingOffsets=group`. For each queue the *next* offset after finished work is committed. Invariants:
 
-- nothing is committed that Spark has not acknowledged;
+- only what Spark has acknowledged is committed;
 - a committed offset never goes back: the broker's own offset is read before the first commit of a queue. The only
-  exception is a judged loss: where a queue ends below its committed offset (topic created again, broker restored), the
-  offset follows the query down, with a warning;
-- a broker that was killed comes back with offsets some seconds old. So each broker is asked once a minute, and after a
-  failure, for its offsets, and gets a commit again where they are too small. An administrator who moves the group back
-  is overruled in the same way; only members of a group obey;
-- a failed commit is a warning and is repeated later; it never fails the query and delays no other broker's commits.
+  exception is a loss: if a queue ends below its committed offset (topic created again, broker restored), the query
+  goes back to the end, and so does the committed offset, with a warning;
+- a broker that was killed comes back with offsets that are some seconds old. So each broker is asked for its offsets
+  once a minute, and after a failure; where they are too small, they are committed again. An administrator who moves the
+  group back is overruled in the same way; only a query that is a member of its group follows the move;
+- a failed commit is a warning and is repeated later; it never fails the query and does not delay commits at other
+  brokers.
 
-Commits run in a thread of their own with a cluster of its own, so that planning does not wait for them. The two threads
-share a queue alone: the planner puts positions into it, the committing thread keeps the newest until they are due.
+A thread with a cluster of its own commits, so that planning does not wait. The two threads share only an inbox: the
+planner puts positions into it, the committing thread keeps the newest until they are due.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 class GroupCheck:
-    """Keeps Spark from committing for a group with live members.
+    """Checks that a group has no live members before Spark commits for it.
 
-    At their next rebalance they would take over Spark's offsets and skip messages.
+    At their next rebalance, live members would go on at Spark's offsets and skip messages.
     """
 
     def __init__(self, cluster: Cluster, group: str, rhythm: PlannerRhythm = NORMAL) -> None:
@@ -52,7 +53,7 @@ class GroupCheck:
         self._due = float("-inf")
 
     def require_no_members(self, topics: Iterable[str]) -> None:
-        """Ask the brokers of these topics if that is due; raise `GroupInUse` if one of them knows a live member."""
+        """Raise `GroupInUse` if a broker of these topics knows a live member; ask brokers only if a check is due."""
         if self._clock() < self._due:
             return
         for topic in self._representatives(topics):
@@ -66,7 +67,7 @@ class GroupCheck:
         self._due = self._clock() + self._interval_s
 
     def _representatives(self, topics: Iterable[str]) -> list[str]:
-        """Return one topic for each set of brokers: a member sends heartbeats to all brokers of its topics."""
+        """Return one topic for each set of brokers, because each broker of a topic knows all members."""
         found: dict[frozenset[str], str] = {}
         for topic in topics:
             with suppress(TopicNotFound):  # A topic without brokers has no members.
@@ -75,11 +76,11 @@ class GroupCheck:
 
 
 Commit = Callable[[Positions, Collection[MessageQueue]], list[RocketMQError]]
-"""Stores positions, those of the given queues also backwards, and returns what failed."""
+"""Stores positions and returns the failures; the given queues may have positions smaller than the stored ones."""
 
 
 class OffsetWriter:
-    """Commits positions of a group at the brokers, backwards only after a loss."""
+    """Commits positions of a group at the brokers; moves a position back only after a loss."""
 
     def __init__(self, cluster: Cluster, group: str, check: GroupCheck, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
@@ -90,13 +91,13 @@ class OffsetWriter:
         self._committed: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
         self._comparison_due: dict[str, float] = {}
-        """When each broker's offsets are compared with the committed ones."""
+        """The time when each broker's offsets are to be compared with the committed ones."""
 
     def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
-        """Commit what is ahead of the brokers' offsets, for the first time of a queue also what is equal.
+        """Commit positions that are ahead of the brokers' offsets; return at most one failure per topic and broker.
 
-        A judged loss moved the query back in the `rewound` queues, where smaller offsets are committed as well.
-        Return the failures, one topic at one broker at a time; raise `GroupInUse` if the group has live members.
+        In `rewound` queues a loss moved the query back, so smaller offsets are committed as well. The first commit of a
+        queue may also equal the broker's offset. Raise `GroupInUse` if the group has live members.
         """
         failures = self._compare()
         parts = _by_topic_and_broker(self._news(positions, rewound))
@@ -111,7 +112,7 @@ class OffsetWriter:
         return failures
 
     def _compare(self) -> list[RocketMQError]:
-        """Find what brokers have forgotten, so that it is committed again; return the failures."""
+        """Compare the offsets of each broker that is due with the committed ones; return the failures."""
         failures = []
         for broker_name, due in self._comparison_due.items():
             if self._clock() >= due:
@@ -124,7 +125,7 @@ class OffsetWriter:
         return failures
 
     def _find_forgotten(self, queues: Collection[MessageQueue]) -> None:
-        """Take back what brokers have forgotten. Replicas always lag, so what they report is ignored."""
+        """Note where brokers report less than was committed, so that it is committed again; ignore lagging replicas."""
         reported_positions = self._cluster.offsets.fetch_reported_positions(self._group, queues)
         for queue in queues:
             reported, expected = reported_positions.get(queue), self._committed[queue]
@@ -156,7 +157,10 @@ class OffsetWriter:
         self._comparison_due.setdefault(broker_name, self._clock() + self._interval_s)
 
     def _prepare_group(self, broker_name: str) -> None:
-        """Ask the broker once for the group, which creates it where that is allowed; since 5.3 it must exist."""
+        """Ask the broker once for the group's settings, which creates the group where brokers may create groups.
+
+        From 5.3 on, brokers store positions of existing groups only.
+        """
         if broker_name in self._prepared:
             return
         try:
@@ -181,13 +185,13 @@ def _by_topic_and_broker(positions: Positions) -> dict[tuple[str, str], dict[Mes
 
 
 class _PendingCommit(NamedTuple):
-    """Positions to be committed when that is due, or a request to commit now what is pending."""
+    """An item of the committing thread's inbox: positions to commit when due, or a request to commit at once."""
 
     positions: Positions | None = None
     receipt: SimpleQueue[None] | None = None
-    """Gets an item once what is pending was committed, or could not be."""
+    """Gets an item after the attempt to commit what is pending, whether it succeeded or failed."""
     rewound: Collection[MessageQueue] = ()
-    """Queues in which a judged loss moved the query back."""
+    """Queues in which a loss moved the query back."""
 
 
 class Committer:
@@ -205,7 +209,7 @@ class Committer:
         self._due = float("-inf")
         self._failures_in_a_row = 0
         self.failure_count = 0
-        """How many attempts failed, in part or in whole."""
+        """The number of attempts to commit that failed, partly or wholly."""
         self.is_refused = False
         """Whether the group turned out to have live members; then nothing is committed any more."""
         threading.Thread(target=self._serve, name="rocketmq-commit", daemon=True).start()
@@ -215,17 +219,17 @@ class Committer:
         return f"<Committer {len(self._acknowledged)} queues acknowledged, {state}>"
 
     def acknowledge(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> None:
-        """Have these positions committed; in `rewound` queues they are smaller after a loss. Never waits."""
+        """Give positions to the committing thread and return at once; in `rewound` queues they may be smaller."""
         if positions != self._acknowledged:
             self._acknowledged = positions
             self._inbox.put(_PendingCommit(positions, rewound=rewound))
 
     def note_rewound(self, queues: Collection[MessageQueue]) -> None:
-        """Allow that the next positions of these queues are smaller, after a loss that an earlier run judged."""
+        """Allow the next commit to move these queues back, because an earlier run found that they had lost messages."""
         self._inbox.put(_PendingCommit(rewound=queues))
 
     def flush(self, timeout_s: float) -> bool:
-        """Commit what is acknowledged now, and return whether the attempt ended in time."""
+        """Have acknowledged positions committed at once; return whether the attempt ended within `timeout_s`."""
         receipt: SimpleQueue[None] = SimpleQueue()
         self._inbox.put(_PendingCommit(receipt=receipt))
         try:
@@ -235,7 +239,7 @@ class Committer:
         return True
 
     def close(self) -> None:
-        """Have the thread end after its current work."""
+        """Have the committing thread end after its current work; do not wait for it."""
         self._inbox.put(None)
 
     # --- in the committing thread ------------------------------------------------------------------------------------
@@ -250,7 +254,11 @@ class Committer:
                 received.receipt.put(None)
 
     def _receive(self) -> _PendingCommit | None:
-        """Return the next item; what is pending once it is due; what was committed once brokers are to be compared."""
+        """Return the next item of the inbox, or None to end the thread.
+
+        If no item comes, return the pending positions once they are due. Without pending positions, return the last
+        committed ones once it is time to compare them with brokers' offsets.
+        """
         if not self._pending and (not self._committed or self.is_refused):
             return self._inbox.get()
         due = self._due if self._pending else self._due + self._rhythm.commit_check_s
@@ -260,7 +268,7 @@ class Committer:
             return _PendingCommit(self._pending or self._committed)
 
     def _attempt(self, positions: Positions) -> None:
-        """Commit; keep what failed, and repeat it after a pause."""
+        """Commit positions; if an attempt fails, keep them pending until a pause is over."""
         failures = self._try_to_commit(positions)
         wait_s = self._min_interval_s
         if failures:
@@ -276,7 +284,10 @@ class Committer:
         self._due = time.monotonic() + wait_s
 
     def _try_to_commit(self, positions: Positions) -> list[Exception]:
-        """Return what failed and is to be repeated. No error may end the thread."""
+        """Commit positions and return the failures, also unexpected exceptions, which would end the thread.
+
+        If the group has live members, commit no more and return no failure.
+        """
         if self.is_refused:
             return []
         try:

@@ -1,12 +1,12 @@
 """Keep two queries of one host from committing positions of the same queues for one group.
 
-Each would move the group to its own position, back and forth. So a query claims each queue whose position it commits,
-by a lock on one byte of a file that stands for cluster and group: topic and broker choose a stretch of 65536 bytes, the
-queue id the byte. Queries of one group that share no queue do not collide.
+Two such queries would move the group's position back and forth. So a query claims each queue whose position it commits:
+it locks one byte of a file. Each cluster and group has a file, each topic at a broker has 65536 bytes in it, and the
+queue id chooses one of these. Queries of one group that share no queue do not collide.
 
-The locks belong to the process, of which Spark starts one for each query, and end with it, however it ends. Only
-processes of the same user, host and directory for temporary files see them. The directory must be the user's own: where
-it is a link, another user's, or open to others, nothing is claimed, with a warning.
+Spark starts a process for each query. The locks belong to this process and end with it, even if it is killed. Only
+processes of the same user and host with the same directory for temporary files see them. If that directory is a link,
+belongs to another user, or is open to others, nothing is claimed, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["GroupClaims"]
 _QUEUE_BITS = 16
 _PLACE_BITS = 62 - _QUEUE_BITS
 _LOCK_FORMAT = "hhqqi0q"
-"""Linux' `struct flock`: type, from where `start` counts, start, length, process."""
+"""Linux' `struct flock`: lock type, base from which `start` counts, start, length, process id."""
 _log = logging.getLogger(__name__)
 
 
 class _Stretch(NamedTuple):
-    """Bytes that stand for queues with consecutive numbers."""
+    """A range of bytes in the file, which stands for queues of one topic and broker with consecutive ids."""
 
     start: int
     length: int
@@ -48,7 +48,7 @@ class _Stretch(NamedTuple):
 
 
 class GroupClaims:
-    """The queues of a group whose positions this process commits."""
+    """The claims of this process on queues of a group."""
 
     def __init__(self, settings: ClusterSettings, group: str, rhythm: PlannerRhythm) -> None:
         self._group = group
@@ -63,7 +63,7 @@ class GroupClaims:
         return f"<GroupClaims of {self._group} in {len(self.held)} queues>"
 
     def take(self, queues: Collection[MessageQueue]) -> None:
-        """Claim queues. Wait for a process that is ending; raise `GroupReadTwice` if it does not end."""
+        """Claim queues; wait for the end of a process that has claimed one, then raise `GroupReadTwice` on timeout."""
         if self._file is None:
             return
         deadline = Deadline.after(self._rhythm.claim_timeout_s)
@@ -111,7 +111,7 @@ def _file_name(settings: ClusterSettings, group: str) -> str:
 
 
 def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
-    """Yield stretches of consecutive queues; the system keeps and checks each as one lock."""
+    """Yield the byte ranges of these queues, one for each series of consecutive queue ids; each is locked at once."""
     places: defaultdict[tuple[str, str], list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         places[queue.topic, queue.broker_name].append(queue)
@@ -126,7 +126,7 @@ def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
 
 
 def _base(topic: str, broker_name: str) -> int:
-    """Return the first byte of the stretch. Queue ids beyond 65535 lie in the next one, perhaps another topic's."""
+    """Return the byte of queue id 0. Ids beyond 65535 reach into the next 65536 bytes, perhaps another topic's."""
     digest = sha256(f"{topic}\n{broker_name}".encode()).digest()
     return (int.from_bytes(digest[:8]) >> (64 - _PLACE_BITS)) << _QUEUE_BITS
 
@@ -135,7 +135,7 @@ def _base(topic: str, broker_name: str) -> int:
 
 
 def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
-    """Return open descriptors of the directory and the file in it; None if they cannot be trusted."""
+    """Return open descriptors of the directory and the file in it; two times None if they cannot be trusted."""
     path = Path(tempfile.gettempdir()) / f"pyspark_rocketmq-{os.geteuid()}"
     try:
         directory = _open_directory(path)
@@ -151,7 +151,10 @@ def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
 
 
 def _open_directory(path: Path) -> int:
-    """Open the user's own directory, created if it is missing; raise if it is not private."""
+    """Open the user's private directory and return its descriptor; create it if it is missing.
+
+    Raise an `OSError` if it belongs to another user or is open to others.
+    """
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -174,7 +177,7 @@ def _lock(file: int, stretch: _Stretch) -> bool:
 
 
 def _holder(file: int, stretch: _Stretch) -> str:
-    """Return the process that has claimed a part of a stretch, if the system reports it."""
+    """Return a description of the process that has locked a part of the byte range, for warnings and errors."""
     if sys.platform != "linux":
         return "another process"
     asked = struct.pack(_LOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, stretch.start, stretch.length, 0)
@@ -185,7 +188,7 @@ def _holder(file: int, stretch: _Stretch) -> str:
 
 
 def _driver_of(process: int) -> str:
-    """Return which process started a planner; nothing if that cannot be read."""
+    """Return a note about the parent of a process, which is Spark's driver; empty if it cannot be read."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:

@@ -50,7 +50,7 @@ class QueueFacts(Protocol):
         """Return the first offset to read in each queue, where neither the group nor the query has a position."""
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the end of each queue that ends before its position, as its master reported after this call."""
+        """Return the end of each queue that ends before its position, by its master's present report."""
 
 
 class BrokerIncarnation(NamedTuple):
@@ -302,7 +302,7 @@ class GroupPositions:
         source: BrokerIncarnation,
         after_silence: bool,
     ) -> None:
-        """If somebody else moved the group, start the next batch there; if the position is old, commit again."""
+        """Have the next batch start where somebody else moved the group; if the position is old, commit again."""
         stored = reported.offset
         if held.is_forgotten(reported, source, after_silence):
             text = "%s: the broker reports offset %d for group %s, expected %d; committing again"

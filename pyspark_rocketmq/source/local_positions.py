@@ -1,9 +1,9 @@
 """Keep the positions of a broadcasting query in a file.
 
-Each member of a broadcasting group reads everything, so nothing is committed at brokers: positions are kept in a file
-of this host, in the place and form that RocketMQ's own broadcasting consumers use. While a query has a checkpoint, the
-file is an export: it decides nothing, never goes back, and is written again if it is lost. It is an import for a new
-query that starts with `startingOffsets=group`.
+Each member of a broadcasting group reads all messages, so nothing is committed at brokers. Positions are kept in a file
+on this host, with the path and format of RocketMQ's own broadcasting consumers. A query with a checkpoint only writes
+the file: positions in it go back only after a loss, and it is written again if it is lost. A new query with
+`startingOffsets=group` reads it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .view import BrokerView
 __all__ = ["LocalPositions", "LocalView"]
 
 _LASTING_NAME = "DEFAULT"
-"""The client id names the file, so it must not change from run to run."""
+"""The instance name in the client id, which is a part of the path and must not change from run to run."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +45,7 @@ class LocalPositions:
         return f"<LocalPositions {self.path}>"
 
     def require_writable(self) -> None:
-        """Raise for a directory that cannot be written to."""
+        """Raise `OptionError` if the directory cannot be created or written to."""
         directory = self.path.parent
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class LocalPositions:
             raise self._refuse(f"{directory} is not writable")
 
     def require_readable(self) -> None:
-        """Raise for a file that exists but cannot be read: its positions are unknown, not absent."""
+        """Raise `OptionError` if the file exists but cannot be read, because then its positions are unknown."""
         self._load()
         if self._store.is_damaged:
             advice = "repair the file, or remove it and its backup to begin as startingOffsetsDefault says"
@@ -63,15 +63,15 @@ class LocalPositions:
             raise OptionError("localOffsetStoreDir", str(self._settings.directory), what, advice=advice)
 
     def fetch(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the group's position in each queue of the file."""
+        """Return the group's position in each of these queues that the file has."""
         self._load()
         known = self._store.progress.snapshot()
         return {queue: known[queue] for queue in queues if queue in known}
 
     def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
-        """Write positions that are ahead, or moved back by a loss; entries of other queues stay.
+        """Write positions that are larger than those in the file, or smaller in `rewound` queues, after a loss.
 
-        Return no failures: what cannot be written now is written next time.
+        Entries of other queues stay. Return no failures: what cannot be written now is written next time.
         """
         self._warn_of_larger(positions, rewound)
         for queue, offset in positions.items():
@@ -80,7 +80,7 @@ class LocalPositions:
         return []
 
     def _warn_of_larger(self, positions: Positions, rewound: Collection[MessageQueue]) -> None:
-        """Warn of each position that a loss moves back, and once for each queue of a larger one that stays."""
+        """Warn of positions that are larger in the file: always if a loss moves them back, else once per queue."""
         for queue, held in self.fetch(positions).items():
             if held > positions[queue] and (queue in rewound or queue not in self._warned):
                 what = "is moved back to it, after the loss that was reported" if queue in rewound else "stays"
@@ -99,13 +99,13 @@ class LocalPositions:
 
 
 class LocalView(BrokerView):
-    """A view whose group has its positions in the file."""
+    """A view whose group keeps its positions in a local file instead of at brokers."""
 
     def __init__(self, cluster: Cluster, positions: LocalPositions, rhythm: PlannerRhythm) -> None:
         super().__init__(cluster, positions.group, rhythm)
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the group's position in each queue of the file; raise if the file cannot be read."""
+        """Return the group's position in each of these queues that the file has; raise if it cannot be read."""
         self._positions.require_readable()
         return self._positions.fetch(queues)

@@ -1,7 +1,7 @@
-"""Fail a reader whose messages are gone, or warn and count.
+"""Raise an error if messages are lost, or log and count a warning, as the user has chosen.
 
-The rules are those of `offsets.loss`; planners and tasks apply them here. A loss that does not fail the query is a
-warning that names the queue and both offsets. Gaps within ranges are merged, so that their warnings stay few.
+Planners and tasks apply the rules of `offsets.loss` here. A loss that does not fail the query is a warning that names
+the queue, the planned offset and the one that was found. Gaps within ranges are merged, so their warnings stay few.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class LossJournal:
-    """Fails or warns, and counts warnings; the loss policy of the pull engine."""
+    """Raises for a loss if losses fail the query, else warns and counts; the loss policy of the pull engine."""
 
     def __init__(self, fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -27,29 +27,29 @@ class LossJournal:
         self._gaps = GapLog()
 
     def note(self, warnings: Iterable[LossWarning]) -> None:
-        """Warn about findings that were judged already."""
+        """Log and count warnings about losses that are already known not to fail the query."""
         for warning in warnings:
             self.counts[warning.finding] += 1
             _log.warning("%s", warning)
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Judge that messages from `planned` to `minimum` are gone."""
+        """Raise or warn, because messages from offset `planned` to the queue's minimum offset are gone."""
         self._judge(Finding.BELOW_MIN, queue, planned, minimum)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Judge that the queue ends at `maximum`, before the end of the range."""
+        """Raise or warn, because the queue ends at `maximum`, before the end of the planned range."""
         self._judge(Finding.WENT_BACK, queue, planned_end, maximum)
 
     def vanished(self, rest: QueueRange) -> None:
-        """Judge that the queue is not in the route any more."""
+        """Raise or warn, because the queue is no longer in the route and the range `rest` was not read."""
         self._judge(Finding.VANISHED, rest.queue, rest.start, rest.end)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Warn that an administrator moved the group; the range is read as planned."""
+        """Warn that an administrator moved the group's position; the range is read as planned."""
         self._judge(Finding.RESET_BY_ADMIN, queue, planned, reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Judge that messages within [start, end) are gone, `missing_count` of them if that is known."""
+        """Raise or warn, because messages within [start, end) are gone; None as count means that it is unknown."""
         fails = self._fail_on_data_loss
         gap = judge(Finding.GAP, queue, start, end, fail_on_data_loss=fails, missing_count=missing_count)
         self.counts[Finding.GAP] += 1
@@ -57,7 +57,7 @@ class LossJournal:
             _log.warning("%s", warning)
 
     def finish(self) -> None:
-        """Warn of the remaining gaps and of the total that is missing."""
+        """Log the gaps that were merged and not logged yet, and the total number of missing messages."""
         for warning in (*self._gaps.rest(), *self._gaps.totals()):
             _log.warning("%s", warning)
 

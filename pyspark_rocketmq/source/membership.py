@@ -1,12 +1,12 @@
 """Take part in a group as one of its members, and know which queues are assigned to this query.
 
-The planner is a member as RocketMQ's consumers are: it sends heartbeats, rebalances at intervals and whenever a broker
-reports a change of members, and assigns each topic's queues as every other member does. It neither pulls nor commits:
-the planner decides what is read and committed whenever Spark asks.
+This member acts as RocketMQ's consumers do: it sends heartbeats, rebalances at intervals and whenever a broker reports
+a change of members, and assigns each topic's queues by the same strategy as every other member. It neither pulls nor
+commits: the planner decides what is read and committed, each time Spark calls it.
 
-Rebalancing has a thread of its own; the planning thread reads its outcome. Heartbeats have another thread: a round of
-rebalancing waits for seconds for each topic whose brokers do not answer, and brokers expel a member without heartbeats
-after two minutes.
+Rebalancing has a thread of its own; the planning thread reads its result. Heartbeats have another thread, because
+brokers remove a member without heartbeats after two minutes, and rebalancing waits for seconds for each topic whose
+brokers do not answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueryMember:
-    """A query's membership in its group. The planning thread and brokers call it."""
+    """A query's membership in its group. Called by the planning thread, and by requests of brokers."""
 
     def __init__(self, options: ReaderOptions, share: ShareSettings, rhythm: PlannerRhythm) -> None:
         self._clock: Clock = SystemClock()
@@ -62,7 +62,7 @@ class QueryMember:
         self._membership = Membership(self.cluster, self._settings, self.client_id, self._clock, consume_type=PUSH)
         self._strategy = _make_strategy(share)
         self._first_strategy = self._strategy if share.own_list else _Listed(self._strategy)
-        """Assigns the queues of a topic for the first time."""
+        """The strategy for the first assignment of each topic."""
         self._table = AssignmentTable()
         self._since_s: dict[MessageQueue, float] = {}
         self._unknown_topics = set(options.selection.topics)
@@ -76,7 +76,7 @@ class QueryMember:
         self._rounds = Rounds(self._run_round, self._timer, self._clock, self._settings.rhythm)
         self._store = RemoteStore(self.cluster.offsets, self._settings.group)
         self.running_info = self._make_info()
-        """What administrators see of this member."""
+        """The facts about this member that administrators may ask for."""
         self._requests = MemberRequests(self, options.cluster.namespace, self._clock)
         self._is_joined = False
 
@@ -86,17 +86,17 @@ class QueryMember:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Start to send heartbeats and to rebalance; do not wait for the outcome."""
+        """Start to send heartbeats and to rebalance; do not wait for an assignment."""
         self._is_joined = True
         rhythm = self._settings.rhythm
         self._timer.repeat(0.0, rhythm.route_s, self._membership.refresh_routes)
         self._timer.start()
         self._heartbeats.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
-        self._heartbeats.call_soon(self._rounds.wake)  # After the first heartbeat, which lists this member.
+        self._heartbeats.call_soon(self._rounds.wake)  # After the first heartbeat: then brokers list this member.
         self._heartbeats.start()
 
     def wait(self) -> None:
-        """Wait until every topic's assignment is known; raise `GroupError` after `join_timeout_s`."""
+        """Wait until the queues of every topic are assigned; raise `GroupError` after `join_timeout_s`."""
         if not self._has_assignment.wait(self._rhythm.join_timeout_s):
             topics, waited_s = ", ".join(sorted(self._unknown_topics)), self._rhythm.join_timeout_s
             raise GroupError(
@@ -107,7 +107,7 @@ class QueryMember:
         time.sleep(self._rhythm.settle_s)
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group and close all connections."""
         for loop in (self._timer, self._heartbeats):
             loop.stop(_CLOSING_S)
         if self._is_joined:
@@ -117,39 +117,39 @@ class QueryMember:
     # --- for the planning thread -------------------------------------------------------------------------------------
 
     def owned(self) -> dict[MessageQueue, Assigned]:
-        """Return the queues that were gained at least `settle_s` ago, each with its assignment."""
+        """Return the assigned queues with their assignments; leave out queues gained less than `settle_s` ago."""
         before_s = self._clock.now_s() - self._rhythm.settle_s
         since_s = self._since_s
         return {each.queue: each for each in self._table.all() if since_s.get(each.queue, before_s + 1) <= before_s}
 
     def take_resets(self) -> dict[MessageQueue, int]:
-        """Return and forget the resets of brokers that do not move groups themselves but pass resets on to members."""
+        """Return and forget the offsets to which an administrator reset this member, as brokers have passed them on."""
         with self._reset_lock:
             resets, self._resets = self._resets, {}
             return resets
 
     def note_progress(self, queue: MessageQueue, offset: int) -> None:
-        """Show administrators the group's position in an owned queue."""
+        """Note the group's position in an owned queue, for administrators who ask for it."""
         self._store.progress.update(queue, offset, only_forward=False)
 
     def connection_to(self, address: Address) -> object | None:
-        """Return the member's only connection to a process, which ends with the process; None if it is broken."""
+        """Return the member's only connection to the broker process at an address; None if it is broken."""
         return self._pool.find(address)
 
     # --- for brokers and administrators ------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Rebalance soon: the group may have changed."""
+        """Rebalance soon, because the members of the group may have changed."""
         self._rounds.wake()
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Have the next batch start at these offsets."""
+        """Note an administrator's reset, so that the next batch starts at these offsets."""
         _log.warning("an administrator resets %d queues of %s; the next batch starts there", len(offsets), topic)
         with self._reset_lock:
             self._resets |= offsets
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """Raise: a query has no listener."""
+        """Raise `LocalProtocolError`, because a query has no listener that could get messages."""
         raise LocalProtocolError("a Spark query has no listener", advice="ask a push consumer of the group")
 
     def _serve(self, address: Address, request: Command) -> Command | None:
@@ -164,7 +164,10 @@ class QueryMember:
         return all(outcomes)
 
     def _rebalance(self, topic: str) -> bool:
-        """Rebalance one topic, and return whether the next round may wait. A failure changes nothing."""
+        """Rebalance one topic; return whether the next round may wait for the usual interval.
+
+        A failure is logged, and the topic keeps its assignment.
+        """
         try:
             assignment = assign_topic(topic, self._membership, self._strategy_for(topic))
         except RocketMQError as error:
@@ -185,7 +188,7 @@ class QueryMember:
         return self._first_strategy if topic in self._unknown_topics else self._strategy
 
     def _take_assignment(self, topic: str, assigned: set[MessageQueue]) -> bool:
-        """Put the assigned queues into the table, and return whether that changed it."""
+        """Replace a topic's queues in the assignment table, and return whether they changed."""
         held = {each.queue: each for each in self._table.all(topic)}
         lost, gained = held.keys() - assigned, assigned - held.keys()
         for queue in lost:
@@ -216,40 +219,40 @@ class QueryMember:
 
 @dataclass(frozen=True, slots=True)
 class _OwnList:
-    """The strategy CONFIG, whose list follows the route."""
+    """The strategy CONFIG with a list in which `*` stands for all queues in the route."""
 
     listed: ListedQueues
     name: str = "CONFIG"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the listed queues, whatever the members."""
+        """Return the listed queues; which members there are has no effect."""
         return self.listed.select(queues)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the same queues for each member: the lists of others are not known here."""
+        """Return the listed queues for each member, because the lists of other members are unknown."""
         return [self.listed.select(queues) for _ in members]
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A strategy for the first assignment, which raises while brokers do not list this member."""
+    """Wraps a strategy for the first assignment: raises while brokers do not list this member."""
 
     strategy: AllocateStrategy
 
     @property
     def name(self) -> str:
-        """The name of the strategy."""
+        """The name of the wrapped strategy."""
         return self.strategy.name
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues of this member; raise `GroupError` if it is not listed."""
+        """Return the queues of member `current`; raise `GroupError` if it is not among `members`."""
         if current not in members:
             what = f"brokers do not list {current} among the {len(members)} members"
             raise GroupError(what, advice="look whether they refuse heartbeats of this client")
         return self.strategy.allocate(current, queues, members)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each listed member."""
+        """Return the queues of each member, by the wrapped strategy."""
         return self.strategy.allocate_all(queues, members)
 
 
@@ -260,7 +263,7 @@ def _make_strategy(share: ShareSettings) -> AllocateStrategy:
 
 
 def _room_of(client_id: str, rooms: Mapping[str, str]) -> str | None:
-    """Return the room of the first pattern that matches, in which `*` stands for anything."""
+    """Return the machine room of the first pattern that matches a client id; `*` in a pattern stands for any text."""
     parts = {pattern: map(re.escape, pattern.split("*")) for pattern in rooms}
     return next((rooms[each] for each, fixed in parts.items() if re.fullmatch(".*".join(fixed), client_id)), None)
 

@@ -1,7 +1,7 @@
 """Run one Spark task: read its ranges over this worker process's pooled connections, and yield record batches.
 
-Reading the same partition again yields the same rows: ranges are explicit, and nothing is remembered between tasks but
-connections, routes, and which topics are compacted.
+Reading the same partition again yields the same rows: its ranges are explicit. Between tasks, a worker process keeps
+only connections, routes, and which topics are compacted.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class RangePartition(InputPartition):
 
 @cache
 def keep_imports() -> None:
-    """Keep what this process has imported out of the garbage collection that the worker runs after every task.
+    """Exclude imported modules from the garbage collection that Spark's worker runs after every task.
 
-    Once is enough, but only after a first batch was decoded: decoding imports the most.
+    Only the first call does so. It comes after a first batch was decoded, because decoding imports the most.
     """
     gc.freeze()
 
@@ -54,7 +54,10 @@ def keep_imports() -> None:
 def read_partition(
     partition: RangePartition, options: ReaderOptions, nullable: Collection[str] = ()
 ) -> Iterator[RecordBatch]:
-    """Yield the rows of one task; `nullable` are columns that the user's own schema declares so."""
+    """Yield the rows of one task as record batches; report losses and figures to the log.
+
+    `nullable` are the columns that are never null but that the user's schema declares nullable.
+    """
     from ..decode.decoder import BatchSize, ColumnDecoder
 
     losses, report = LossJournal(options.fail_on_data_loss), TaskReport(len(partition.ranges))
@@ -78,7 +81,10 @@ def read_partition(
 
 
 def _count(blocks: Iterator[Block], report: TaskReport, options: ReaderOptions) -> Iterator[Block]:
-    """Yield the blocks and count them. Advise readers who are refused under the default group to name another."""
+    """Yield the blocks, and count them and their bytes in the report.
+
+    If brokers refuse to serve the default group, add to the error the advice to set `consumerGroup`.
+    """
     try:
         for block in blocks:
             report.pulls += 1
@@ -91,7 +97,7 @@ def _count(blocks: Iterator[Block], report: TaskReport, options: ReaderOptions) 
 
 
 def _time(batches: Iterator[Decoded], report: TaskReport) -> Iterator[Decoded]:
-    """Yield the batches and measure how long the task waited for each."""
+    """Yield the batches, and add the time that the task waited for each to the report."""
     while True:
         began_s, busy_s = time.perf_counter(), time.thread_time()
         decoded = next(batches, None)
@@ -102,6 +108,6 @@ def _time(batches: Iterator[Decoded], report: TaskReport) -> Iterator[Decoded]:
 
 
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:
-    """Yield pieces of at most so many rows; blocks are not cut before they are decoded."""
+    """Yield the record batch in pieces of at most `rows` rows; a decoded block may have more."""
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

@@ -1,12 +1,12 @@
 """Hold the brokers' locks of the queues that a query reads in order.
 
-A broker's lock of a queue is what orderly consumers of RocketMQ take: it keeps out other queries that lock, and orderly
-consumers of the group, but no concurrent ones. The planner asks for the locks of the queues that it may read, and a
-thread renews them as long as the query lives, so also while a batch runs. A lock that could not be renewed is trusted
-for a time that ends before the broker's own lease does.
+These are the locks that orderly consumers of RocketMQ take. They keep out other queries that take locks, and orderly
+consumers of the group, but not concurrent consumers. The planner asks for the locks of the queues that it may read. A
+thread renews them as long as the query lives, also while a batch runs. A lock that could not be renewed counts as live
+for a time that ends before the broker's lease does.
 
-A queue without a live lock is not read: a new batch leaves its position as it is, and a planned batch waits for the
-lock, but not for ever. A run to a target waits, too, before it would end short of the target.
+A queue without a live lock is not read: a new batch leaves the queue's position as it is. A batch that is already
+planned waits for the lock, up to a timeout; so does a run of availableNow that has not read the queue to its target.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class LockKeeper:
-    """The locks of one query. For the planning thread; a thread of its own renews them."""
+    """The locks of one query. Only the planning thread calls it; a thread of its own renews the locks."""
 
     def __init__(
         self, cluster: Cluster, group: str, client_id: str, settings: LockSettings, rhythm: PlannerRhythm
@@ -66,7 +66,7 @@ class LockKeeper:
         return held
 
     def require(self, queues: Collection[MessageQueue]) -> None:
-        """Wait until all these locks are live; raise `LockRefused` when that takes too long."""
+        """Wait until the locks of all these queues are live; raise `LockRefused` after `lock_timeout_s`."""
         deadline = Deadline.after(self._rhythm.lock_timeout_s)
         self._request(queues)
         while missing := sort_queues(set(queues) - self._live()):
@@ -74,14 +74,14 @@ class LockKeeper:
             self._request(queues)
 
     def wait(self, missing: Collection[MessageQueue], deadline: Deadline) -> None:
-        """Sleep until these locks may be asked for again; raise `LockRefused` once the deadline is over."""
+        """Sleep until the next request for these missing locks is due; raise `LockRefused` after the deadline."""
         if deadline.expired:
             raise self._refused(sort_queues(missing))
         self._warn(missing)
         time.sleep(min(self._rhythm.lock_retry_s, deadline.remaining()))
 
     def close(self) -> None:
-        """Release all locks."""
+        """Stop renewing, release all locks and close all connections."""
         self._loop.stop(_CLOSING_S)
         self._locks.close(_RELEASE_S)
         self._cluster.close()
@@ -89,7 +89,7 @@ class LockKeeper:
     # --- requests to brokers -----------------------------------------------------------------------------------------
 
     def _request(self, queues: Collection[MessageQueue]) -> None:
-        """Ask for locks that were never asked for, and again after a while for those that others hold."""
+        """Ask brokers for the locks of new queues, and at intervals for locks that are still missing."""
         known, live = set(self._table.queues()), self._live()
         news = [queue for queue in queues if queue not in known]
         for queue in news:
@@ -120,7 +120,7 @@ class LockKeeper:
             _log.warning(text, len(missing), self._cause(missing), next(iter(missing)))
 
     def _cause(self, missing: Collection[MessageQueue]) -> str:
-        """Return what brokers said about the missing locks."""
+        """Return a text that says why locks are missing: others hold them, or brokers did not answer."""
         last = self._locks.last
         refused_count = len(last.refused.intersection(missing))
         codes = ", ".join(sorted({error.code for error in last.unknown.values()}))

@@ -1,9 +1,9 @@
-"""Report what a task has read, and how far a query is, as plain values.
+"""Report the figures of a task, and the position and lag of a query, as plain values.
 
-A `TaskReport` is made in the task that it describes and is its log line. A `PlannerStatus` is made in the planner and
-travels to the driver's progress in the JSON of `reportLatestOffset`, the only channel that Python sources have. It does
-not travel in the JSON of `latestOffset`: Spark logs that as the checkpoint and compares its text, so every change of a
-counter would start a batch, and replays would differ. Logs, `progress` and tests read these same values.
+A `TaskReport` is made in the task that it describes, and is its log line. A `PlannerStatus` is made in the planner. It
+reaches the query's progress in the JSON of `reportLatestOffset`, the only way that Spark offers to Python sources. The
+JSON of `latestOffset` must not have it: Spark writes that to the checkpoint and compares its text, so every change of a
+counter would start a batch. Logs, `progress` and tests read the same values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..offsets.position import Positions
 __all__ = ["PlannerStatus", "TaskReport"]
 
 _MOST_QUEUES, _MOST_CHARACTERS = 3, 120
-"""Limits of the entries that name queues, whose names come from the network."""
+"""The largest number of queues in `most_behind`, and of characters in each name, because names come from brokers."""
 
 
 @dataclass(slots=True)
@@ -30,15 +30,15 @@ class TaskReport:
     ranges: int
     rows: int = 0
     pulls: int = 0
-    """Responses that brought records."""
+    """The number of responses with records."""
     byte_count: int = 0
-    """Bytes of encoded records in these responses."""
+    """The number of bytes of stored records in these responses."""
     waited_s: float = 0.0
-    """Seconds in which the task did not run while it fetched: elapsed time less processor time."""
+    """Seconds for which the task waited while it fetched: elapsed time less processor time."""
     handed_over: int = 0
-    """Records that were read one by one, which is slower."""
+    """The number of irregular records, which are decoded one by one and therefore more slowly."""
     dropped: int = 0
-    """Messages left out because they cannot be read (mode=DROPMALFORMED)."""
+    """The number of messages that were left out because they cannot be decoded (mode=DROPMALFORMED)."""
     losses: Mapping[str, int] = field(default_factory=dict)
     """The number of losses, by finding; `GAP` counts gaps within ranges."""
 
@@ -53,7 +53,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PlannerStatus:
-    """The progress of a query after its last planning."""
+    """The position, lag and failures of a query after its last planning."""
 
     role: str
     """`solo`, or `member` of its group."""
@@ -62,19 +62,19 @@ class PlannerStatus:
     position: int
     """The sum of the next offsets of these queues, after the planned batch."""
     end: int
-    """The sum of their ends."""
+    """The sum of the ends of these queues."""
     lag: int
-    """The number of offsets between the two."""
+    """The number of offsets from the positions to the ends of these queues."""
     most_behind: Mapping[str, int]
-    """The queues with the largest lag, which are at most three."""
+    """The lag of the queues with the largest lag, at most three."""
     group: str | None
     """The group whose positions the query commits."""
     failed_commits: int
-    """The number of commits that failed, to be repeated."""
+    """The number of commits that failed and are repeated."""
     is_commit_refused: bool
-    """Whether the query commits no more because its group has live members."""
+    """Whether the query has stopped committing because its group has live members."""
     losses: Mapping[str, int]
-    """The number of losses between batches, by finding."""
+    """The number of losses that planning found, by finding."""
 
     def __str__(self) -> str:
         text = ", ".join(f"{name} {value}" for name, value in self.as_json().items())
@@ -86,7 +86,7 @@ class PlannerStatus:
 
 
 def measure_lag(positions: Positions, ends: Positions) -> dict[str, Any]:
-    """Return the fields of a status that compare positions with the ends of the queues."""
+    """Return the fields of a `PlannerStatus` that tell positions, ends and lag of the queues."""
     lags = {queue: max(0, end - positions.get(queue, end)) for queue, end in ends.items()}
     behind = nlargest(
         _MOST_QUEUES, (queue for queue, lag in lags.items() if lag), key=lambda queue: (lags[queue], queue)
@@ -105,7 +105,7 @@ def _shorten(queue: MessageQueue) -> str:
 
 
 def parse_status(reported: str | Mapping[str, Any]) -> PlannerStatus | None:
-    """Return the status in what `reportLatestOffset` answered; None if there is none that this release can read."""
+    """Return the status in a result of `reportLatestOffset`; None if it has no status that this release can read."""
     try:
         value = json.loads(reported) if isinstance(reported, str) else reported
         return PlannerStatus(**value["status"])

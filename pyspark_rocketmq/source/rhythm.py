@@ -1,7 +1,7 @@
-"""Timings of the process that plans, as one value that tests replace.
+"""Define the intervals and timeouts of the planning process, as one value that tests replace.
 
-Spark pickles readers, and the rhythm travels with its reader. Users choose none of these values; what users choose
-stands in `options`.
+Spark pickles a reader together with its rhythm. Users choose none of these values; timings that users choose are in
+`options`.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ __all__ = ["NORMAL", "PlannerRhythm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRhythm:
-    """Intervals and timeouts of the process that plans, in seconds."""
+    """Intervals and timeouts of the planning process, in seconds."""
 
     clock: Callable[[], float] = time.monotonic
-    """The monotonic clock by which the planning thread finds out what is due."""
+    """The monotonic clock that tells the planning thread when something is due."""
     bounds_s: float = 0.1
-    """Time without further requests that one request for bounds costs."""
+    """Cache lifetime of bounds, for each request that they cost."""
     minimum_offsets_s: float = 30.0
-    """Cache lifetime of minimum offsets where each costs a request; pulls report those that moved on."""
+    """Cache lifetime of minimum offsets where each costs a request; a pull below the minimum reports the new one."""
     members_check_s: float = 60.0
-    """Time for which a group without live members counts as free."""
+    """Interval between checks that a group has no live members."""
     commit_check_s: float = 60.0
-    """From one comparison of a broker's position with what was committed there to the next."""
+    """Interval between comparisons of a broker's positions with those that were committed there."""
     commit_backoff: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, longest_s=30.0))
     """Pauses after failed commits."""
     exchange_s: float = 1.0
-    """A member asks a broker for the group's positions, and commits, at most once in this time."""
+    """Least interval at which a member asks a broker for the group's positions and commits there."""
     exchange_per_queue_s: float = 0.01
-    """The same for each queue: every queue costs a request, and an idle query must not keep brokers busy."""
+    """Least interval of the same for each queue, because every queue costs a request, also of an idle query."""
     join_timeout_s: float = 30.0
-    """Time that a query waits for the list of its group's members."""
+    """Timeout of a query that waits until queues are assigned to it."""
     settle_s: float = 0.5
-    """From gaining a queue to reading it: by then the last owner has committed its position."""
+    """Pause between gaining a queue and reading it, so that its last owner can commit its position."""
     lock_retry_s: float = 1.0
-    """From one request for locks that others hold to the next."""
+    """Interval between requests for missing locks."""
     lock_timeout_s: float = 60.0
-    """Time that a planned batch, or a run to a target, waits for locks. The lease of a dead owner ends no later."""
+    """Timeout of a planned batch, or a run of availableNow, that waits for locks; a dead owner's lease ends by then."""
     lock_warning_s: float = 30.0
-    """From one warning about missing locks to the next."""
+    """Interval between warnings about missing locks."""
     claim_timeout_s: float = 30.0
-    """Time that a query waits for group claims: a stopped query's process may last `exit_s` and a little more."""
+    """Timeout of a query that waits for group claims; longer than `exit_s`, the time a stopped query may keep them."""
     claim_retry_s: float = 0.2
     flush_s: float = 10.0
-    """Time that the end of a query waits for its last commit. Spark does not wait for it."""
+    """Timeout of the last commit at the end of a query; Spark does not wait for it."""
     grace_s: float = 2.0
-    """Time in which a call of Spark may return once the process is to end."""
+    """Time in which a call of Spark may still return after SIGTERM."""
     grace_check_s: float = 0.05
     exit_s: float = 25.0
-    """After this time the system ends a process that is to end: `stop` takes less if no broker answers."""
+    """Time after which the system ends the process; `stop` takes less, even if no broker answers."""
     driver_check_s: float = 1.0
-    """From one check whether the driver lives to the next."""
+    """Interval between checks whether the driver lives."""
 
 
 NORMAL = PlannerRhythm()
-"""The rhythm of users' queries."""
+"""The rhythm of queries outside tests."""

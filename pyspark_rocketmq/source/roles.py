@@ -1,7 +1,7 @@
-"""Decide where batches start, and commit what is finished, as the query's role in its group demands.
+"""Decide where batches start, and commit finished work, according to the query's role in its group.
 
-A query is alone in its group (`SoloRole`), or one of its members (`member.MemberRole`). Both have the same methods.
-What few queries need is imported for these alone: Spark starts a process for every query, and waits for it.
+A query is alone in its group (`SoloRole`), or one of its members (`member.MemberRole`). Both classes have the same
+methods. Modules that only few queries need are imported on demand, because Spark waits for the process of each query.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ _log = logging.getLogger(__name__)
 
 
 class Starts(NamedTuple):
-    """The start of a batch in each queue, and the bounds by which it was judged."""
+    """The start of a batch in each queue, and the bounds with which the starts were compared."""
 
     positions: Positions
     bounds: Mapping[MessageQueue, QueueBounds]
     rewound: Positions = MappingProxyType({})
-    """The positions that went back because their queues end before the known ones."""
+    """The starts of queues that end before their known position: their ends."""
     opened: Positions = MappingProxyType({})
-    """The positions at the first readable messages of queues of which nothing was read yet."""
+    """The starts of queues of which nothing was read yet and that start at their first readable message."""
 
 
 class StartJudge:
-    """Judges known positions by what brokers hold. Bounds that show a loss are never older than the positions."""
+    """Compares known positions with the bounds of queues, to find losses.
+
+    A loss is reported only by bounds that were fetched after the positions were known.
+    """
 
     def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
         self.catalog = catalog
@@ -60,7 +63,7 @@ class StartJudge:
     def fetch_bounds(
         self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
     ) -> Mapping[MessageQueue, QueueBounds]:
-        """Return the bounds of these queues; if a broker has gone, of those that the routes name without it."""
+        """Return the bounds of these queues; if a broker has gone, only of those that are still in the routes."""
         try:
             return self.view.fetch_bounds(queues)
         except (QueueMoved, TopicNotFound):
@@ -68,15 +71,15 @@ class StartJudge:
             return self.view.fetch_bounds([queue for queue in queues if queue in left])
 
     def fetch_fresh(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
-        """Return what brokers report now, whatever they reported a moment ago."""
+        """Fetch and return the bounds of these queues, without using cached ones."""
         self.view.forget()
         return self.fetch_bounds(list(queues), {queue.topic for queue in queues})
 
     def judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> Starts:
-        """Move positions into what brokers hold; raise for a loss if losses fail the query.
+        """Return the known positions as starts, moved into the bounds; raise for a loss if losses fail the query.
 
-        Others move a group while it is read, and an administrator who skips to the end knows of messages that came
-        after brokers were asked. So an apparent loss is judged again by what brokers report now.
+        A position may also lie outside the bounds because they are older: an administrator may have moved the group to
+        an end that came after them. So an apparent loss is checked with bounds that are fetched again.
         """
         settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
         if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
@@ -91,7 +94,7 @@ class StartJudge:
         return Starts(settled.positions, bounds, _rewound(settled), first)
 
     def _drop_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
-        """Return the warnings, without queues that are still missing from the route since an earlier warning."""
+        """Return the warnings, except those about queues that were missing from the route in the last call as well."""
         missing = {warning.queue for warning in warnings if warning.finding is Finding.NOT_IN_ROUTE}
         known, self._missing = self._missing, missing
         return [warning for warning in warnings if warning.queue not in missing & known]
@@ -103,14 +106,14 @@ def _rewound(settled: Settled) -> Positions:
 
 
 class NoLocks:
-    """Stands in for the locks of a query that needs none: every queue is ready."""
+    """Stands in for `LockKeeper` in a query that needs no locks: every queue may be read."""
 
     def hold(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
         """Return all queues."""
         return queues
 
     def require(self, queues: Collection[MessageQueue]) -> None:
-        """Return at once."""
+        """Return at once: no lock is needed."""
 
     def wait(self, missing: Collection[MessageQueue], deadline: Deadline) -> None:
         """Return at once: no lock is ever missing."""
@@ -130,11 +133,11 @@ class SoloRole:
         group = options.commit.group
         self._check = GroupCheck(cluster, group, rhythm) if group else None
         self.committer = _open_committer(options, rhythm)
-        """Commits what is finished, if that is wanted."""
+        """Commits finished work; None if the options ask for no commits."""
         self.locks = open_locks(options, rhythm)
         self._claims = _open_claims(options, rhythm)
         self.needs_each_trigger = options.locks is not None
-        """Whether the next plan may differ though brokers report nothing new."""
+        """Whether the next plan may differ although brokers report the same offsets, because locks may have changed."""
         self._pinned: Starts | None = None
         self._without_front: set[MessageQueue] = set()
         """New queues whose first offset no master has reported yet."""
@@ -144,7 +147,7 @@ class SoloRole:
 
     @property
     def failed_commits(self) -> int:
-        """The number of commits that failed, to be repeated."""
+        """The number of commits that failed and are repeated."""
         return self.committer.failure_count if self.committer else 0
 
     @property
@@ -153,17 +156,17 @@ class SoloRole:
         return self.committer is not None and self.committer.is_refused
 
     def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Check once that the query may play its role; raise `GroupInUse` if the group has live members."""
+        """Raise `GroupInUse` if the group for which the query commits has live members."""
         if self._check:
             self._check.require_no_members({queue.topic for queue in queues})
 
     def claim(self, queues: Collection[MessageQueue]) -> None:
-        """Claim queues on this host; raise `GroupReadTwice` if another query of this host has claimed one."""
+        """Claim queues on this host, if the role has claims; raise `GroupReadTwice` if another query holds one."""
         if self._claims and not self._claims.held.issuperset(queues):
             self._claims.take(queues)
 
     def choose_queues(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Return the queues that are the query's own to read: all of them."""
+        """Return all queues: a query that is alone in its group reads every one."""
         return queues
 
     def choose_starts(
@@ -173,18 +176,18 @@ class SoloRole:
         ready: Collection[MessageQueue],
         queues: Collection[MessageQueue],
     ) -> Starts:
-        """Resolve the start of a query without checkpoint; else go on after the last batch.
+        """Return the starts of the next batch: the end of the last one, or what the options request.
 
         Args:
-            start: The end of the last batch.
-            bounds: The bounds of the query's own queues.
-            ready: Those of them that may be read now, because no lock is missing.
+            start: The end of the last batch; None for a query without checkpoint.
+            bounds: The bounds of the queues that this query reads.
+            ready: The queues in `bounds` that may be read now, because no lock is missing.
             queues: All queues that the options cover.
         """
         return self._resolve(bounds) if start is None else self._go_on(start, bounds)
 
     def _resolve(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
-        """Return the start of a query without checkpoint, which stays the same in every planning."""
+        """Return the starts that the options request; they are resolved once and then remembered."""
         if self._pinned is None:
             queues = list(bounds)
             self._judge.catalog.require_known(queues)
@@ -196,12 +199,12 @@ class SoloRole:
         return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
 
     def _go_on(self, start: Position, bounds: Mapping[MessageQueue, QueueBounds]) -> Starts:
-        """Return starts after the last batch, moved where brokers lost messages."""
+        """Return the end of the last batch as starts, moved into the bounds where messages were lost."""
         known = {queue: at for queue, at in start.next.items() if queue in bounds or self._judge.catalog.covers(queue)}
         return self._with_new(self._judge.judge(known, bounds, start.still_open), known)
 
     def _with_new(self, starts: Starts, known: Positions) -> Starts:
-        """Add the queues that were found since. They begin at their first message, once a master reports it."""
+        """Return the starts with new queues added, which start at their first message, once a master reports it."""
         new = {queue: each for queue, each in starts.bounds.items() if queue not in known}
         if not new:
             self._without_front = set()
@@ -220,21 +223,21 @@ class SoloRole:
     def find_unread(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
-        """Return the queues, of those not read to the target, that no other member has read: all of them."""
+        """Return all `queues`: there are no other members that could have read them to the target."""
         return queues
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Have committed what is finished; the `rewound` queues were found to end at these smaller offsets."""
+        """Give finished positions to the committing thread; `rewound` has the ends of queues that end before them."""
         if self.committer:
             self.committer.acknowledge({**finished, **rewound}, rewound.keys())
 
     def note_rewound(self, queues: Collection[MessageQueue]) -> None:
-        """Allow smaller positions for these queues, after a loss that an earlier run judged."""
+        """Allow the next commit to move these queues back, because an earlier run found that they had lost messages."""
         if self.committer and queues:
             self.committer.note_rewound(queues)
 
     def close(self, timeout_s: float) -> None:
-        """Commit what is acknowledged, then release locks and claims."""
+        """Commit what is acknowledged, waiting for at most `timeout_s`; then release locks and claims."""
         if self.committer:
             if not self.committer.flush(timeout_s):
                 _log.warning("positions were not committed within %g s; the query's next start commits them", timeout_s)
@@ -247,7 +250,7 @@ class SoloRole:
 def open_role(
     cluster: Cluster, options: ReaderOptions, judge: StartJudge, rhythm: PlannerRhythm
 ) -> SoloRole | MemberRole:
-    """Return the role that the options ask for."""
+    """Return a `MemberRole` for `groupMembership=shared`, else a `SoloRole`."""
     if options.share is None:
         return SoloRole(cluster, options, judge, rhythm)
     from .member import MemberRole
@@ -256,7 +259,10 @@ def open_role(
 
 
 def open_locks(options: ReaderOptions, rhythm: PlannerRhythm, client_id: str | None = None) -> LockKeeper | NoLocks:
-    """Return the locks of a query that wants them, over connections of their own, under the query's client id."""
+    """Return a `LockKeeper` with connections of its own if the options ask for locks, else `NoLocks`.
+
+    Locks are taken under `client_id`; None stands for the client id that the options give.
+    """
     if options.locks is None:
         return NoLocks()
     from ..client.membership import make_client_id
@@ -268,7 +274,7 @@ def open_locks(options: ReaderOptions, rhythm: PlannerRhythm, client_id: str | N
 
 
 def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm) -> Committer | None:
-    """Return what commits at brokers, or to a file; None if nothing is to be committed."""
+    """Return a committer to brokers, or to a local file; None if the options ask for no commits."""
     commit, local = options.commit, options.local
     if commit.group:
         cluster = open_cluster(options.cluster)  # The committing thread has connections of its own.
@@ -284,9 +290,9 @@ def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm) -> Committer 
 
 
 def _open_claims(options: ReaderOptions, rhythm: PlannerRhythm) -> GroupClaims | None:
-    """Return claims on this host if the query commits its group's positions alone; locks keep others apart.
+    """Return the query's group claims if it commits without brokers' locks, which would keep other queries out.
 
-    Windows has no such locks: nothing is claimed there.
+    Return None for other queries, and on Windows, which lacks the file locks that claims need.
     """
     group = options.commit.group
     if group is None or options.locks or sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""Make Spark's schema of the columns, and check the schema that a user asks for."""
+"""Make Spark's schema of the reader's columns, and check a schema that the user gives."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ _TYPES: dict[ColumnType, DataType] = {
 
 
 def spark_schema(columns: Sequence[str], properties_as_json: bool = False) -> StructType:
-    """Return Spark's schema of a choice of columns."""
+    """Return Spark's schema of these columns; `properties` is a string with `properties_as_json`, else a map."""
     return StructType([_field(name, properties_as_json) for name in columns])
 
 
 def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[str, ...]:
-    """Return the columns of the user's schema; raise `OptionError` for one that columns do not fill exactly."""
+    """Return the names of the columns in the user's schema; raise `OptionError` if the schema does not fit the reader.
+
+    It does not fit if it names an unknown column, names one twice, has another type, or forbids nulls that may come.
+    """
     if not schema.fields:
         raise OptionError("schema", None, "names no column", advice=f"columns are {', '.join(COLUMNS)}")
     for given in schema.fields:
@@ -59,7 +62,10 @@ def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[st
 
 
 def relaxed_columns(schema: StructType) -> frozenset[str]:
-    """Return the columns that are never null but declared nullable; batches must declare the same for Spark."""
+    """Return the columns that are never null but that the user's schema declares nullable.
+
+    Record batches must declare these nullable as well, because Spark compares both schemas.
+    """
     return frozenset(given.name for given in schema.fields if given.nullable and not COLUMNS[given.name].nullable)
 
 

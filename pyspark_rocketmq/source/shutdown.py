@@ -1,17 +1,17 @@
 """End the planner's process when Spark asks for it, without interrupting work half-way.
 
-Spark sends SIGTERM, twice within milliseconds, and does not wait. The first signal ends the process by an exception,
-upon which Spark's loop around the reader calls `stop`; later signals are ignored, so that `stop` commits and releases
-what it can in its own time.
+Spark sends SIGTERM, twice within milliseconds, and does not wait. The first signal raises an exception in the process.
+Spark's loop around the reader catches it and calls `stop`. Later signals are ignored, so that nothing interrupts `stop`
+while it commits and releases locks.
 
 An exception that a signal raises can leave a lock held for ever: the standard library takes some of its locks in
-Python. So the exception is raised between two calls of Spark, where none of our code runs. A running call may return
-first. A call that waits for longer than `grace_s` is interrupted, but only while the thread runs our own code, whose
-`with` statements are safe, or waits. If that moment does not come, or `stop` does not return, the system ends the
+Python. So the exception is raised between two calls of Spark, while no code of this library runs. A running call may
+return first. After `grace_s` the call is interrupted, but only at a moment when its thread waits, or runs code of this
+library, whose `with` statements are safe. If no such moment comes, or `stop` does not return, the system ends the
 process `exit_s` later.
 
 A driver that is killed sends no signal, and a waiting call does not notice. So the process checks every second whether
-its parent still lives, and sends itself the signal if not.
+its parent still lives; if not, it sends itself SIGTERM.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _OURS = __name__.partition(".")[0]
 
 
 class ShutdownHandler:
-    """Ends a process in which Spark calls a reader. Acts in the main thread, on systems that know SIGTERM."""
+    """Ends a process in which Spark calls a reader. Does nothing outside the main thread, or on Windows."""
 
     def __init__(self, rhythm: PlannerRhythm) -> None:
         self._rhythm = rhythm
         self._is_busy = self._is_asked = self._was_signalled = False
         self._before: Any = signal.SIG_DFL
-        """The handler of SIGTERM before this one."""
+        """The handler of SIGTERM that was installed before this one."""
         self._is_over = threading.Event()
         self._check_count = 0
 
@@ -47,14 +47,14 @@ class ShutdownHandler:
         return f"<ShutdownHandler {'signalled' if self._is_asked else 'waiting'}>"
 
     def install(self) -> None:
-        """End the process with the next SIGTERM, or with its parent."""
+        """Install the handler of SIGTERM; from now on the process ends on SIGTERM, or when its parent has ended."""
         if _has_signals():
             self._before = signal.signal(signal.SIGTERM, self._leave)
             threading.Thread(target=self._watch, args=(os.getppid(),), name="rocketmq-driver", daemon=True).start()
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Let one call of Spark return before the process ends."""
+        """Run one call of Spark in this context: SIGTERM ends the process only after it, or after `grace_s`."""
         self._is_busy = True
         try:
             yield
@@ -65,7 +65,7 @@ class ShutdownHandler:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Ignore SIGTERM during the last work; restore the earlier handler in a process that goes on."""
+        """Run `stop` in this context: SIGTERM is ignored. Without an earlier SIGTERM, restore the former handler."""
         self._is_over.set()
         if _has_signals():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -102,7 +102,7 @@ class ShutdownHandler:
             self._exit()
 
     def _exit(self) -> None:
-        """Leave by an exception. The default action of SIGALRM is to end the process."""
+        """Raise `SystemExit`, and have the system end the process by SIGALRM if it still runs after `exit_s`."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self._rhythm.exit_s)
         raise SystemExit
@@ -113,6 +113,6 @@ def _has_signals() -> bool:
 
 
 def _is_safe(frame: FrameType) -> bool:
-    """Return whether no lock can stay held: the thread runs our own code, or waits in the standard library."""
+    """Return whether an exception here leaves no lock held: the thread waits, or runs code of this library."""
     module: str = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] == _OURS or frame.f_code.co_name == "wait"

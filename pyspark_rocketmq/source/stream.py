@@ -1,10 +1,10 @@
-"""Answer the calls that Spark makes on a streaming read.
+"""Answer the calls that Spark makes on the reader of a streaming query.
 
-In the driver's long-lived process: the offset methods, `partitions`, `commit`. In another driver process: nothing but
-the constructor. On executors: `read`, on an unpickled copy. So the planner is made at the first offset call and never
-travels.
+Spark makes the reader in several processes. In the planning process of the driver, which lives as long as the query,
+it calls the offset methods, `partitions` and `commit`. In another driver process it only calls the constructor. On
+executors it calls `read` of a pickled copy. So the planner is made when it is first needed, and is never pickled.
 
-Spark announces the end of a query to the long-lived process by SIGTERM and does not wait; see `shutdown`.
+Spark announces the end of a query to the planning process by SIGTERM and does not wait; see `shutdown`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
-    """The reader of a stream, with the calls that every supported PySpark makes."""
+    """The reader of a streaming query, with the methods that every supported PySpark calls."""
 
     def __init__(self, options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL) -> None:
         self.options = options
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader):
 
     @property
     def planner(self) -> Planner:
-        """The query's planner, made in the process that plans."""
+        """The query's planner, made at the first use."""
         if self._planner is None:
             from ..cluster.cluster import open_cluster
 
@@ -64,27 +64,30 @@ class StreamReader(DataSourceStreamReader):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return a constant: Spark does not store it, so it must not depend on time."""
+        """Return a constant that stands for "no position yet".
+
+        It must not depend on time, because Spark does not store it. The planner resolves the real start.
+        """
         return dict(SENTINEL)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """Return the tasks between two offsets; a function of these alone."""
+        """Return the tasks that read from `start` to `end`; equal arguments give equal tasks."""
         last = parse_position(end)
         with self._shutdown.call():
             return [] if last is None else self.planner.partitions(parse_position(start), last)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Yield the rows of one task."""
+        """Yield the rows of one task as record batches."""
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge a finished batch. Spark calls it late, and never for the last batch."""
+        """Acknowledge a finished batch. Spark calls this only when it plans the next batch, so never for the last."""
         if position := parse_position(end):
             with self._shutdown.call():
                 self.planner.acknowledge(position)
 
     def stop(self) -> None:
-        """End the query."""
+        """End the query: commit what is acknowledged, and release locks and claims."""
         with self._shutdown.stopping():
             if self._planner:
                 self._planner.finish(self._rhythm.flush_s)
@@ -94,22 +97,25 @@ class StreamReader(DataSourceStreamReader):
 if HAS_ADMISSION:
 
     class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
-        """With admission control, from PySpark 4.2 on.
+        """The reader for PySpark 4.2 and later, which passes the query's position and limits to each planning.
 
-        Spark asks an idle query about a hundred times a second for its latest offset; the answer is remembered.
+        Spark asks an idle query about a hundred times a second for its latest offset, so the result is cached.
         """
 
         _idle_at: dict[str, Any] | None = None
         _report: dict[str, Any] | None = None
 
         def getDefaultReadLimit(self) -> Any:
-            """Return a finite number if any cap is set, so that "all" can only mean a trigger without caps."""
+            """Return a finite limit if the options set a limit, else no limit.
+
+            So an unlimited `limit` in `latestOffset` means a trigger that must ignore the options' limits.
+            """
             limits = self.options.limits
             capped = limits.max_per_trigger or limits.max_per_queue or limits.min_per_trigger
             return ReadMaxRows(capped) if capped else ReadAllAvailable()
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Freeze the ends to read to."""
+            """Fetch the present ends of the queues, at which this run of availableNow stops."""
             with self._shutdown.call():
                 self.planner.freeze_target()
 
@@ -125,7 +131,7 @@ if HAS_ADMISSION:
             return self._idle_at or position_json(end)
 
         def reportLatestOffset(self) -> dict[str, Any] | None:
-            """Return the ends of the queues and the planner's status, for the query's progress."""
+            """Return the ends of the queues and the planner's status, which Spark shows in the query's progress."""
             if self._report is None:
                 planner = self.planner
                 self._report = {**position_json(planner.last_known_ends()), "status": planner.status().as_json()}
@@ -133,13 +139,13 @@ if HAS_ADMISSION:
 
 
 class PlainStreamReader(StreamReader):
-    """Without admission control: PySpark 4.1 does not pass the query's position, so the last batch shows it."""
+    """The reader for PySpark 4.1, which does not pass the query's position: the end of the last batch stands for it."""
 
     _last_end: Position | None = None
 
     @property
     def planner(self) -> Planner:
-        """The query's planner; logs once what caps cannot do here."""
+        """The query's planner; when it is made, warns that availableNow ends after one batch if batches are limited."""
         limits = self.options.limits
         if self._planner is None and (limits.max_per_trigger or limits.max_per_queue):
             _log.warning(
@@ -149,12 +155,12 @@ class PlainStreamReader(StreamReader):
         return super().planner
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """Return the tasks between two offsets, and remember the second as the query's position."""
+        """Return the tasks that read from `start` to `end`, and remember `end` as the query's position."""
         self._last_end = parse_position(end)
         return super().partitions(start, end)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # PySpark 4.1 has no arguments here
-        """Return the end of the next batch after the last one that was planned."""
+        """Return the end of the next batch, which starts at the end of the last one."""
         with self._shutdown.call():
             return position_json(self.planner.latest(self._last_end, is_done=False))
 
@@ -162,7 +168,7 @@ class PlainStreamReader(StreamReader):
 def make_stream_reader(
     options: ReaderOptions, nullable: Collection[str] = (), rhythm: PlannerRhythm = NORMAL
 ) -> StreamReader:
-    """Return the reader for this PySpark."""
+    """Return the reader for the installed PySpark; raise `OptionError` for options that it does not support."""
     if HAS_ADMISSION:
         return AdmittingStreamReader(options, nullable, rhythm)
     require_plain(options)
@@ -170,7 +176,7 @@ def make_stream_reader(
 
 
 def require_plain(options: ReaderOptions) -> None:
-    """Refuse options for which Spark must pass the query's position to every planning."""
+    """Raise `OptionError` for options that need PySpark 4.2, which passes the query's position to each planning."""
     for option, value, wanted in (("groupMembership", "shared", options.share), ("lockQueues", "true", options.locks)):
         if wanted:
             advice = f"update PySpark, or drop {option}"

@@ -1,11 +1,11 @@
-"""Fetch offsets from brokers, and remember them for a moment.
+"""Fetch offsets from brokers, and cache them for a short time.
 
-A query plans about a hundred times a second. While nothing is new, a broker gets at most ten requests a second: one for
-each topic, or one for each queue where it refuses statistics of topics. So an answer that cost more requests is
-remembered longer.
+A query plans about a hundred times a second. While nothing is new, a broker gets at most ten requests a second. Bounds
+cost a request for each topic, or one for each queue if the broker refuses statistics of topics. So bounds that cost
+more requests are cached longer.
 
-Soon after news more news may follow. So the price of a request is low right after news and grows to its full height:
-where one request is enough, a message waits for the next request no longer than a sixteenth of the time since the last.
+Soon after a new message more may follow. So bounds are cached for a shorter time right after new messages: with one
+request, a message waits for the next request for at most a sixteenth of the time since the last new message.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .rhythm import NORMAL, PlannerRhythm
 __all__ = ["BrokerView", "make_view"]
 
 _PART_AFTER_NEWS = 1 / 16
-"""Part of the time since the last news that one request costs, while that is less than its full price."""
+"""Cache lifetime per request, as a part of the time since bounds last changed, until `bounds_s` is reached."""
 
 _log = logging.getLogger(__name__)
 
 
 class BrokerView:
-    """The last reports of brokers about queues and the group; the `OffsetSource` of a planner."""
+    """Fetches and caches bounds of queues, and fetches positions of the group; the `OffsetSource` of a planner."""
 
     def __init__(self, cluster: Cluster, group: str | None, rhythm: PlannerRhythm = NORMAL) -> None:
         self._cluster = cluster
@@ -48,29 +48,29 @@ class BrokerView:
 
     @property
     def is_due(self) -> bool:
-        """Whether the bounds in memory have expired."""
+        """Whether the cached bounds have expired."""
         return self._clock() >= self._due
 
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
-        """Return minimum and next offset of each queue, as of at most a moment ago."""
+        """Return the bounds of each queue, from the cache until it expires."""
         if self.is_due or not self._known.keys() >= set(queues):
             self._renew(queues)
         return {queue: self._known[queue] for queue in queues}
 
     def forget(self) -> None:
-        """Have the next call send requests, for minimum offsets, too: the caller knows more than is remembered."""
+        """Drop cached bounds, so that the next call fetches minimum and maximum offsets from brokers."""
         self._due = self._minima_due = float("-inf")
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Return the first offset stored at or after each queue's time; the next offset if there is none."""
+        """Return, for each queue, the first offset stored at or after its time; the queue's end if there is none."""
         return self._cluster.offsets.fetch_first_since(times_ms)
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the group's position in each queue that has one."""
+        """Return the group's committed position in each queue that has one."""
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
     def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
-        """Return the first readable offset of each queue; the minimum where brokers do not answer."""
+        """Return the first readable offset of each queue; if brokers fail to answer, all minimum offsets."""
         places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
         try:
             return self._cluster.offsets.fetch_first_readable(self._group or READER_GROUP, places)
@@ -80,7 +80,10 @@ class BrokerView:
             return {queue: low for queue, (low, _) in places.items()}
 
     def _renew(self, queues: Collection[MessageQueue]) -> None:
-        """Fetch bounds. A queue that ends before its known minimum was created again, so minima are fetched, too."""
+        """Fetch bounds into the cache, with cached minimum offsets unless they have expired.
+
+        A queue that ends before its cached minimum was created again. Then minimum offsets are fetched, too.
+        """
         minima = self._known_minima()
         found = self._request(queues, minima)
         if any(bounds.max_offset < bounds.min_offset for bounds in found.values()):
@@ -94,7 +97,7 @@ class BrokerView:
         self._known, self._due = found, self._clock() + self._cache_lifetime(requests)
 
     def _cache_lifetime(self, requests: int) -> float:
-        """Return the cache lifetime, in seconds, of an answer that cost `requests`."""
+        """Return the cache lifetime, in seconds, of bounds that cost this number of requests."""
         full = self._rhythm.bounds_s
         each = min(full, _PART_AFTER_NEWS * (self._clock() - self._last_news))
         return max(_PART_AFTER_NEWS * full, requests * each)
@@ -111,7 +114,7 @@ class BrokerView:
 
 
 def make_view(cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> BrokerView:
-    """Return the view of a reader whose group's positions are at the brokers, or in a file."""
+    """Return a `LocalView` if the options keep the group's positions in a local file, else a `BrokerView`."""
     if options.local is None:
         return BrokerView(cluster, options.pull.group, rhythm)
     from .local_positions import LocalPositions, LocalView

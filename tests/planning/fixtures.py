@@ -1,4 +1,4 @@
-"""Queues and ranges to plan with."""
+"""Make queues and ranges for tests of planning."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 
 
 def queue(number: int, topic: str = "T") -> MessageQueue:
-    """Return queue `number` in planning order: four on each broker, in three rooms."""
+    """Return the queue at index `number` in planning order; a broker has four queues, and there are three rooms."""
     broker = number // 4
     return MessageQueue(topic, f"room{min(broker, 2)}@b{broker:04}", number % 4)
 
 
 def ranges_of(lengths: Iterable[int], start: int = 100) -> list[QueueRange]:
-    """Return one range of each length, on successive queues."""
+    """Return a range of each of these lengths, on queues 0, 1, 2 ..."""
     return [QueueRange(queue(number), start, start + length) for number, length in enumerate(lengths)]
 
 

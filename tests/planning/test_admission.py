@@ -1,4 +1,4 @@
-"""Admission obeys caps, floor and frozen targets."""
+"""Admission applies the limits of a batch, and the target of availableNow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.planning.fixtures import lengths, queue
 
 
 def admitted(backlogs: list[int], limits: Limits, waited_s: float = 0.0) -> list[int]:
-    """Return how many offsets of each backlog are admitted."""
+    """Return the number of offsets that each queue gets in a batch, for queues with these backlogs."""
     starts = {queue(number): 100 for number in range(len(backlogs))}
     latest = {queue(number): 100 + backlog for number, backlog in enumerate(backlogs)}
     return [end - 100 for end in admit(starts, latest, limits, waited_s=waited_s).ends.values()]
@@ -32,13 +32,13 @@ def admitted(backlogs: list[int], limits: Limits, waited_s: float = 0.0) -> list
     ],
 )
 def test_cap_is_shared_in_proportion(backlogs: list[int], cap: int, shares: list[int]) -> None:
-    """Backlogs share the cap in proportion, with at least one offset for each queue with data."""
+    """Queues share `max_per_trigger` in proportion to backlogs, and each queue with data gets at least one offset."""
     assert admitted(backlogs, Limits(max_per_trigger=cap)) == shares
 
 
 @given(lengths, st.integers(1, 20_000))
 def test_nobody_starves_and_the_cap_holds(backlogs: list[int], cap: int) -> None:
-    """Exactly the cap is admitted, or one offset per queue with data if that is more, or all if that is less."""
+    """A batch has `max_per_trigger` offsets, or one per queue with data if that is more, or all if that is less."""
     shares = admitted(backlogs, Limits(max_per_trigger=cap))
 
     with_data = sum(backlog > 0 for backlog in backlogs)
@@ -48,7 +48,7 @@ def test_nobody_starves_and_the_cap_holds(backlogs: list[int], cap: int) -> None
 
 @given(lengths, st.integers(1, 20_000))
 def test_a_larger_backlog_never_gets_less(backlogs: list[int], cap: int) -> None:
-    """Shares grow with backlogs."""
+    """A queue with a larger backlog gets at least as many offsets as a queue with a smaller one."""
     shares = admitted(backlogs, Limits(max_per_trigger=cap))
 
     by_backlog = sorted(zip(backlogs, shares, strict=True))
@@ -57,20 +57,20 @@ def test_a_larger_backlog_never_gets_less(backlogs: list[int], cap: int) -> None
 
 @given(lengths, st.integers(1, 20_000))
 def test_equal_backlogs_get_equal_plans(backlogs: list[int], cap: int) -> None:
-    """The order in which queues come makes no difference."""
+    """The order of the queues in the input does not change their shares."""
     by_queue = {queue(number): backlog for number, backlog in enumerate(backlogs)}
 
     assert share_cap(by_queue, cap) == share_cap(dict(reversed(by_queue.items())), cap)
 
 
 def test_cap_per_queue_comes_first() -> None:
-    """A queue's own cap is applied before the common one shares out what is left."""
+    """If both limits are set, `max_per_trigger` is shared among backlogs that `max_per_queue` has limited."""
     assert admitted([1000, 10], Limits(max_per_queue=30)) == [30, 10]
     assert admitted([1000, 10], Limits(max_per_trigger=20, max_per_queue=30)) == [15, 5]
 
 
 def test_floor_holds_back_until_enough_came() -> None:
-    """Below the floor nothing is admitted, at the floor everything."""
+    """If the backlog is smaller than `min_per_trigger`, nothing is admitted; if it is equal, everything is."""
     limits = Limits(min_per_trigger=50, max_delay_s=900)
 
     assert admitted([20, 29], limits, waited_s=899) == [0, 0]
@@ -78,7 +78,7 @@ def test_floor_holds_back_until_enough_came() -> None:
 
 
 def test_floor_gives_up_after_its_delay() -> None:
-    """After the longest delay every backlog is admitted; availableNow does not wait at all."""
+    """After `max_delay_s` a backlog below the floor is admitted; with availableNow it is admitted at once."""
     limits = Limits(min_per_trigger=50, max_delay_s=900)
 
     assert admitted([20, 29], limits, waited_s=900) == [20, 29]
@@ -86,12 +86,12 @@ def test_floor_gives_up_after_its_delay() -> None:
 
 
 def test_floor_looks_at_the_backlog_and_not_at_the_caps() -> None:
-    """A cap per queue that keeps every batch below the floor does not block the query."""
+    """The floor does not delay a batch whose backlog is large enough, even if `max_per_queue` makes it smaller."""
     assert admitted([1000, 1000], Limits(max_per_queue=10, min_per_trigger=50)) == [10, 10]
 
 
 def test_held_back_is_told() -> None:
-    """A batch that is held back differs from one without data."""
+    """If the floor delays a batch, `held_back` is true; if there is no data, it is false."""
     starts, latest = {queue(0): 5}, {queue(0): 6}
 
     assert admit(starts, latest, Limits(min_per_trigger=2)) == Admission({queue(0): 5}, True)
@@ -99,14 +99,14 @@ def test_held_back_is_told() -> None:
 
 
 def test_queues_without_a_latest_offset_stay() -> None:
-    """A queue that left the route, or ends below its start, keeps its position; unknown queues are ignored."""
+    """A queue without an end, or with an end below its start, ends at its start; a queue without a start is ignored."""
     starts = {queue(0): 5, queue(1): 5}
 
     assert admit(starts, {queue(1): 3, queue(2): 9}, Limits()).ends == starts
 
 
 def test_available_now_sees_its_frozen_target_only() -> None:
-    """Ends are clipped to the target, and queues that came later wait for the next run."""
+    """With a target, each queue ends at its target or earlier, and queues that the target lacks are not read."""
     latest = {queue(0): 50, queue(1): 7, queue(2): 9}
 
     clipped = clip_to_target(latest, {queue(0): 40, queue(1): 10})

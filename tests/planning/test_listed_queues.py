@@ -1,4 +1,4 @@
-"""Users list queues."""
+"""Listed queues are selected from the route, and wrong lists raise errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROUTE = [A0, A1, B0, U0]
 
 
 def assigned(text: str) -> ListedQueues:
-    """Return the queues that `assign` lists."""
+    """Return the queues that this value of the option `assign` lists."""
     return read_assignment(OptionText("assign", text))
 
 
 def slots_of(text: str) -> tuple[ListedQueues, ...]:
-    """Return the queues that each entry of `messageQueueList` lists."""
+    """Return the queues that each entry of this value of `messageQueueList` lists."""
     return read_queue_lists(OptionText("messageQueueList", text))
 
 
@@ -34,7 +34,7 @@ def slots_of(text: str) -> tuple[ListedQueues, ...]:
     ],
 )
 def test_select(text: str, selected: list[MessageQueue]) -> None:
-    """Numbers select queues, stars all queues of the route, in the order of the route."""
+    """Queue ids select single queues and a star selects all, and the result has the order of the route."""
     assignment = assigned(text)
 
     assignment.require_known(ROUTE)
@@ -43,7 +43,7 @@ def test_select(text: str, selected: list[MessageQueue]) -> None:
 
 
 def test_a_star_follows_growth() -> None:
-    """A star selects a queue that appears later."""
+    """If a queue is added to the route, a star for its topic selects it, but a star for another broker does not."""
     later = MessageQueue("T", "c", 0)
 
     assert later in assigned('{"T":"*"}').select([*ROUTE, later])
@@ -55,7 +55,7 @@ def test_a_star_follows_growth() -> None:
     [('{"T":{"a":[0,7]}}', "T/a/7"), ('{"T":{"c":"*"}}', "T/c"), ('{"X":"*"}', "X/*"), ('{"X":{"a":[0]}}', "X/a/0")],
 )
 def test_what_the_route_does_not_have(text: str, name: str) -> None:
-    """The error names a queue, broker or topic that the route lacks."""
+    """If the route lacks a listed queue, broker or topic, the error names it."""
     with pytest.raises(OptionError) as raised:
         assigned(text).require_known(ROUTE)
 
@@ -63,7 +63,7 @@ def test_what_the_route_does_not_have(text: str, name: str) -> None:
 
 
 def test_lists_of_slots() -> None:
-    """Each entry of the array is a slot; together they list the route."""
+    """Each entry of `messageQueueList` becomes a slot with the queues that it lists."""
     slots = slots_of('[{"T":{"a":[0]},"U":"*"},{"T":{"a":[1],"b":"*"}}]')
 
     assert list_queues(slots, ROUTE) == ((A0, U0), (A1, B0))
@@ -78,6 +78,6 @@ def test_lists_of_slots() -> None:
     ],
 )
 def test_slots_list_every_queue_once(text: str, what: str) -> None:
-    """The error names a missing, repeated or unknown queue, and the option."""
+    """If a queue is not listed, listed twice or not in the route, the error names the option and the queue."""
     with pytest.raises(OptionError, match=f"messageQueueList = {what}"):
         list_queues(slots_of(text), ROUTE)

@@ -1,4 +1,4 @@
-"""Slots are cut into tasks."""
+"""Slots are cut into tasks that read every offset once, within the limits of the settings."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ counts = st.none() | st.integers(1, 50)
 
 
 def size(ranges: Iterable[QueueRange]) -> int:
-    """Return the number of offsets in a task."""
+    """Return the number of offsets in these ranges."""
     return sum(each.offset_count for each in ranges)
 
 
 def join(tasks: Iterable[Task]) -> list[QueueRange]:
-    """Return the ranges of all tasks in queue order, with touching neighbours joined."""
+    """Return the ranges of all tasks in queue order; ranges of a queue that touch are joined into one."""
     joined: list[QueueRange] = []
     for each in sorted(each for task in tasks for each in task):
         if joined and joined[-1].queue == each.queue and joined[-1].end == each.start:
@@ -44,7 +44,7 @@ def join(tasks: Iterable[Task]) -> list[QueueRange]:
 def test_tasks_tile_the_ranges_exactly(
     sizes: list[int], allocation: AllocationSettings, least: int, most: int | None, records: int | None
 ) -> None:
-    """Exactly one task reads each offset, whatever the settings; no task and no range is empty."""
+    """With any settings, each offset is read by exactly one task, and no task and no range is empty."""
     ranges = ranges_of(sizes)
 
     tasks = plan_tasks(ranges, PlanSettings(allocation, least, most, records))
@@ -55,7 +55,7 @@ def test_tasks_tile_the_ranges_exactly(
 
 @given(lengths, st.integers(1, 100), counts)
 def test_number_of_tasks(sizes: list[int], least: int, most: int | None) -> None:
-    """There is a task for each slot, or `minPartitions` if that is more and there are as many offsets."""
+    """There is one task for each slot, or more up to `minPartitions`, but never more than there are offsets."""
     with_data = sum(length > 0 for length in sizes)
 
     tasks = plan_tasks(ranges_of(sizes), PlanSettings(min_partitions=least, max_partitions=most))
@@ -66,7 +66,7 @@ def test_number_of_tasks(sizes: list[int], least: int, most: int | None) -> None
 
 @given(lengths.filter(any), st.integers(1, 60))
 def test_equal_limits_give_that_number(sizes: list[int], wanted: int) -> None:
-    """`minPartitions` = `maxPartitions` = k gives k tasks whenever there are k offsets."""
+    """If `minPartitions` and `maxPartitions` are both k and there are at least k offsets, there are k tasks."""
     tasks = plan_tasks(ranges_of(sizes), PlanSettings(min_partitions=wanted, max_partitions=wanted))
 
     assert len(tasks) == min(wanted, sum(sizes))
@@ -74,7 +74,7 @@ def test_equal_limits_give_that_number(sizes: list[int], wanted: int) -> None:
 
 @given(lengths, counts, st.integers(1, 300))
 def test_most_records(sizes: list[int], most: int | None, records: int) -> None:
-    """No task exceeds `maxRecordsPerPartition`, and none is cut finer than needed."""
+    """Each task has at most `maxRecordsPerPartition` offsets, and tasks are cut into as few parts as that needs."""
     whole = plan_tasks(ranges_of(sizes), PlanSettings(max_partitions=most))
 
     tasks = plan_tasks(ranges_of(sizes), PlanSettings(max_partitions=most, max_records_per_partition=records))
@@ -87,7 +87,7 @@ def test_most_records(sizes: list[int], most: int | None, records: int) -> None:
 def test_equal_inputs_give_equal_plans(
     sizes: list[int], allocation: AllocationSettings, least: int, most: int | None
 ) -> None:
-    """The order of the ranges makes no difference."""
+    """The order of the ranges in the input does not change the tasks."""
     settings = PlanSettings(allocation, least, most, 77)
 
     assert plan_tasks(ranges_of(sizes), settings) == plan_tasks(reversed(ranges_of(sizes)), settings)
@@ -95,7 +95,7 @@ def test_equal_inputs_give_equal_plans(
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8), st.integers(1, 40))
 def test_further_parts_go_where_parts_are_longest(sizes: list[int], wanted: int) -> None:
-    """Each further part goes to the largest ratio of offsets to parts, the lowest slot first."""
+    """Each further part goes to the slot with the most offsets per part, and of equal slots to the first."""
     parts = [1] * len(sizes)
     while sum(parts) < min(wanted, sum(sizes)):
         ratios = [Fraction(length, count) for length, count in zip(sizes, parts, strict=True)]
@@ -106,7 +106,7 @@ def test_further_parts_go_where_parts_are_longest(sizes: list[int], wanted: int)
 
 @given(lengths.filter(any), st.data())
 def test_cuts_fall_where_they_should(sizes: list[int], data: st.DataObject) -> None:
-    """Part i ends at ⌊L·i/k⌋ of the slot, and its ranges stay in order."""
+    """If a slot of L offsets is cut into k parts, the first i parts have ⌊L·i/k⌋ offsets, and ranges stay in order."""
     ranges = [each for each in ranges_of(sizes) if each.offset_count]
     parts = data.draw(st.integers(1, min(size(ranges), 50)))
 
@@ -128,27 +128,27 @@ def test_cuts_fall_where_they_should(sizes: list[int], data: st.DataObject) -> N
     ],
 )
 def test_cut_by_example(sizes: Sequence[int], parts: int, cuts: list[list[tuple[int, int, int]]]) -> None:
-    """A cut may fall inside a queue's range or between two queues."""
+    """Ranges are cut inside a queue's range or between two queues, wherever parts of equal size end."""
     expected = [tuple(QueueRange(queue(number), start, end) for number, start, end in part) for part in cuts]
 
     assert cut(ranges_of(sizes), parts) == expected
 
 
 def test_a_large_slot_is_split_first() -> None:
-    """One slot with most of the offsets takes all further tasks."""
+    """If one slot has most of the offsets, all further tasks are cut from it."""
     tasks = plan_tasks(ranges_of([1000, 10]), PlanSettings(min_partitions=5))
 
     assert [size(task) for task in tasks] == [250, 250, 250, 250, 10]
 
 
 def test_nothing_to_read() -> None:
-    """Without data there is no task."""
+    """Without ranges there is no task, whatever `minPartitions` is."""
     assert plan_tasks([], PlanSettings(min_partitions=8, max_records_per_partition=1)) == []
 
 
 @pytest.mark.parametrize("setting", ["max_records_per_partition=1000", "min_partitions=10**9"])
 def test_a_plan_of_too_many_tasks_is_refused_before_it_is_made(setting: str) -> None:
-    """A wrong end costs no memory, and the error names option, limit, queue and end."""
+    """If a range needs too many tasks, planning fails without using much memory; the error names option and range."""
     said, peak = run_apart(
         f"""
 from pyspark_rocketmq.model import MessageQueue, QueueRange
@@ -164,7 +164,7 @@ plan_tasks([QueueRange(MessageQueue("T", "b", 3), 7, 2**62)], PlanSettings({sett
 
 
 def test_a_plan_of_many_tasks_is_made() -> None:
-    """The limit counts tasks, not offsets."""
+    """A range of a million offsets is planned as long as it needs at most 100000 tasks."""
     settings = PlanSettings(max_records_per_partition=10)
 
     assert len(plan_tasks(ranges_of([1_000_000]), settings)) == 100_000

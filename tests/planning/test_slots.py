@@ -1,4 +1,4 @@
-"""Queues are dealt to slots."""
+"""Allocation strategies assign queues to slots."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.planning.fixtures import queue, ranges_of
 
 
 def settings(strategy: str, **others: object) -> AllocationSettings:
-    """Return the allocation by a named strategy."""
+    """Return allocation settings with this strategy."""
     return AllocationSettings(parse_strategy(strategy), **others)  # type: ignore[arg-type]  # each test gives its own
 
 
 def numbers(slots: list[list[QueueRange]]) -> list[list[int]]:
-    """Return slots with queues as their numbers in order."""
+    """Return the queue numbers of each slot, as given to the fixture `queue`."""
     order = {queue(number): number for number in range(100)}
     return [[order[each.queue] for each in slot] for slot in slots]
 
 
 def test_one_slot_per_queue_with_data() -> None:
-    """Without a limit each queue with data is its own slot; empty ranges take none."""
+    """Without `maxPartitions` each queue with data gets a slot of its own, and an empty range gets none."""
     assert numbers(deal_slots(ranges_of([5, 0, 7, 1]), AllocationSettings())) == [[0], [2], [3]]
     assert deal_slots(ranges_of([0]), AllocationSettings()) == []
 
@@ -33,14 +33,14 @@ def test_one_slot_per_queue_with_data() -> None:
     ("strategy", "dealt"), [("AVG", [[0, 1, 2], [3, 4], [5, 6]]), ("AVG_BY_CIRCLE", [[0, 3, 6], [1, 4], [2, 5]])]
 )
 def test_queues_share_slots(strategy: str, dealt: list[list[int]]) -> None:
-    """At most `maxPartitions` slots share the queues in RocketMQ's order, whatever the order of the ranges."""
+    """With `maxPartitions` = 3, RocketMQ's strategy assigns all queues to three slots, for any order of the ranges."""
     ranges = ranges_of([5] * 7)
 
     assert numbers(deal_slots(reversed(ranges), settings(strategy), 3)) == dealt
 
 
 def test_consistent_hash_uses_the_slot_names() -> None:
-    """The ring holds slot-00000 and so on, with the user's virtual nodes; empty slots are dropped."""
+    """CONSISTENT_HASH assigns queues by the slots' names and the number of virtual nodes; empty slots are dropped."""
     ranges = ranges_of([5] * 10)
     shares = ConsistentHash(2).allocate_all([each.queue for each in ranges], ["slot-00000", "slot-00001", "slot-00002"])
 
@@ -51,14 +51,14 @@ def test_consistent_hash_uses_the_slot_names() -> None:
 
 @pytest.mark.parametrize("count", [1, 10, 100_000, 100_001])
 def test_text_order_of_slots_is_number_order(count: int) -> None:
-    """Names sort like their numbers, for any count."""
+    """The names of slots are unique and sort like their numbers, for any number of slots."""
     names = name_slots(count)
 
     assert names == sorted(names) and len(set(names)) == count
 
 
 def test_config_brings_its_slots() -> None:
-    """Entry i is slot i in its own order; queues without data are skipped, and `maxPartitions` has no effect."""
+    """With CONFIG each entry becomes a slot with its queues in the listed order, except queues without data."""
     lists = ((queue(2), queue(0)), (queue(9),), (queue(1), queue(3)))
 
     slots = deal_slots(ranges_of([5, 5, 5, 0]), settings("CONFIG", queue_lists=lists))
@@ -67,7 +67,7 @@ def test_config_brings_its_slots() -> None:
 
 
 def test_unlisted_queues_join_the_smallest_slot() -> None:
-    """Later queues join, one after the other, the slot with the fewest queues."""
+    """Each queue that CONFIG does not list is added to the slot that has the fewest queues then."""
     lists = ((queue(0), queue(1)), (queue(2),))
 
     slots = deal_slots(ranges_of([5] * 6), settings("CONFIG", queue_lists=lists))
@@ -77,13 +77,13 @@ def test_unlisted_queues_join_the_smallest_slot() -> None:
 
 
 def test_config_without_a_list() -> None:
-    """The error names the option that CONFIG needs."""
+    """If CONFIG is chosen without `messageQueueList`, the error names this option."""
     with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] messageQueueList"):
         deal_slots(ranges_of([1]), settings("CONFIG"))
 
 
 def test_machine_room_covers_its_rooms_only() -> None:
-    """Queues of other rooms are not planned; every other strategy plans them."""
+    """With MACHINE_ROOM only queues in the listed rooms are read; with another strategy all queues are."""
     queues = [queue(number) for number in range(12)]
 
     assert covered_queues(queues, settings("MACHINE_ROOM", machine_rooms=("room1",))) == queues[4:8]
@@ -91,7 +91,7 @@ def test_machine_room_covers_its_rooms_only() -> None:
 
 
 def test_nearby_gives_each_slot_one_room() -> None:
-    """Slots stand for the brokers' rooms in turn, so no slot crosses rooms."""
+    """With MACHINE_ROOM_NEARBY slots get the brokers' rooms in turn, and each slot has queues of one room only."""
     slots = deal_slots(ranges_of([5] * 12), settings("MACHINE_ROOM_NEARBY"), 5)
 
     rooms = [{each.queue.broker_name.partition("@")[0] for each in slot} for slot in slots]
@@ -99,14 +99,14 @@ def test_nearby_gives_each_slot_one_room() -> None:
 
 
 def test_nearby_with_the_users_rooms() -> None:
-    """Slots may stand for some rooms only; queues of the others are shared by all slots."""
+    """If rooms are listed for MACHINE_ROOM_NEARBY, slots get these rooms and share the queues of other rooms."""
     slots = deal_slots(ranges_of([5] * 12), settings("MACHINE_ROOM_NEARBY", machine_rooms=("room1", "room2")), 2)
 
     assert numbers(slots) == [[4, 5, 6, 7, 0, 1], [8, 9, 10, 11, 2, 3]]
 
 
 def test_nearby_and_a_broker_without_room() -> None:
-    """The error names a broker whose room is unknown."""
+    """If MACHINE_ROOM_NEARBY does not know a broker's room, the error names the broker."""
     lost = QueueRange(MessageQueue("T", "broker-a", 0), 0, 5)
 
     with pytest.raises(OptionError, match="brokerRooms: no room for broker broker-a"):
@@ -117,7 +117,7 @@ def test_nearby_and_a_broker_without_room() -> None:
 
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
 def test_as_many_slots_as_queues_need_no_dealing(name: str) -> None:
-    """One queue for each slot is what the strategy deals."""
+    """If there are as many slots as queues, each slot gets one queue, just as the strategy assigns them."""
     ranges = ranges_of([*range(1, 8)])
     allocation = settings(name)
     dealt = build_strategy(allocation).allocate_all([each.queue for each in ranges], name_slots(7))

@@ -1,4 +1,4 @@
-"""Results of a user's function decide about its row."""
+"""The result of a user's function decides whether its row is sent back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW = Row(body=b"x")
 
 
 class Awkward:
-    """A value that cannot be compared, like an array."""
+    """A value that raises an error when it is compared, as an array does."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")
@@ -30,31 +30,31 @@ def fails(_: object) -> object:
 
 
 def answering(answers: Iterable[object]) -> Callable[[Any], object]:
-    """Return a function that returns these results in turn."""
+    """Return a function that returns these values, one at each call."""
     rest = iter(answers)
     return lambda _: next(rest)
 
 
 @pytest.mark.parametrize("answer", [SUCCESS, "SUCCESS"])
 def test_success_is_said_by_name(answer: object) -> None:
-    """The constant and its text mean success."""
+    """If the function returns `SUCCESS` or its text, the row has succeeded."""
     assert Listener(lambda _: answer).concurrently(ROW) == "SUCCESS"
 
 
 @pytest.mark.parametrize("answer", [RECONSUME_LATER, SUSPEND, None, True, "success", 0, Awkward()])
 def test_everything_else_is_a_failure(answer: object) -> None:
-    """A result of the other model, and a value that is no result, are failures."""
+    """If the function returns `SUSPEND`, which only `orderly` knows, or any other value, the row has failed."""
     assert Listener(lambda _: answer).concurrently(ROW) == "RECONSUME_LATER"
 
 
 def test_raising_is_failing() -> None:
-    """An exception is a failure in both models."""
+    """If the function raises an exception, the row has failed, with `concurrently` and with `orderly`."""
     assert Listener(fails).concurrently(ROW) == "RECONSUME_LATER"
     assert Listener(fails).in_order(ROW) == "SUSPEND"
 
 
 def test_a_slip_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) -> None:
-    """A million rows do not log a million lines; a regular failure logs none."""
+    """Exceptions and wrong return values are logged once for each type, and `RECONSUME_LATER` is not logged."""
     broken, nonsense = Listener(fails), Listener(answering([7, 8, "SUCESS", RECONSUME_LATER]))
     with caplog.at_level(logging.WARNING, logger="pyspark_rocketmq"):
         for _ in range(3):
@@ -70,7 +70,7 @@ def test_a_slip_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_in_order_a_failure_is_tried_again_in_place() -> None:
-    """The function runs again after a pause each, until it succeeds."""
+    """With `orderly` a function that fails runs again after a pause, until it succeeds."""
     pauses: list[float] = []
     listener = Listener(answering([SUSPEND, RECONSUME_LATER, None, SUCCESS]), 5, 0.5, pauses.append)
     assert listener.in_order(ROW) == "SUCCESS"
@@ -79,7 +79,7 @@ def test_in_order_a_failure_is_tried_again_in_place() -> None:
 
 @pytest.mark.parametrize(("times", "pauses"), [(None, 3), (0, 3), (2, 1), (3, 0), (9, 0)])
 def test_in_order_retries_are_counted_over_all_deliveries(times: int | None, pauses: int) -> None:
-    """A row that was delivered before has fewer retries left."""
+    """With `orderly` a row that was delivered before has as many retries less."""
     slept: list[float] = []
     listener = Listener(lambda _: SUSPEND, 3, 1.0, slept.append)
     assert listener.in_order(Row(reconsumeTimes=times)) == "SUSPEND"

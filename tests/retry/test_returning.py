@@ -1,4 +1,4 @@
-"""Rows are sent back in bulk, with an outcome for each row, in bounded time."""
+"""Rows are sent back in bursts, with an outcome for each row, and without waiting for ever."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 TOPIC, GROUP = "orders", "spark-orders"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 LEVELS_S = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
-"""The delays of a broker before the first, second ... retry."""
+"""The delays after which a broker delivers a row for the first, second ... retry."""
 SEND_BACK = RequestCode.CONSUMER_SEND_MSG_BACK
 
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker whose time stands still."""
+    """Start one broker whose clock moves only when a test advances it."""
     with StubBroker({TOPIC: 1}, frozen_clock=True) as broker:
         yield broker
 
 
 class Task:
-    """A task that sends rows back, and how often it paused."""
+    """A task that sends rows back, and the pauses that it made."""
 
     def __init__(self, stub: StubCluster, most: int = 16, retries: int = 3, **given: str) -> None:
         options = parse_helper_options({"nameServer": stub.name_server, **given}, env={})
@@ -44,17 +44,17 @@ class Task:
         self._returner = Returner(open_cluster(settings), ReturnSettings(GROUP, most), self.pauses.append)
 
     def send_back(self, *rows: Returned) -> list[Outcome]:
-        """Return the outcomes of the rows."""
+        """Send the rows back, and return their outcomes in order."""
         outcomes = self._returner.send_back(dict(enumerate(rows)))
         return [outcomes[number] for number in range(len(rows))]
 
     def fail(self, *rows: Returned) -> list[RocketMQError]:
-        """Return the error of each row, none of which is accepted."""
+        """Send the rows back, and return the errors of those that were not accepted."""
         return [error for error in self.send_back(*rows) if error]
 
 
 def rows_of(stub: StubCluster, topic: str = TOPIC, *, broker: str = "broker-a", level: int = 0) -> list[Returned]:
-    """Return a reader's rows of a topic's messages."""
+    """Return a row for each message of a topic at a broker, as a reader would."""
     found = stub.messages(topic, broker=broker)
     unique = (record.properties.get("UNIQ_KEY", record.offset_message_id) for record in found)
     places = (record.physical_offset for record in found)
@@ -62,7 +62,7 @@ def rows_of(stub: StubCluster, topic: str = TOPIC, *, broker: str = "broker-a", 
 
 
 def test_rows_come_again_after_the_levels_delay(stub: StubBroker) -> None:
-    """A delivered row has its body and properties, its origin, and the number of its deliveries."""
+    """A row is delivered again after the delay, with its body, properties, origin and number of deliveries."""
     stub.put(TOPIC, b"later", tags="t", keys="k", properties={"colour": "red"})
     assert Task(stub).send_back(*rows_of(stub)) == [None]
     stub.clock.advance(9_999)
@@ -76,7 +76,7 @@ def test_rows_come_again_after_the_levels_delay(stub: StubBroker) -> None:
 
 
 def test_delays_grow_and_end_among_the_dead_letters(stub: StubBroker) -> None:
-    """A row has sixteen retries on the broker's schedule and becomes a dead letter, as with a Java consumer."""
+    """A row is delivered again sixteen times, with growing delays, and then becomes a dead letter."""
     stub.put(TOPIC, b"poison")
     task, topic = Task(stub), TOPIC
     for times, delay_s in enumerate(LEVELS_S):
@@ -93,7 +93,7 @@ def test_delays_grow_and_end_among_the_dead_letters(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize(("level", "most", "place"), [(-1, 16, DEAD), (0, 0, DEAD), (1, 16, RETRY)])
 def test_a_row_may_have_a_level_of_its_own(stub: StubBroker, level: int, most: int, place: str) -> None:
-    """A level means a delay, or a dead letter; without retries every row becomes a dead letter."""
+    """A row becomes a dead letter with level -1 or if no retries are allowed; with level 1 it is delivered again."""
     stub.put(TOPIC, b"x")
     assert Task(stub, most).send_back(*rows_of(stub, level=level)) == [None]
     stub.clock.advance(1_000)
@@ -101,7 +101,7 @@ def test_a_row_may_have_a_level_of_its_own(stub: StubBroker, level: int, most: i
 
 
 def test_many_rows_go_to_all_brokers_at_once() -> None:
-    """Rows leave in bursts over one connection to each broker, whatever their number."""
+    """More rows than one burst are all sent back over one connection to each broker."""
     with StubCluster(2, topics={TOPIC: 1}, frozen_clock=True) as stub:
         count = BURST + 100
         for broker in ("broker-a", "broker-b"):
@@ -114,7 +114,7 @@ def test_many_rows_go_to_all_brokers_at_once() -> None:
 
 
 def test_what_has_no_place_is_refused_by_row(stub: StubBroker) -> None:
-    """The other rows are sent back all the same."""
+    """If rows lack a column or have a wrong level, they get an `OptionError` each, and the other row is sent back."""
     stub.put(TOPIC, b"x")
     [row] = rows_of(stub)
     nothing: Any = None
@@ -131,7 +131,7 @@ def test_what_has_no_place_is_refused_by_row(stub: StubBroker) -> None:
 
 
 def test_a_message_that_is_gone_is_told_by_its_row(stub: StubBroker) -> None:
-    """The other rows of the round are sent back, once."""
+    """If the broker no longer has a row's message, the row gets its error, and the other row is sent back once."""
     stub.put(TOPIC, b"x")
     [row] = rows_of(stub)
     gone, taken = Task(stub).send_back(row._replace(physical_offset=10**9), row)
@@ -141,7 +141,7 @@ def test_a_message_that_is_gone_is_told_by_its_row(stub: StubBroker) -> None:
 
 
 def test_a_retry_topic_that_takes_nothing_is_told(stub: StubBroker) -> None:
-    """The outcome is the broker's response with its place; the row is not sent again."""
+    """If the retry topic is not writable, the outcome is an error that names broker and group; the row is sent once."""
     stub.put(TOPIC, b"x")
     stub.state.brokers[0].topics.find_or_create(RETRY, 1, perm=4)
     task = Task(stub)
@@ -151,7 +151,7 @@ def test_a_retry_topic_that_takes_nothing_is_told(stub: StubBroker) -> None:
 
 
 def test_a_group_that_may_not_be_made_is_told() -> None:
-    """Brokers that create no groups refuse the row."""
+    """If the group does not exist and the broker does not create it, the row is not accepted."""
     with StubBroker({TOPIC: 1}, settings=Settings(auto_create_groups=False)) as stub:
         stub.put(TOPIC, b"x")
         [error] = Task(stub).fail(*rows_of(stub))
@@ -159,7 +159,7 @@ def test_a_group_that_may_not_be_made_is_told() -> None:
 
 
 def test_a_broker_that_nobody_knows_is_given_up(stub: StubBroker) -> None:
-    """The broker may come back for a while; then no row waits for it any more."""
+    """If a broker is not in the route, rows are tried again until no pauses are left; later rows fail at once."""
     stub.fill(TOPIC, 3, 10)
     task = Task(stub)
     rows = [row._replace(broker_name="broker-z") for row in rows_of(stub)]
@@ -168,7 +168,7 @@ def test_a_broker_that_nobody_knows_is_given_up(stub: StubBroker) -> None:
 
 
 def test_what_may_succeed_later_is_asked_for_again(stub: StubBroker) -> None:
-    """Only the refused rows are sent again."""
+    """If a broker is busy for some rows, these are sent again after a pause, and every row is stored once."""
     stub.fill(TOPIC, 5, 10)
     stub.faults.busy(on=SEND_BACK, times=2)
     task = Task(stub)
@@ -178,7 +178,7 @@ def test_what_may_succeed_later_is_asked_for_again(stub: StubBroker) -> None:
 
 
 def test_a_task_pauses_a_few_times_in_all(stub: StubBroker) -> None:
-    """Pauses are limited for the task, not for each round: a busy broker must not hold it for ever."""
+    """If a broker stays busy, the task makes three pauses in all its rounds together."""
     stub.put(TOPIC, b"x")
     stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=SEND_BACK, times=None)
     task = Task(stub)
@@ -187,7 +187,7 @@ def test_a_task_pauses_a_few_times_in_all(stub: StubBroker) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_asked_no_more(stub: StubBroker) -> None:
-    """The first round waits for its timeout, later rounds fail at once."""
+    """If a broker does not answer, the first round waits for the timeout, and later rounds fail without a request."""
     stub.fill(TOPIC, BURST + 1, 10)
     asked = stub.faults.drop_reply(on=SEND_BACK, times=None)
     task, started = Task(stub, retries=0, mqClientApiTimeout="300"), time.monotonic()
@@ -197,7 +197,7 @@ def test_a_broker_that_does_not_answer_is_asked_no_more(stub: StubBroker) -> Non
 
 
 def test_a_lost_answer_may_bring_a_row_twice(stub: StubBroker) -> None:
-    """A lost response looks like a lost request; RocketMQ's own consumers accept the second delivery, too."""
+    """If the response to a row is lost, the row is sent again and delivered twice."""
     stub.put(TOPIC, b"x")
     stub.faults.drop_reply(on=SEND_BACK)
     assert Task(stub, mqClientApiTimeout="300").send_back(*rows_of(stub)) == [None]
@@ -207,7 +207,7 @@ def test_a_lost_answer_may_bring_a_row_twice(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("lose", ["drop_reply", "cut_reply"])
 def test_no_row_comes_oftener_than_twice(stub: StubBroker, lose: str) -> None:
-    """A row is stored at most twice though all responses are lost and pauses are left."""
+    """If all responses are lost, a row is stored at most twice, even if the task may still pause."""
     stub.fill(TOPIC, 5, 10)
     getattr(stub.faults, lose)(on=SEND_BACK, times=None)
     task = Task(stub, mqClientApiTimeout="300")
@@ -218,7 +218,7 @@ def test_no_row_comes_oftener_than_twice(stub: StubBroker, lose: str) -> None:
 
 
 def test_what_was_surely_not_taken_is_asked_for_as_often_as_may_be(stub: StubBroker) -> None:
-    """Refusals count no copies, before a lost response or after it."""
+    """If a broker is busy before and after a lost response, the row is still sent again until it is accepted."""
     stub.put(TOPIC, b"x")
     stub.faults.busy(on=SEND_BACK)
     stub.faults.drop_reply(on=SEND_BACK)
@@ -230,7 +230,7 @@ def test_what_was_surely_not_taken_is_asked_for_as_often_as_may_be(stub: StubBro
 
 
 def test_names_are_those_of_the_namespace() -> None:
-    """Topic and group bear the namespace."""
+    """With a namespace, the retry topic has the namespace before the group's name."""
     with StubBroker({"NS%orders": 1}, frozen_clock=True) as stub:
         stub.put("NS%orders", b"x")
         [row] = rows_of(stub, "NS%orders")
