@@ -61,7 +61,7 @@ def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: flo
 
 
 def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
-    """Return whether the batch waits because the backlog is below the floor and the longest delay is not over.
+    """Return whether the batch waits because the backlog is below the floor and `max_delay_s` is not over.
 
     `backlog` is the sum before `max_per_queue` and `max_per_trigger`, since these may limit batches to less than the
     floor.

@@ -93,8 +93,8 @@ def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRang
 def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
     """Return the number of parts into which each slot is cut, so that there are `wanted` parts if possible.
 
-    Each slot is at least one part. Each further part goes to the slot whose parts are longest then, or to the first of
-    these slots.
+    Each slot is at least one part. Each further part goes to the slot whose parts are longest then; if several slots
+    are equal, to the first.
     """
     parts = [1] * len(lengths)
     # Python divides integers exactly before it rounds, so equal ratios stay equal.

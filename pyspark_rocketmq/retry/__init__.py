@@ -1,7 +1,7 @@
 """Send rows back to their brokers from a `foreachBatch`.
 
-Brokers deliver a row that was sent back to the group again, after a delay that grows with each failure. After too many
-failures the row becomes a dead letter. A query with `readRetryTopic` reads the rows that are delivered again.
+When a row has been sent back, its broker delivers it to the group again, after a delay that grows with each failure.
+After too many failures the row becomes a dead letter. A query with `readRetryTopic` reads the rows that come again.
 
     retry.send_back(failed_rows, options)
     retry.consume(batch, lambda row: retry.SUCCESS if store(row) else retry.RECONSUME_LATER, options)

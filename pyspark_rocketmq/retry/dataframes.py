@@ -80,8 +80,9 @@ def consume(
             failure.
         options: The options of the reader, and those for helper functions.
         model: `concurrently` sends failed rows back. `orderly` runs the function on the rows of a queue in order of
-            their offsets and retries a failed row at once; after `maxReconsumeTimes` the row becomes a dead letter.
-        suspendCurrentQueueTimeMillis: The pause before such a retry.
+            their offsets and retries a failed row before the next one; after `maxReconsumeTimes` retries the row is a
+            dead letter.
+        suspendCurrentQueueTimeMillis: With `orderly`, the pause before a failed row is retried.
 
     Returns:
         A data frame as `send_back` returns it, with the column `result`; `accepted` is null for rows that succeeded.

@@ -5,9 +5,9 @@ connection to each. Requests that failed but may succeed later are repeated afte
 round. The number of pauses is limited for the whole task, not for each round. A broker that does not answer even then
 gets no more requests from this task.
 
-If a response is lost, the broker may have accepted the row all the same. If it is sent again, it is delivered twice,
-which happens with RocketMQ's own consumers as well. A row whose response was lost twice is not sent a third time, so it
-is never delivered more than twice.
+If a response is lost, the broker may have accepted the row all the same. If the row is then sent again, it is delivered
+twice, which happens with RocketMQ's own consumers as well. A row whose response was lost twice is not sent a third
+time, so no row is delivered more than twice.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Returner:
         """The errors of (topic, broker name) pairs to which this task sends no more, because no response came."""
 
     def send_back(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
-        """Send rows back, and return the outcome of each; rows have numbers, by which outcomes refer to them."""
+        """Send rows back, and return the outcome of each row, under the row's key in `rows`."""
         outcomes = {number: _refusal(row) for number, row in rows.items()}
         numbers = [number for number, refusal in outcomes.items() if refusal is None]
         for start in range(0, len(numbers), BURST):

@@ -125,7 +125,7 @@ class OffsetWriter:
         return failures
 
     def _find_forgotten(self, queues: Collection[MessageQueue]) -> None:
-        """Note where brokers report less than was committed, so that it is committed again; ignore lagging replicas."""
+        """Note where masters report smaller offsets than were committed, so that these are committed again."""
         reported_positions = self._cluster.offsets.fetch_reported_positions(self._group, queues)
         for queue in queues:
             reported, expected = reported_positions.get(queue), self._committed[queue]
@@ -268,7 +268,7 @@ class Committer:
             return _PendingCommit(self._pending or self._committed)
 
     def _attempt(self, positions: Positions) -> None:
-        """Commit positions; if an attempt fails, keep them pending until a pause is over."""
+        """Commit positions; after a failure, keep them pending, to try again after a pause."""
         failures = self._try_to_commit(positions)
         wait_s = self._min_interval_s
         if failures:
@@ -284,7 +284,7 @@ class Committer:
         self._due = time.monotonic() + wait_s
 
     def _try_to_commit(self, positions: Positions) -> list[Exception]:
-        """Commit positions and return the failures, also unexpected exceptions, which would end the thread.
+        """Commit positions and return the failures, also unexpected exceptions, so that none ends the thread.
 
         If the group has live members, commit no more and return no failure.
         """

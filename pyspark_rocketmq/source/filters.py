@@ -2,7 +2,7 @@
 
 If the SQL condition of a pull does not compile, brokers send all messages, without a warning. So brokers are asked to
 compile the condition before anything is read. Brokers never filter pulls of a compacted topic. A filter by tags works
-there all the same, because tags are compared again when rows are made. An SQL condition does not, and is refused.
+there all the same, because tags are compared again when rows are made. An SQL condition has no effect and is refused.
 """
 
 from __future__ import annotations

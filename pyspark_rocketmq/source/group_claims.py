@@ -63,7 +63,7 @@ class GroupClaims:
         return f"<GroupClaims of {self._group} in {len(self.held)} queues>"
 
     def take(self, queues: Collection[MessageQueue]) -> None:
-        """Claim queues; wait for the end of a process that has claimed one, then raise `GroupReadTwice` on timeout."""
+        """Claim queues. If another process holds one, wait until it ends; raise `GroupReadTwice` on timeout."""
         if self._file is None:
             return
         deadline = Deadline.after(self._rhythm.claim_timeout_s)
@@ -111,7 +111,7 @@ def _file_name(settings: ClusterSettings, group: str) -> str:
 
 
 def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
-    """Yield the byte ranges of these queues, one for each series of consecutive queue ids; each is locked at once."""
+    """Yield the byte ranges of these queues, one for each series of consecutive queue ids; each range is one lock."""
     places: defaultdict[tuple[str, str], list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         places[queue.topic, queue.broker_name].append(queue)
@@ -135,7 +135,7 @@ def _base(topic: str, broker_name: str) -> int:
 
 
 def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
-    """Return open descriptors of the directory and the file in it; two times None if they cannot be trusted."""
+    """Return open descriptors of the directory and the file in it; (None, None) if they cannot be trusted."""
     path = Path(tempfile.gettempdir()) / f"pyspark_rocketmq-{os.geteuid()}"
     try:
         directory = _open_directory(path)
@@ -158,7 +158,7 @@ def _open_directory(path: Path) -> int:
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
-        pass  # Whether it is private is checked once it is open.
+        pass  # Below, the open directory must prove to be private.
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     status = os.fstat(directory)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
@@ -171,7 +171,7 @@ def _open_directory(path: Path) -> int:
 def _lock(file: int, stretch: _Stretch) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, stretch.length, stretch.start)
-    except (BlockingIOError, PermissionError):  # POSIX allows either.
+    except (BlockingIOError, PermissionError):  # POSIX allows either error.
         return False
     return True
 

@@ -103,7 +103,7 @@ class _Held:
         self.largest = max(self.largest, offset)
 
     def is_forgotten(self, reported: ReportedPosition, source: BrokerIncarnation, after_silence: bool) -> bool:
-        """Return whether a broker reports another offset than the committed one because it came back with old ones."""
+        """Return whether a broker reports another offset than the committed one because it restarted with old ones."""
         if self.committed is None or reported.offset in (self.committed, self.tried):
             return False
         if reported.offset > self.largest:

@@ -49,7 +49,7 @@ class LocalPositions:
         directory = self.path.parent
         try:
             directory.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as cause:  # ValueError: a path that cannot be one.
+        except (OSError, ValueError) as cause:  # ValueError: the text is not a valid path.
             raise self._refuse(str(cause)) from cause
         if not os.access(directory, os.W_OK):
             raise self._refuse(f"{directory} is not writable")

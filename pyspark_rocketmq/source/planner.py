@@ -148,7 +148,7 @@ class Planner:
         self.role.acknowledge(position.next, self._rewound if position == self._judged else {})
 
     def finish(self, timeout_s: float) -> None:
-        """End the query; commit what is acknowledged, for at most `timeout_s`. The next run commits what remains."""
+        """End the query: try for `timeout_s` to commit what is acknowledged; the next run commits what remains."""
         _log.info("%s", self.status())
         self.role.close(timeout_s)
 
@@ -196,7 +196,7 @@ class Planner:
         self._has_begun = True
 
     def _require_own_checkpoint(self, position: Position) -> None:
-        """Raise if the checkpoint has another group, or only queues that are not read now; warn of some such queues."""
+        """Raise if the checkpoint has another group, or if none of its queues is read now; warn if only some are."""
         group = self._options.commit.group
         if group and position.group not in (None, group):
             advice = f"set consumerGroup to {position.group}, or use a new checkpoint"

@@ -40,7 +40,7 @@ class TaskReport:
     dropped: int = 0
     """The number of messages that were left out because they cannot be decoded (mode=DROPMALFORMED)."""
     losses: Mapping[str, int] = field(default_factory=dict)
-    """The number of losses, by finding; `GAP` counts gaps within ranges."""
+    """The number of losses that the task found, by the name of the `Finding`; `GAP` counts gaps within ranges."""
 
     def __str__(self) -> str:
         return (
@@ -74,7 +74,7 @@ class PlannerStatus:
     is_commit_refused: bool
     """Whether the query has stopped committing because its group has live members."""
     losses: Mapping[str, int]
-    """The number of losses that planning found, by finding."""
+    """The number of losses that planning found, by the name of the `Finding`."""
 
     def __str__(self) -> str:
         text = ", ".join(f"{name} {value}" for name, value in self.as_json().items())

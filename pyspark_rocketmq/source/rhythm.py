@@ -34,7 +34,7 @@ class PlannerRhythm:
     exchange_s: float = 1.0
     """Least interval at which a member asks a broker for the group's positions and commits there."""
     exchange_per_queue_s: float = 0.01
-    """Least interval of the same for each queue, because every queue costs a request, also of an idle query."""
+    """Least such interval for each queue at the broker, because every queue costs a request, even in an idle query."""
     join_timeout_s: float = 30.0
     """Timeout of a query that waits until queues are assigned to it."""
     settle_s: float = 0.5
@@ -54,7 +54,7 @@ class PlannerRhythm:
     """Time in which a call of Spark may still return after SIGTERM."""
     grace_check_s: float = 0.05
     exit_s: float = 25.0
-    """Time after which the system ends the process; `stop` takes less, even if no broker answers."""
+    """Time that a process has after SIGTERM until the system ends it; `stop` takes less, even without any response."""
     driver_check_s: float = 1.0
     """Interval between checks whether the driver lives."""
 

@@ -42,7 +42,7 @@ class Starts(NamedTuple):
     positions: Positions
     bounds: Mapping[MessageQueue, QueueBounds]
     rewound: Positions = MappingProxyType({})
-    """The starts of queues that end before their known position: their ends."""
+    """The starts of queues that end before their known position; each start is the queue's end."""
     opened: Positions = MappingProxyType({})
     """The starts of queues of which nothing was read yet and that start at their first readable message."""
 

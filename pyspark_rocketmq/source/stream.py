@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader):
 
     @property
     def planner(self) -> Planner:
-        """The query's planner, made at the first use."""
+        """The query's planner, made when it is first used."""
         if self._planner is None:
             from ..cluster.cluster import open_cluster
 
@@ -108,7 +108,7 @@ if HAS_ADMISSION:
         def getDefaultReadLimit(self) -> Any:
             """Return a finite limit if the options set a limit, else no limit.
 
-            So an unlimited `limit` in `latestOffset` means a trigger that must ignore the options' limits.
+            So if `latestOffset` is called without a limit, the trigger reads everything, whatever the options say.
             """
             limits = self.options.limits
             capped = limits.max_per_trigger or limits.max_per_queue or limits.min_per_trigger

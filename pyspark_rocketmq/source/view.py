@@ -4,8 +4,8 @@ A query plans about a hundred times a second. While nothing is new, a broker get
 cost a request for each topic, or one for each queue if the broker refuses statistics of topics. So bounds that cost
 more requests are cached longer.
 
-Soon after a new message more may follow. So bounds are cached for a shorter time right after new messages: with one
-request, a message waits for the next request for at most a sixteenth of the time since the last new message.
+Soon after a new message more may follow. So bounds are cached for a shorter time right after new messages: if bounds
+cost one request, a message waits for the next request for at most a sixteenth of the time since the last new message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .rhythm import NORMAL, PlannerRhythm
 __all__ = ["BrokerView", "make_view"]
 
 _PART_AFTER_NEWS = 1 / 16
-"""Cache lifetime per request, as a part of the time since bounds last changed, until `bounds_s` is reached."""
+"""The cache lifetime for each request, as a part of the time since bounds last changed; `bounds_s` is its maximum."""
 
 _log = logging.getLogger(__name__)
 

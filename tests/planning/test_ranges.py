@@ -164,7 +164,7 @@ plan_tasks([QueueRange(MessageQueue("T", "b", 3), 7, 2**62)], PlanSettings({sett
 
 
 def test_a_plan_of_many_tasks_is_made() -> None:
-    """A range of a million offsets is planned as long as it needs at most 100000 tasks."""
+    """A batch of 100000 tasks is planned, however many offsets it has, and a batch of 100001 tasks is refused."""
     settings = PlanSettings(max_records_per_partition=10)
 
     assert len(plan_tasks(ranges_of([1_000_000]), settings)) == 100_000
