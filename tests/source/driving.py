@@ -42,7 +42,7 @@ QUICK = PlannerRhythm(
     exchange_per_queue_s=0.0,
     lock_retry_s=0.05,
 )
-"""Members settle, commit, and ask for locks and bounds without the usual pauses."""
+"""The pauses before members take over queues, commit, and ask for locks and bounds again are at most 0.1 seconds."""
 
 
 class Row(NamedTuple):
@@ -179,14 +179,14 @@ quick_run = partial(Run, rhythm=QUICK)
 
 
 def all_available() -> Any:
-    """Return the read limit that Spark passes with the trigger once."""
+    """Return the read limit that Spark passes with the trigger `once`: no limit."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     return ReadAllAvailable()
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Yield the rows of a record batch."""
+    """Yield each row of a record batch as a `Row`."""
     names = ("topic", "brokerName", "queueId", "queueOffset", "body")
     for topic, broker, queue_id, offset, body in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
         yield Row(MessageQueue(topic, broker, queue_id), offset, body)
@@ -201,7 +201,7 @@ def read_batch(options: ReaderOptions) -> list[Row]:
 
 
 def admin_of(stub: Named) -> Cluster:
-    """Return a connection of another client to the stub, for requests of an administrator."""
+    """Return a client of the stub's cluster that is independent of the query, for requests of an administrator."""
     return open_cluster(ClusterSettings((parse_address(stub.name_server),)))
 
 
@@ -214,7 +214,7 @@ def store_offsets(stub: StubCluster, offsets: dict[MessageQueue, int], group: st
 
 
 def queue_of(number: int, broker: str = "broker-a", topic: str = TOPIC) -> MessageQueue:
-    """Return the queue with this number in the stub's topic."""
+    """Return the queue with this id, by default of `TOPIC` at broker-a."""
     return MessageQueue(topic, broker, number)
 
 

@@ -3,7 +3,7 @@
     python -m tests.source.ended_queries NAME_SERVER COUNT
 
 Runs `COUNT` queries to their ends, each with a consumer group of its own, and sends SIGTERM twice to each. The time
-between the two signals differs. The library is imported once and each query is forked, which takes seconds for thirty.
+between the two signals differs. The library is imported once and each query is forked, so that thirty take seconds.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def a_batch_holds_all_messages_of_its_range(world: World) -> None:
 
 
 def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
-    """Check that a capped stream reads all messages and commits a position for every queue, even an empty one."""
+    """Check that a stream with `maxOffsetsPerTrigger` reads all messages and commits every queue, even an empty one."""
     first, second, empty = world.make_topic(3)
     group = fresh("group")
     options = options_for(world, subscribe=first.topic, consumerGroup=group, maxOffsetsPerTrigger="40")
@@ -61,7 +61,7 @@ def a_restart_neither_loses_nor_repeats(world: World) -> None:
 
 
 def a_query_begins_where_its_group_stands(world: World) -> None:
-    """Check that a query with `startingOffsets=group` reads from the group's position, and commits the end."""
+    """Check that a query with `startingOffsets=group` reads from the group's position, and commits the queue's end."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 4})
@@ -133,7 +133,7 @@ def an_odd_message_takes_no_other_along(world: World) -> None:
 
 
 def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
-    """Check that a tag filter finds the same rows in one range and in two, in a queue with such an odd message."""
+    """Check that a tag filter finds the same rows in one range as in two, though one message has an odd sysFlag."""
     queue = world.make_queue()
     bodies = _send_around_an_odd_message(world, queue)
     tagged = {"subscribe": queue.topic, "tags": "even"}
@@ -171,7 +171,7 @@ def _served(world: World, queue: MessageQueue) -> list[bytes]:
 
 
 def two_brokers_outlive_the_absence_of_one(world: World) -> None:
-    """Check that while one of two brokers is stopped the other is read, and that the stopped one is read on later."""
+    """Check that while one of two brokers is stopped the other is read, and that later the first is read, too."""
     queues = world.make_topic(1)
     stays, leaves = queues
     with Run(options_for(world, subscribe=stays.topic)) as run:

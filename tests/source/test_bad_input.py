@@ -235,7 +235,7 @@ def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, re
 )
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_wrong_offsets_fail_the_load(option: str, offsets: str, said: str) -> None:
-    """If `startingOffsets` or `endingOffsets` is wrong, the constructor fails, and says where and what is right."""
+    """If `startingOffsets` or `endingOffsets` is wrong, the constructor's error shows the place and the right form."""
     with pytest.raises(OptionError) as refused:
         RocketMQDataSource({"nameserver": "localhost:9876", "subscribe": TOPIC, option.lower(): offsets})
     text = str(refused.value)
@@ -279,7 +279,7 @@ def test_offsets_beyond_the_queue_are_loss(stub: StubBroker) -> None:
     ],
 )
 def test_a_checkpoint_that_is_not_ours_is_refused(stub: StubBroker, stored: dict[str, Any], said: str) -> None:
-    """An offset of a newer release, a damaged one, and one of Spark's Kafka source are refused in a checkpoint."""
+    """A checkpoint is refused if its offset is of a newer release, damaged, or of Spark's Kafka source."""
     with Run(options_for(stub), Checkpoint([json.dumps(stored)], 1)) as run:
         text = refusal(OptionError, run.plan)
     assert text.startswith("[OPTION_VALUE] checkpointLocation = ") and said in text
@@ -287,7 +287,7 @@ def test_a_checkpoint_that_is_not_ours_is_refused(stub: StubBroker, stored: dict
 
 
 def test_a_checkpoint_of_another_topic_or_group_is_refused(stub: StubBroker) -> None:
-    """If the checkpoint belongs to another topic or group, the error names it, and for a group what to set."""
+    """If the checkpoint belongs to another topic or group, planning fails with an error that names it."""
     stored = {"version": 1, "group": "a", "next": {TOPIC: {"broker-a": {"0": 0}}}}
     stub.put("bills", b"x")
     for given, said in (

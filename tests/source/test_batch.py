@@ -61,7 +61,7 @@ def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) 
 
 
 def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """If only a lagging replica is up, the batch ends at its end, with a warning, unless an end offset is given."""
+    """If only a lagging replica is up, the batch ends at the replica's end, with a warning, unless an end is given."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, caplog.at_level(logging.WARNING):
         for number in range(10):
             stub.put(TOPIC, b"%d" % number, queue_id=0)

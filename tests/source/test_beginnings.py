@@ -91,7 +91,7 @@ def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
 
 
 def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
-    """A batch read starts at the first readable message with an open front; a given offset has no open front."""
+    """A batch read from `earliest` starts at the first readable message; one from a given offset starts there."""
     lose_log(stub, 30)
     assert len(read_batch(batch_options_for(stub))) == 10 + COUNT
     given = batch_options_for(stub, startingOffsets='{"orders":{"*":{"*":35}}}')
@@ -165,7 +165,7 @@ def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None
     assert pulls.fired == 2
 
 
-# --- retries ---------------------------------------------------------------------------------------------------------
+# --- the retry topic -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])

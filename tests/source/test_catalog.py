@@ -55,7 +55,7 @@ def test_the_list_of_topics_is_renewed_when_it_has_come_of_age(stub: StubBroker)
 
 
 def test_an_old_list_of_topics_serves_while_there_is_no_newer_one(stub: StubBroker) -> None:
-    """If name servers do not answer, an expired list of topics is still used; without any list the call fails."""
+    """If a request for the list of topics fails, the expired list is still used; without any list the call fails."""
     clock, options = Clock(), options_for(stub, subscribePattern=TOPIC)
     catalog = catalog_of(options, clock)
     queues = catalog.queues()

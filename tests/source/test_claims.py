@@ -50,7 +50,7 @@ def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[s
 
 
 def test_a_group_is_not_read_twice(stub: StubBroker) -> None:
-    """A second query of a group fails and names the first's process, but may use another group or commit nothing."""
+    """A second query of a group fails, with the first one's process in the error, unless it commits nothing."""
     with another_query(stub, consumerGroup=GROUP) as other:
         with (
             Run(options_for(stub, consumerGroup=GROUP), rhythm=IMPATIENT) as run,

@@ -68,7 +68,7 @@ def await_offsets(stub: StubCluster, wanted: Positions, group: str = GROUP) -> N
     wait_for(lambda: stub.offsets(group) == wanted, f"{wanted}, but {stub.offsets(group)}")
 
 
-# --- when: what Spark calls ------------------------------------------------------------------------------------------
+# --- when positions are committed ------------------------------------------------------------------------------------
 
 
 def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:
@@ -135,7 +135,7 @@ def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm:
     assert stub.offsets(GROUP) == BOTH
 
 
-# --- what ------------------------------------------------------------------------------------------------------------
+# --- which positions are committed -----------------------------------------------------------------------------------
 
 
 def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> None:
@@ -192,7 +192,7 @@ def test_nothing_is_published_without_being_asked_for(stub: StubBroker) -> None:
     assert stub.offsets(GROUP) == {}
 
 
-# --- the group -------------------------------------------------------------------------------------------------------
+# --- members of the group --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("broker", ["broker-a", "broker-b"])
@@ -259,7 +259,7 @@ def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
 
 
 def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """If a commit fails, the query goes on with a warning, and the commit is repeated without a new message."""
+    """If a commit fails, the query goes on with a warning, and the commit is repeated even if no message comes."""
     with Run(options_for(stub, consumerGroup=GROUP, **{"fetchOffset.numRetries": "0"})) as run:
         stub.faults.busy(on=RequestCode.UPDATE_CONSUMER_OFFSET)
         run.trigger()
@@ -314,7 +314,7 @@ def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixtur
     committer.close()
 
 
-# --- how often, and how it ends --------------------------------------------------------------------------------------
+# --- intervals and shutdown ------------------------------------------------------------------------------------------
 
 
 def test_publications_keep_their_distance_and_take_the_newest() -> None:
@@ -383,7 +383,7 @@ def test_a_queue_is_published_where_it_is() -> None:
             await_offsets(stub, {MessageQueue(TOPIC, "broker-a", 0): 0, MessageQueue(TOPIC, "broker-b", 0): 1})
 
 
-# --- brokers that forget ---------------------------------------------------------------------------------------------
+# --- brokers that lose positions -------------------------------------------------------------------------------------
 
 
 def forget(stub: StubCluster, *stood: int) -> None:

@@ -35,7 +35,7 @@ def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
 
 
 def test_an_idle_query_finds_a_new_queue_at_once() -> None:
-    """If a queue is added, an idle query reads it at the next trigger, even if the bounds are not fetched again yet."""
+    """If a queue is added, an idle query reads it at the next trigger, before its remembered bounds expire."""
     with StubBroker({TOPIC: 2}) as stub, Run(options_for(stub), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None

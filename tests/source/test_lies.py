@@ -53,7 +53,7 @@ def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_
 def lie(
     stub: StubCluster, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
 ) -> list[GetResult]:
-    """Replace the records that the broker finds for `times` pulls by `change(records)`; the response header stays true.
+    """Replace the records that the broker finds for `times` pulls by `change(records)`, but not the response header.
 
     Return a list to which the true result of each changed pull is appended.
     """
@@ -74,7 +74,7 @@ def lie(
 
 
 def put(stub: StubCluster, body: bytes, sys_flag: int = 0) -> None:
-    """Put a message into queue 0; with some values of `sys_flag` the broker stores an odd record."""
+    """Put a message into queue 0; with BORN_HOST_V6 as `sys_flag`, later records show an offset one too large."""
     message = InnerMessage(TOPIC, 0, body, sys_flag=sys_flag)
     stub.run(lambda: stub.state.brokers[0].put(message))
 
@@ -189,11 +189,11 @@ def test_a_replica_that_is_short_is_no_loss() -> None:
 
 @pytest.mark.parametrize("odd_one", [None, 11])
 def test_a_filtered_range_is_read_from_a_replica(odd_one: int | None) -> None:
-    """While the master is away, a filtered range is read from a replica up to its end and not beyond."""
+    """While the master is away, a replica serves all messages of a filtered range, and no later ones become rows."""
     with StubCluster(1, 1, topics={TOPIC: 1}) as stub:
         for number in range(100):
             if number == odd_one:
-                put(stub, b"odd", SysFlag.BORN_HOST_V6)  # From here on records say an offset that is one too large.
+                put(stub, b"odd", SysFlag.BORN_HOST_V6)  # Later records show an offset that is one too large.
             stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
         stub.faults.broker_down(broker_id=0)
         assert offsets(options_for(stub, tags="even"), end=51) == list(range(0, 51, 2))

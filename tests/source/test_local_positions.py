@@ -95,7 +95,7 @@ def test_a_broken_file_is_told_and_its_backup_used(
 def test_positions_that_cannot_be_read_fail_a_new_query(
     stub: StubBroker, given: dict[str, str], file: Path, broken: str
 ) -> None:
-    """If the file is damaged and has no good backup, a query with `startingOffsets=group` fails and leaves the file."""
+    """If the file or its backup is damaged and the other is missing, `startingOffsets=group` fails the query."""
     file.parent.mkdir(parents=True)
     file.with_name(broken).write_text('{"offsetTable":{{"bro')
     more = {"startingOffsets": "group", "startingOffsetsDefault": "latest"}

@@ -115,7 +115,7 @@ def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
 def test_the_groups_position_may_be_younger_than_bounds(stub: StubBroker, fatal: str) -> None:
-    """If the group's position is at an end newer than the known bounds, the query starts there without a loss."""
+    """If the group's position is beyond the remembered end, but not the current one, the query starts there."""
     with after_the_target(stub, 10, failOnDataLoss=fatal) as run:
         assert run.drain() == []
         assert run.checkpoint.last["next"] == {TOPIC: {"broker-a": dict.fromkeys("0123", 10)}}
@@ -239,7 +239,7 @@ def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
     assert sum(part.offset_count for task in tasks for part in task.ranges) == 100
 
 
-# --- queues, brokers and topics that come ----------------------------------------------------------------------------
+# --- new queues, brokers and topics ----------------------------------------------------------------------------------
 
 
 def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
@@ -271,7 +271,7 @@ def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBro
         assert bodies(run.drain()) == ["first"]
 
 
-# --- queues, brokers and topics that go ------------------------------------------------------------------------------
+# --- queues, brokers and topics that disappear -----------------------------------------------------------------------
 
 
 def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCaptureFixture) -> None:
@@ -315,7 +315,7 @@ def test_a_replica_that_lags_is_no_loss() -> None:
         assert bodies(run.drain()) == ["d"]
 
 
-# --- messages that are gone ------------------------------------------------------------------------------------------
+# --- lost messages ---------------------------------------------------------------------------------------------------
 
 
 def lose_below(stub: StubBroker) -> None:
@@ -418,7 +418,7 @@ def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) ->
             assert bodies(run.read()) == ["a"]
 
 
-# --- checkpoints of others -------------------------------------------------------------------------------------------
+# --- checkpoints that do not fit -------------------------------------------------------------------------------------
 
 
 def checkpoint_of(options: ReaderOptions) -> Checkpoint:
@@ -469,7 +469,7 @@ def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog
     ],
 )
 def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str, object], said: str) -> None:
-    """If an offset in the checkpoint has a newer version or a wrong position, the query fails and says so."""
+    """If an offset in the checkpoint has a newer version or no valid position, the query fails and says which."""
     log = Checkpoint([json.dumps(stored)], 1)
     with fresh_run(options_for(stub), log) as run, pytest.raises(OptionError, match=f"checkpointLocation.*{said}"):
         run.plan()
@@ -508,7 +508,7 @@ def name_brokers(stub: StubCluster, *names: str) -> None:
 
 
 def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture) -> None:
-    """With MACHINE_ROOM, queues of other rooms are not read and have no position; one warning names each."""
+    """With MACHINE_ROOM, queues of other machine rooms are not read and have no position; one warning names each."""
     given = {"allocateMessageQueueStrategy": "MACHINE_ROOM", "machineRooms": "east"}
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         stub.run(lambda: name_brokers(stub, "east@a", "west@b"))

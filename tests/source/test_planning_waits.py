@@ -20,7 +20,7 @@ IMPATIENT = {"mqClientApiTimeout": "300", "fetchOffset.retryIntervalMs": "20"}
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a message."""
+    """One broker with a topic of one queue, and one message in it."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.put(TOPIC, b"a")
         yield stub

@@ -67,7 +67,7 @@ def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubB
 def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
     stub: StubBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If another client locks a queue, the other queues are read; the locked one is read on when it is free."""
+    """If another client locks a queue, the others are read, and it is read from its position once it is free."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING)) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
@@ -169,7 +169,7 @@ def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
         require_plain(options_for(stub, **LOCKING))
 
 
-# --- a run to a target -----------------------------------------------------------------------------------------------
+# --- the trigger availableNow ----------------------------------------------------------------------------------------
 
 
 def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:

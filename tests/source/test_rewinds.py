@@ -141,7 +141,7 @@ def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> 
     assert store.progress.snapshot() == {queue_of(0): 25}
 
 
-# --- positions that outlived their queue -----------------------------------------------------------------------------
+# --- positions beyond the end of the queue ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("group", "checkpoint"), [(40, 15), (15, 40)])

@@ -117,7 +117,7 @@ def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) ->
     wait_for(lambda: GROUP not in stub.groups(), "the query has left")
 
 
-# --- shares ----------------------------------------------------------------------------------------------------------
+# --- assignment ------------------------------------------------------------------------------------------------------
 
 
 def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
@@ -193,7 +193,7 @@ def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
 
 
 def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
-    """A member reads a gained queue from the group's position, and writes that position to `begin` of its offset."""
+    """A member reads a gained queue from the group's position, which the planned offset records as `begin`."""
     fill(stub, 9)
     store_offsets(stub, dict.fromkeys(ALL, 7))
     with quick_run(shared(stub)) as run:
@@ -278,7 +278,7 @@ def positions(run: Run) -> Positions:
     return {queue_of(int(number)): offset for number, offset in found.items()}
 
 
-# --- publishing ------------------------------------------------------------------------------------------------------
+# --- commits ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_lost_queue_is_not_committed(stub: StubBroker) -> None:
@@ -369,7 +369,7 @@ def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, fatal: 
         store_offsets(stub, dict.fromkeys(ALL, 11))
         assert [run.trigger() for _ in range(20)] == [[], *[None] * 19]
         assert positions(run) == dict.fromkeys(ALL, 11)
-        assert asked.fired == 2  # Of the topic, and of the retry topic.
+        assert asked.fired == 2  # One request for the topic, one for the retry topic.
 
 
 def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
@@ -412,7 +412,7 @@ def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker) -> None:
         assert [(row.queue, row.offset, row.body) for row in run.trigger() or ()] == [(queue_of(0), 2, b"anew")]
 
 
-# --- what brokers forget ---------------------------------------------------------------------------------------------
+# --- brokers that lose positions -------------------------------------------------------------------------------------
 
 
 def one_queue(slaves: int = 0) -> StubCluster:
@@ -490,7 +490,7 @@ def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFix
 
 
 def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
-    """If a connection breaks while positions are fetched, an older position in the repeated fetch is no reset."""
+    """If a connection breaks while positions are fetched, an older position in the retry is not taken for a reset."""
     with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         give_table(stub, 7)
@@ -527,7 +527,7 @@ def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
     assert "was moved" not in caplog.text
 
 
-# --- order -----------------------------------------------------------------------------------------------------------
+# --- locks -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> None:
@@ -587,11 +587,11 @@ def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker) -> None
         run.trigger()
 
 
-# --- clusters of other kinds -----------------------------------------------------------------------------------------
+# --- two brokers, and a namespace ------------------------------------------------------------------------------------
 
 
 def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
-    """If one of two brokers stops, the other's queue is read; the stopped one's queue is read on when it is back."""
+    """If one of two brokers stops, the other's queue is read; the stopped one's continues at the group's position."""
     with (
         StubCluster(2, topics={TOPIC: 1}) as stub,
         quick_run(shared(stub, heartbeatBrokerInterval="1s"), rhythm=UNDAUNTED) as run,
@@ -623,7 +623,7 @@ def test_a_namespace_is_shared_by_its_own_names() -> None:
             assert sum(stub.offsets(f"NS%{GROUP}").values()) == 8 + 1
 
 
-# --- what does not work ----------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def test_a_member_that_hears_nothing_gives_up(stub: StubBroker) -> None:

@@ -42,7 +42,7 @@ print(rows, len(gc.get_objects()) < gc.get_freeze_count() / 10, "pandas" in sys.
 
 
 def test_planning_imports_nothing_that_only_reading_needs() -> None:
-    """A planning process gets from options to tasks though the heavy modules that reading needs cannot be imported."""
+    """A planning process plans tasks even if the heavy modules that only reading needs cannot be imported."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.put(TOPIC, b"a", queue_id=1)
         command = [sys.executable, "-c", PLANNING, stub.name_server, TOPIC, *HEAVY]

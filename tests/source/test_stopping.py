@@ -55,9 +55,9 @@ except SystemExit:
 
 @pytest.fixture
 def awaited() -> Iterator[ShutdownHandler]:
-    """Install a shutdown handler that interrupts calls after 0.05 seconds, for one test.
+    """Install a shutdown handler that interrupts a waiting call 0.05 seconds after SIGTERM.
 
-    Afterwards the earlier handler of SIGTERM is restored.
+    After the test, restore the earlier handler of SIGTERM.
     """
     before = signal.getsignal(signal.SIGTERM)
     made = ShutdownHandler(RHYTHM)

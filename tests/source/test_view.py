@@ -33,7 +33,7 @@ def test_an_idle_query_asks_each_broker_ten_times_a_second(topics: int) -> None:
 
 @pytest.fixture
 def refusing() -> Iterator[StubBroker]:
-    """One broker with a topic of eight queues that refuses requests for statistics, so that each queue is asked for."""
+    """One broker with a topic of eight queues; it refuses statistics, so that each queue needs requests of its own."""
     with StubBroker({TOPIC: 8}) as stub:
         stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
         yield stub
@@ -55,7 +55,7 @@ class Polling:
 
 
 def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -> None:
-    """If each queue costs a request, bounds are remembered longer: a broker still gets ten requests per second."""
+    """If a broker refuses statistics, so that each queue needs requests, it still gets at most ten per second."""
     polling = Polling(refusing)
     smallest, following = (
         refusing.faults.delay(1, on=code, times=None)
@@ -67,7 +67,7 @@ def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -
 
 
 def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> None:
-    """If a queue has got a message, the next one is seen within 0.1 seconds, even where each queue costs a request."""
+    """After a message in a queue, the next one is seen within 0.1 seconds, even at a broker that refuses statistics."""
     polling = Polling(refusing)
     refusing.put(TOPIC, b"a", queue_id=3)
     polling.poll(1.61)
@@ -78,7 +78,7 @@ def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> No
 
 
 def test_a_message_soon_after_another_is_soon_seen() -> None:
-    """A message soon after another is seen after a fraction of that time; the rate of requests falls when none come."""
+    """The sooner messages follow each other, the sooner each is seen; without messages, fewer requests are sent."""
     with StubBroker({TOPIC: 8}) as stub:
         polling = Polling(stub)
         stub.put(TOPIC, b"a", queue_id=3)
