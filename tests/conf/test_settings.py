@@ -20,7 +20,7 @@ every_set = pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
 
 @every_set
 def test_option_sets_are_accepted(path: Path) -> None:
-    """Each option set is accepted with a name server and a topic added, and changes a setting of a stream."""
+    """Each option set, with name server and topic added, is accepted and changes at least one setting of a stream."""
     needed = {"nameServer": "localhost:9876", "subscribe": "orders"}
     options = json.loads(path.read_text())
 
@@ -29,7 +29,7 @@ def test_option_sets_are_accepted(path: Path) -> None:
 
 @every_set
 def test_option_sets_are_on_the_page(path: Path) -> None:
-    """The page links every option set, and no file that does not exist."""
+    """The page docs/performance.md links every option set in conf/options, and no file that does not exist."""
     linked = re.findall(r"\]\(\.\./(conf/options/\S+)\)", PAGE)
 
     assert str(path.relative_to(ROOT)) in linked
@@ -37,7 +37,7 @@ def test_option_sets_are_on_the_page(path: Path) -> None:
 
 
 def test_every_setting_of_spark_has_its_reason() -> None:
-    """A comment precedes every setting."""
+    """In conf/spark-defaults.conf a comment precedes every setting."""
     paragraphs = (CONF / "spark-defaults.conf").read_text().strip().split("\n\n")[1:]
 
     assert paragraphs

@@ -1,4 +1,4 @@
-"""Define Hypothesis profiles: `everyday` for each run, `long` for `make test-long`."""
+"""Define Hypothesis profiles: `everyday` for normal runs, `long` for `make test-long`."""
 
 from __future__ import annotations
 

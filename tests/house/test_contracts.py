@@ -1,4 +1,4 @@
-"""Check that each import contract of setup.cfg is kept, and breaks on an import that it forbids."""
+"""Check that the packages keep each import contract of setup.cfg, and that a forbidden import breaks it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WRONG_IMPORTS = [
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A copy of both packages and their contracts, to which rooms can be added."""
+    """Return the path of a copy of both packages and setup.cfg, to which a test can add modules."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "setup.cfg", tmp_path)
@@ -45,7 +45,7 @@ def house(tmp_path: Path) -> Path:
 
 
 def contracts() -> dict[str, str]:
-    """Return the name of every contract by its identifier."""
+    """Return {identifier: name} of the import contracts in setup.cfg."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     prefix = "importlinter:contract:"
@@ -53,7 +53,7 @@ def contracts() -> dict[str, str]:
 
 
 def check_imports(house: Path, *contracts: str) -> subprocess.CompletedProcess[str]:
-    """Run import-linter over a copy of the house."""
+    """Run import-linter over a copy of the packages, with all contracts or only those given, and return the process."""
     code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     chosen = [word for contract in contracts for word in ("--contract", contract)]
     command = [sys.executable, "-c", code, "--no-cache", *chosen]
@@ -61,7 +61,7 @@ def check_imports(house: Path, *contracts: str) -> subprocess.CompletedProcess[s
 
 
 def plant(house: Path, path: str, line: str) -> None:
-    """Add a line to a module; create the module, its room and the imported room where they do not exist."""
+    """Append the import `line` to the module at `path`; make it and the imported package where they do not exist."""
     imported = line.removeprefix("import ").replace(".", "/")
     for room in (Path(path).parent, Path(imported)):
         if room.parts[:1] in [(package,) for package in PACKAGES] and not (house / f"{room}.py").exists():
@@ -72,7 +72,7 @@ def plant(house: Path, path: str, line: str) -> None:
 
 
 def test_the_house_keeps_its_contracts(house: Path) -> None:
-    """The packages keep all contracts."""
+    """The packages as they are break no import contract."""
     result = check_imports(house)
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -80,7 +80,7 @@ def test_the_house_keeps_its_contracts(house: Path) -> None:
 
 @pytest.mark.parametrize(("contract", "path", "line"), WRONG_IMPORTS)
 def test_a_wrong_import_breaks_its_contract(house: Path, contract: str, path: str, line: str) -> None:
-    """Each contract breaks on an import that it forbids, and names the importing module."""
+    """If a module gets a forbidden import, import-linter fails, and names the contract and the module."""
     plant(house, path, line)
 
     result = check_imports(house, contract)
@@ -91,5 +91,5 @@ def test_a_wrong_import_breaks_its_contract(house: Path, contract: str, path: st
 
 
 def test_no_contract_is_left_untried() -> None:
-    """Every contract has a sample of an import that breaks it."""
+    """Every contract in setup.cfg has a forbidden import in `WRONG_IMPORTS`."""
     assert {contract for contract, _, _ in WRONG_IMPORTS} == set(contracts())

@@ -1,4 +1,4 @@
-"""Test the form of the decisions and the completeness of their index."""
+"""Check the form of the decision records in docs/decisions, and that their index is complete."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ each_decision = pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path
 
 
 def index() -> list[tuple[str, str, str]]:
-    """Return number, file name and title of each row of the index."""
+    """Return the number, file name and title in each row of the index."""
     rows = re.findall(r"^\| \[(\d+)\]\((\S+)\) \| \w+ \| (.+) \|$", (FOLDER / "README.md").read_text(), re.MULTILINE)
     return [(number, name, title) for number, name, title in rows]
 
 
 def test_numbers_have_no_gaps() -> None:
-    """Decisions are numbered from 001 on, each number once."""
+    """The decisions are numbered from 001 on without gaps, and no number appears twice."""
     assert [path.name[:4] for path in DECISIONS] == [f"{number:03}-" for number in range(1, len(DECISIONS) + 1)]
 
 
 def test_the_index_names_every_decision() -> None:
-    """The index has one row per file, in the order of numbers, with the title of the file."""
+    """The index has one row per decision, in the order of numbers, with the title of the file."""
     titles = [path.read_text().partition("\n")[0].removeprefix("# ") for path in DECISIONS]
 
     assert [name for _, name, _ in index()] == [path.name for path in DECISIONS]
@@ -36,19 +36,19 @@ def test_the_index_names_every_decision() -> None:
 
 @each_decision
 def test_a_decision_is_short(path: Path) -> None:
-    """A decision has at most fifteen lines."""
+    """A decision record has at most fifteen lines."""
     assert len(path.read_text().splitlines()) <= LONGEST
 
 
 @each_decision
 def test_a_decision_has_its_parts(path: Path) -> None:
-    """A decision names context, decision, what was rejected and the consequence, in this order."""
+    """A decision record has its context, the decision, what was rejected and the consequence, in this order."""
     assert re.findall(r"^\*\*(\w+)\.\*\* \S", path.read_text(), re.MULTILINE) == PARTS
 
 
 @each_decision
 def test_a_file_bears_its_title(path: Path) -> None:
-    """A file's name is number and title, in lower case with hyphens."""
+    """A file name is the decision's number and title, in lower case with hyphens."""
     title = path.read_text().partition("\n")[0].removeprefix("# ").lower()
 
     assert path.stem == re.sub(r"[^a-z0-9]+", "-", title).strip("-")

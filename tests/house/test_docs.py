@@ -1,4 +1,4 @@
-"""Check that pages agree with the project that they describe."""
+"""Check that the documentation agrees with the project that it describes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the page's code blocks in one language."""
+    """Return the contents of the page's fenced code blocks in this language."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[str]:
-    """Return every shell command of README, from blocks and text."""
+    """Return every shell command of README.md, from code blocks and from running text."""
     in_text = re.findall(r"`(make[^`\n]*)`", (ROOT / "README.md").read_text())
     return [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()] + in_text
 
 
 def section(page: Path, title: str) -> str:
-    """Return the part of a page below one heading."""
+    """Return the text of the page below the heading `title`, up to the next heading of that level."""
     return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 @pytest.mark.parametrize("command", commands())
 def test_commands_of_the_readme_exist(command: str) -> None:
-    """A dry run of make finds every target that README names."""
+    """Each command in README.md is a `make` command whose targets exist."""
     words = [word for word in shlex.split(command) if "=" not in word]
 
     assert words[0] == "make"
@@ -44,7 +44,7 @@ def test_commands_of_the_readme_exist(command: str) -> None:
 
 
 def test_help_lists_every_target() -> None:
-    """`make` without a target lists every target for users."""
+    """The command `make` without a target lists every target that has a description."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*##", makefile, flags=re.MULTILINE))
 
@@ -55,14 +55,14 @@ def test_help_lists_every_target() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link names an existing file."""
+    """Every relative link of a page names an existing file."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
 
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_the_glossary_is_short_and_sorted() -> None:
-    """The glossary opens the page, has at most sixty lines, and explains each word once, in alphabetical order."""
+    """The glossary is the first section of ARCHITECTURE.md, is sorted and short, and explains each word once."""
     glossary = section(ARCHITECTURE, "Glossary")
     words = re.findall(r"^\| (.*?) \|", glossary, flags=re.MULTILINE)[1:]
     single = [word for entry in words for word in entry.split(", ")]
@@ -74,7 +74,7 @@ def test_the_glossary_is_short_and_sorted() -> None:
 
 
 def test_the_map_shows_every_room() -> None:
-    """The map and the import contract name the same rooms, layer by layer from the top."""
+    """The map and the import contract have the same packages and modules, in the same order of layers."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     layers = config["importlinter:contract:rooms"]["layers"].strip().splitlines()
@@ -87,7 +87,7 @@ def test_the_map_shows_every_room() -> None:
 
 
 def test_rooms_to_come_are_not_there_yet() -> None:
-    """A room that the map marks as *to come* does not exist in the package."""
+    """No package or module that the map marks as *to come* exists."""
     rows = re.findall(r"^\| (`.*?) \|", section(ARCHITECTURE, "Map"), flags=re.MULTILINE)
     promised = {room for row in rows if "to come" in row for room in re.findall(r"`(\w+)`", row)}
     package = ROOT / "pyspark_rocketmq"
@@ -98,7 +98,7 @@ def test_rooms_to_come_are_not_there_yet() -> None:
 
 
 def test_the_failure_table_names_real_errors() -> None:
-    """Each error in the table is a class of the tree."""
+    """Each error in the table of failures is a class in `pyspark_rocketmq.errors`."""
     middle = re.findall(r"^\|[^|]*\|([^|]*)\|[^|]*\|$", section(ARCHITECTURE, "Failures"), flags=re.MULTILINE)
     named = {name for cell in middle for name in re.findall(r"`(\w+)`", cell)}
 
@@ -107,7 +107,7 @@ def test_the_failure_table_names_real_errors() -> None:
 
 
 def test_every_invariant_is_held_by_a_test() -> None:
-    """Each row names a test that the linked file defines."""
+    """Each row of the table of invariants names a test, and the linked file defines that test."""
     table = section(ARCHITECTURE, "Invariants").strip().splitlines()[2:]
     rows = [re.fullmatch(r"\|.*\]\((\S+\.py)\) `(\w+)` \|", row) for row in table]
 
@@ -117,7 +117,7 @@ def test_every_invariant_is_held_by_a_test() -> None:
 
 
 def test_every_dependency_has_its_reason() -> None:
-    """Every package that users install is in the table of dependencies."""
+    """Every package that the library or an extra installs is in the table of dependencies."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     extras = config["options.extras_require"]

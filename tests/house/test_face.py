@@ -1,4 +1,4 @@
-"""Check that public names are listed, documented, and light to import."""
+"""Check that the package's public names are listed and documented, and that importing it is cheap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAVY = {"grpc", "google.protobuf", "numpy", "pandas", "pyarrow", "pyspark", "so
 
 
 def test_public_names_are_the_documented_ones() -> None:
-    """`__all__` and the table of public names agree."""
+    """`__all__` and the table of public names in ARCHITECTURE.md have the same names."""
     section = ARCHITECTURE.read_text().split("## Public names")[1].split("\n## ")[0]
 
     documented = re.findall(r"^\| `(\w+)` ", section, flags=re.MULTILINE)
@@ -23,14 +23,14 @@ def test_public_names_are_the_documented_ones() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    """`from pyspark_rocketmq import *` finds every name of `__all__`."""
+    """`from pyspark_rocketmq import *` gives every name of `__all__`."""
     missing = [name for name in pyspark_rocketmq.__all__ if not hasattr(pyspark_rocketmq, name)]
 
     assert missing == []
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    """Importing the package imports no heavy module; every Spark process pays for this import."""
+    """Importing the package imports no heavy module, since every Spark process does it."""
     code = "import sys, pyspark_rocketmq; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -39,5 +39,5 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_version_is_a_semantic_one() -> None:
-    """The version has three numbers, as SemVer demands."""
+    """The version consists of three numbers, as semantic versioning demands."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", pyspark_rocketmq.__version__)

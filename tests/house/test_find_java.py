@@ -1,4 +1,4 @@
-"""Test the search for a Java: the user's own if it is new enough, else a fetched one."""
+"""Test the script that finds a Java: the user's own if it is new enough, else one that it installs by pip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ chmod +x $runtime/java
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A working directory whose PATH has the shell's tools and a python, and no Java."""
+    """Return a working directory whose PATH has the shell's tools and a python, but no Java."""
     path = tmp_path / "path"
     path.mkdir()
     for tool in ("sh", "sed", "grep", "head", "cat", "mkdir", "chmod", "mv"):
@@ -41,12 +41,12 @@ def write_script(path: Path, text: str) -> None:
 
 
 def write_java(path: Path, version: str, home: str = "") -> None:
-    """Write a java that prints a version and a home."""
+    """Write a program that prints this version and this home as java does."""
     write_script(path, f"#!/bin/sh\necho '    java.home = {home}'\necho 'openjdk version \"{version}\" 2025-01-01'\n")
 
 
 def find_java(machine: Path, java_home: str = "") -> str:
-    """Run the script in this directory; return what it prints."""
+    """Run the script in this directory, and return the Java home that it prints."""
     environment = {"PATH": str(machine / "path"), "JAVA_HOME": java_home}
     command = [str(SCRIPT), str(machine / "path" / "python")]
     done = subprocess.run(command, cwd=machine, env=environment, capture_output=True, text=True, timeout=30, check=True)
@@ -54,7 +54,7 @@ def find_java(machine: Path, java_home: str = "") -> str:
 
 
 def test_java_home_comes_first(machine: Path) -> None:
-    """A new enough Java in JAVA_HOME is chosen before the one of the PATH."""
+    """A Java in JAVA_HOME that is new enough is chosen before one on the PATH."""
     write_java(machine / "jdk/bin/java", "17.0.15")
     write_java(machine / "path/java", "21.0.1", home="/elsewhere")
 
@@ -62,7 +62,7 @@ def test_java_home_comes_first(machine: Path) -> None:
 
 
 def test_java_of_the_path_names_its_home(machine: Path) -> None:
-    """The home of a java on the PATH is the one that it reports, since the program is often a link."""
+    """For a java on the PATH, the script prints the home that it reports, since the program is often a link."""
     write_java(machine / "path/java", "17", home="/usr/lib/jvm/17")
 
     assert find_java(machine) == "/usr/lib/jvm/17"
@@ -78,7 +78,7 @@ def test_an_old_java_counts_as_none(machine: Path, version: str) -> None:
 
 
 def test_a_fetched_java_does_not_get_the_argument_for_a_missing_module(machine: Path) -> None:
-    """The fetched java drops the argument for a module that it lacks, and keeps all others."""
+    """The installed java gets all arguments but the one for a module that it does not have."""
     home = find_java(machine)
 
     words = ["--add-modules=jdk.incubator.vector", "-Dname=two words", "Main"]
@@ -88,7 +88,7 @@ def test_a_fetched_java_does_not_get_the_argument_for_a_missing_module(machine: 
 
 
 def test_java_is_fetched_once(machine: Path) -> None:
-    """A second run uses the fetched Java without pip."""
+    """A second run of the script uses the installed Java, and does not call pip again."""
     find_java(machine)
     os.remove(machine / "pip_was_asked")
 

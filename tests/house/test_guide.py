@@ -12,7 +12,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 
 
 def every_code() -> list[str]:
-    """Return the codes of all errors of the library, without those of the stub."""
+    """Return the codes of all error classes of the library."""
     found: set[str] = set()
     waiting = list(errors.RocketMQError.__subclasses__())
     while waiting:
@@ -25,12 +25,12 @@ def every_code() -> list[str]:
 
 @pytest.mark.parametrize("code", every_code())
 def test_every_code_is_explained(code: str) -> None:
-    """The page names every code."""
+    """The troubleshooting page contains every error code."""
     assert f"`{code}`" in GUIDE.read_text()
 
 
 def test_the_table_of_answers_agrees_with_the_code() -> None:
-    """The column *again* agrees with the flag `retriable` of each error class."""
+    """The column *again* of the table of broker errors agrees with `retriable` of each error class."""
     rows = [line.split(" | ") for line in GUIDE.read_text().splitlines() if line.startswith("| `BROKER_")]
     shown = {row[0].split("`")[1]: row[2] == "yes" for row in rows}
     leaves = [cls for cls in vars(broker_errors).values() if isinstance(cls, type)]

@@ -1,4 +1,4 @@
-"""Trace one message on each journey through the library."""
+"""Test the count of modules that one message passes on each journey through the library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOMS = {
 
 @pytest.mark.parametrize("name", count_journeys.LIMITS)
 def test_a_journey_passes_its_rooms(name: str) -> None:
-    """The trace of one message names modules of every room on its way, and none that is left out."""
+    """A journey's trace has modules of all its packages, and none of the packages that the count leaves out."""
     rooms = {module.partition("/")[0] for module in count_journeys.count_modules(name)}
 
     assert rooms >= ROOMS[name]
@@ -25,7 +25,7 @@ def test_a_journey_passes_its_rooms(name: str) -> None:
 
 @pytest.mark.parametrize(("limit", "status"), [(0, 1), (1000, 0)])
 def test_a_check_fails_above_the_limit(monkeypatch: pytest.MonkeyPatch, limit: int, status: int) -> None:
-    """With `--check` the exit status says whether a journey is longer than its limit; without, it is 0."""
+    """With `--check` the exit status is 1 if a journey has more modules than its limit; without, it is 0."""
     monkeypatch.setitem(count_journeys.LIMITS, "option", limit)
 
     assert count_journeys.main(["--check", "option"]) == status

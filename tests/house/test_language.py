@@ -1,4 +1,4 @@
-"""Test the language check on good and bad samples."""
+"""Test tools/check_language.py on good and bad samples."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BAD = {
 
 
 def rules(folder: Path, text: str, path: str = "tests/pull/test_sample.py") -> list[str]:
-    """Return the rules that a file of this text breaks."""
+    """Write the text to a file, and return the names of the rules that it breaks."""
     file = folder / path
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -60,18 +60,18 @@ def rules(folder: Path, text: str, path: str = "tests/pull/test_sample.py") -> l
 
 @pytest.mark.parametrize("sample", GOOD.values(), ids=GOOD)
 def test_good_samples_pass(tmp_path: Path, sample: str) -> None:
-    """A sample that keeps the rules has no finding."""
+    """A sample that keeps all rules has no finding."""
     assert rules(tmp_path, sample) == []
 
 
 @pytest.mark.parametrize(("broken", "sample"), BAD.items(), ids=" ".join)
 def test_bad_samples_are_found(tmp_path: Path, broken: tuple[str, str], sample: str) -> None:
-    """A sample that breaks one rule has one finding, of that rule."""
+    """A sample that breaks one rule has exactly one finding, which names that rule."""
     assert rules(tmp_path, sample) == [broken[0]]
 
 
 def test_pages_are_checked_for_phrases(tmp_path: Path) -> None:
-    """A retired phrase in a page is found with its line; quoted code is not checked."""
+    """A retired phrase in a Markdown page is found, with its line; one in quoted code is not."""
     page = tmp_path / "README.md"
     page.write_text("# What is it?\n\nA queue for whoever reads it, before `vouched`.\n")
 
@@ -80,12 +80,12 @@ def test_pages_are_checked_for_phrases(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("path", "expected"), [("pyspark_rocketmq/a.py", ["phrase"]), ("tests/a.py", [])])
 def test_texts_are_checked_in_packages_only(tmp_path: Path, path: str, expected: list[str]) -> None:
-    """An error text with a retired phrase is found in a package; a text in a test may quote it."""
+    """A retired phrase in an error text is found in a package, but not in a test, which may quote it."""
     assert rules(tmp_path, 'raise ValueError("nobody knows")', path) == expected
 
 
 def test_a_finding_names_its_room_and_line(tmp_path: Path) -> None:
-    """A finding shows path, line, rule and text, and belongs to the room of its file."""
+    """A finding shows path, line, rule and text, and has the package of its file."""
     (tmp_path / "pyspark_rocketmq" / "net").mkdir(parents=True)
     file = tmp_path / "pyspark_rocketmq" / "net" / "pool.py"
     file.write_text('\n\ndef lend():\n    """A connection."""\n')
@@ -98,17 +98,17 @@ def test_a_finding_names_its_room_and_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["HTTPServer_name", "httpServerName", "_HTTP_SERVER_NAME"])
 def test_names_are_split_into_words(name: str) -> None:
-    """A name has the same words in every style of writing."""
+    """A name is split into the same lower-case words in every style of writing."""
     assert check_language.words_of(name) == ["http", "server", "name"]
 
 
 def test_the_project_has_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
-    """`make lint` passes: the whole project keeps the rules."""
+    """The language check finds nothing in the whole project."""
     assert check_language.main([]) == 0, capsys.readouterr().out
 
 
 def test_counts_are_by_room_and_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has a row per room with findings, a column per rule, and sums."""
+    """The table of counts has a row per package with findings, a column per rule, and a row of sums."""
     findings = [check_language.Finding(room, "x.py:1", rule, "") for room, rule in [("a", "test"), ("b", "test")]]
 
     check_language.print_counts(findings)

@@ -1,4 +1,4 @@
-"""Run the notebooks, and check their kept outputs."""
+"""Run the notebooks, and check the outputs that are committed with them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def kept(path: Path) -> NotebookNode:
-    """Read a notebook."""
+    """Return the notebook as it is in the repository."""
     notebook: NotebookNode = nbformat.read(path, as_version=4)
     return notebook
 
 
 def texts(notebook: NotebookNode) -> dict[str, list[str]]:
-    """Return the text of each cell's outputs; of images, their names."""
+    """Return the texts of each code cell's outputs, by cell id; an image counts by its text form."""
     return {
         cell.id: [output.get("text") or output["data"]["text/plain"] for output in cell.outputs]
         for cell in notebook.cells
@@ -38,7 +38,7 @@ def texts(notebook: NotebookNode) -> dict[str, list[str]]:
 @every_notebook
 @pytest.mark.spark
 def test_a_notebook_shows_what_is_kept_in_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cell fails, and each shows what is kept, in a kernel that gets no Python for workers."""
+    """A run of the notebook, without the PYSPARK_PYTHON variables, fails in no cell and gives the committed outputs."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
 
@@ -47,7 +47,7 @@ def test_a_notebook_shows_what_is_kept_in_it(path: Path, monkeypatch: pytest.Mon
 
 @every_notebook
 def test_what_is_kept_tells_the_story(path: Path) -> None:
-    """The kept cells were run once and in order, show the expected numbers, and have a plot."""
+    """The committed cells were run once and in order, show the expected numbers, and have a plot."""
     cells = [cell for cell in kept(path).cells if cell.cell_type == "code"]
     shown = "".join(text for parts in texts(kept(path)).values() for text in parts)
 
@@ -58,7 +58,7 @@ def test_what_is_kept_tells_the_story(path: Path) -> None:
 
 @every_notebook
 def test_what_is_kept_is_small_and_of_no_machine(path: Path) -> None:
-    """The kept outputs are small and have no paths, no errors and no warnings of the JVM."""
+    """The committed outputs are small, and have no paths of a machine, no errors and no warnings of the JVM."""
     outputs = [output for cell in kept(path).cells for output in cell.get("outputs", [])]
     shown = "".join(text for parts in texts(kept(path)).values() for text in parts)
 
@@ -69,7 +69,7 @@ def test_what_is_kept_is_small_and_of_no_machine(path: Path) -> None:
 
 @every_notebook
 def test_links_lead_somewhere(path: Path) -> None:
-    """Every relative link of a notebook names an existing file."""
+    """Every relative link in a notebook names an existing file."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)", "".join(cell.source for cell in kept(path).cells))
 
     assert links

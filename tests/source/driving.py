@@ -42,11 +42,11 @@ QUICK = PlannerRhythm(
     exchange_per_queue_s=0.0,
     lock_retry_s=0.05,
 )
-"""Members settle, commit, and ask for locks and bounds without the usual pauses."""
+"""The pauses before members take over queues, commit, and ask for locks and bounds again are at most 0.1 seconds."""
 
 
 class Row(NamedTuple):
-    """The place and the body of a row."""
+    """The queue, the offset and the body of a row."""
 
     queue: MessageQueue
     offset: int
@@ -54,25 +54,25 @@ class Row(NamedTuple):
 
 
 class Named(Protocol):
-    """A cluster with a name server."""
+    """A cluster, stub or real, with a name server."""
 
     @property
     def name_server(self) -> str:
-        """The address of the name server."""
+        """The address of the name server, as the option `nameServer` takes it."""
 
 
 def options_for(stub: Named, **given: str) -> ReaderOptions:
-    """Return options of a streaming read of `TOPIC`, by default from the beginning."""
+    """Return options of a streaming read of `TOPIC` from the earliest offset, with the given options on top."""
     return _options(stub, {"startingOffsets": "earliest", **given}, stream=True)
 
 
 def batch_options_for(stub: Named, **given: str) -> ReaderOptions:
-    """Return options of a batch read of `TOPIC`."""
+    """Return options of a batch read of `TOPIC`, with the given options on top."""
     return _options(stub, given, stream=False)
 
 
 def _options(stub: Named, given: dict[str, str], *, stream: bool) -> ReaderOptions:
-    """Return options with short pauses between retries, and routes that expire at once."""
+    """Return parsed options with short pauses between retries, and routes that expire at once."""
     base = {"nameServer": stub.name_server, "fetchOffset.retryIntervalMs": "10"}
     if not {"subscribePattern", "assign", "subscribe"} & given.keys():
         base["subscribe"] = TOPIC
@@ -87,7 +87,7 @@ def _options(stub: Named, given: dict[str, str], *, stream: bool) -> ReaderOptio
 
 @dataclass
 class Checkpoint:
-    """Spark's offset log and commit log."""
+    """Spark's offset log and commit log of one query."""
 
     offsets: list[str] = field(default_factory=list)
     finished: int = 0
@@ -95,12 +95,12 @@ class Checkpoint:
 
     @property
     def last(self) -> Any:
-        """The newest offset in the log."""
+        """The newest offset in the log, parsed from JSON."""
         return json.loads(self.offsets[-1])
 
 
 class Run:
-    """One run of a query."""
+    """One run of a query: a reader from start to stop, over a checkpoint that outlives it."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Run:
         signal.signal(signal.SIGTERM, self._handler)
 
     def trigger(self) -> list[Row] | None:
-        """Run one batch: the unfinished one, or the next one."""
+        """Run the unfinished batch, or else the next one; return its rows, or None if there is nothing new."""
         if len(self.checkpoint.offsets) == self.checkpoint.finished and not self.plan():
             return None
         rows = self.read()
@@ -134,12 +134,12 @@ class Run:
         return rows
 
     def drain(self) -> list[Row]:
-        """Run batches until nothing is new."""
+        """Run batches until nothing is new, and return their rows."""
         batches = list(iter(self.trigger, None))
         return [row for batch in batches for row in batch or ()]
 
     def read_until(self, count: int) -> list[Row]:
-        """Run batches until `count` rows were read."""
+        """Run batches until at least `count` rows were read, and return them; fail after a timeout."""
         rows: list[Row] = []
 
         def is_enough() -> bool:
@@ -150,7 +150,7 @@ class Run:
         return rows
 
     def plan(self) -> bool:
-        """Write the next offset into the log, and return whether there is one."""
+        """Plan the next batch and log its end offset; return False, and log nothing, if there is nothing new."""
         log = self.checkpoint.offsets
         start = log[-1] if log else json.dumps(self.reader.initialOffset())
         end = json.dumps(self.reader.latestOffset(json.loads(start), self._limit))
@@ -163,13 +163,13 @@ class Run:
         return True
 
     def partitions(self) -> list[RangePartition]:
-        """Return the tasks of the newest batch."""
+        """Return the tasks of the newest batch in the log."""
         log = self.checkpoint.offsets
         start = json.loads(log[-2]) if len(log) > 1 else self.reader.initialOffset()
         return list(pickle.loads(pickle.dumps(self.reader.partitions(start, json.loads(log[-1])))))
 
     def read(self) -> list[Row]:
-        """Return the rows of the newest batch."""
+        """Read the newest batch in the log, and return its rows."""
         reader: StreamReader = pickle.loads(pickle.dumps(self.reader))
         return [row for task in self.partitions() for batch in reader.read(task) for row in rows_of(batch)]
 
@@ -179,21 +179,21 @@ quick_run = partial(Run, rhythm=QUICK)
 
 
 def all_available() -> Any:
-    """Return the limit that Spark passes with the trigger once."""
+    """Return the read limit that Spark passes with the trigger `once`: no limit."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     return ReadAllAvailable()
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Yield the rows of a record batch."""
+    """Yield each row of a record batch as a `Row`."""
     names = ("topic", "brokerName", "queueId", "queueOffset", "body")
     for topic, broker, queue_id, offset, body in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
         yield Row(MessageQueue(topic, broker, queue_id), offset, body)
 
 
 def read_batch(options: ReaderOptions) -> list[Row]:
-    """Return the rows of a batch read."""
+    """Run a batch read, and return its rows."""
     from pyspark_rocketmq.source.batch import BatchReader
 
     reader = pickle.loads(pickle.dumps(BatchReader(options)))
@@ -201,7 +201,7 @@ def read_batch(options: ReaderOptions) -> list[Row]:
 
 
 def admin_of(stub: Named) -> Cluster:
-    """Return another client's view of the stub."""
+    """Return a client of the stub's cluster that is independent of the query, for requests of an administrator."""
     return open_cluster(ClusterSettings((parse_address(stub.name_server),)))
 
 
@@ -214,12 +214,12 @@ def store_offsets(stub: StubCluster, offsets: dict[MessageQueue, int], group: st
 
 
 def queue_of(number: int, broker: str = "broker-a", topic: str = TOPIC) -> MessageQueue:
-    """Return a queue of the stub."""
+    """Return the queue with this id, by default of `TOPIC` at broker-a."""
     return MessageQueue(topic, broker, number)
 
 
 def join(stub: StubCluster, group: str = GROUP, topic: str = TOPIC, broker: str | None = None) -> None:
-    """Make a consumer a member of the group, at one broker."""
+    """Make a consumer a member of the group by one heartbeat to one broker."""
     consumer = ConsumerData(
         group_name=group,
         consume_type="CONSUME_PASSIVELY",

@@ -2,8 +2,8 @@
 
     python -m tests.source.ended_queries NAME_SERVER COUNT
 
-Runs `COUNT` queries to their ends, each of a group of its own, and sends SIGTERM twice to each, with different gaps.
-One process imports the library and is forked for each query, so that thirty take seconds.
+Runs `COUNT` queries to their ends, each with a consumer group of its own, and sends SIGTERM twice to each. The time
+between the two signals differs. The library is imported once and each query is forked, so that thirty take seconds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LONGEST_GAP_S = 0.15
 
 
 def group_of(number: int) -> str:
-    """Return the group of one query."""
+    """Return the name of the consumer group of query `number`."""
     return f"ended-{number}"
 
 
 def plan(name_server: str, group: str, ready: int) -> None:
-    """Read to the end, then wait for Spark's next call, as Spark's loop around a reader does."""
+    """Run a query to the end, write a byte to `ready`, then sleep until a signal; stop the reader at last."""
     given = {"subscribe": TOPIC, "consumerGroup": group, "ordering": "queue", "lockQueues": "true"}
     run = Run(options_for(SimpleNamespace(name_server=name_server), **given), available_now=True)
     try:
@@ -39,7 +39,7 @@ def plan(name_server: str, group: str, ready: int) -> None:
 
 
 def start(name_server: str, number: int) -> tuple[int, int]:
-    """Fork a query; return its process, and a pipe that gets a byte when everything is read."""
+    """Fork a process that runs a query; return its pid, and a pipe that gets a byte when all messages are read."""
     waiting, ready = os.pipe()
     if pid := os.fork():
         os.close(ready)
@@ -51,7 +51,7 @@ def start(name_server: str, number: int) -> tuple[int, int]:
 
 
 def end(pid: int, waiting: int, gap_s: float) -> None:
-    """Send SIGTERM twice to a query that has read everything."""
+    """Wait until a query has read everything, then send it SIGTERM twice, `gap_s` seconds apart."""
     os.read(waiting, 1)
     os.close(waiting)
     os.kill(pid, signal.SIGTERM)
@@ -60,7 +60,7 @@ def end(pid: int, waiting: int, gap_s: float) -> None:
 
 
 def main(name_server: str, count: int) -> None:
-    """Run and end all queries, some at once."""
+    """Run and end `count` queries, at most six at the same time."""
     for first in range(0, count, AT_ONCE):
         queries = [(number, *start(name_server, number)) for number in range(first, min(first + AT_ONCE, count))]
         for number, pid, waiting in queries:

@@ -1,7 +1,7 @@
 """Flows that hold on every cluster, stub or real: a query reads and commits, step by step.
 
-Each public function of a `World` is a flow; those whose names begin with `two_brokers_`, `master_slave_` or `expiry_`
-need a cluster of that kind, or one that lets messages expire.
+Each public function that takes a `World` is a flow. Flows whose names begin with `two_brokers_` or `master_slave_`
+need such a cluster; those with `expiry_` need one that can expire messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.source.driving import Checkpoint, Run, batch_options_for, options_for
 
 
 def a_batch_holds_all_messages_of_its_range(world: World) -> None:
-    """Check a batch of several queues, of which one is empty."""
+    """Check that a batch read of three queues, one of them empty, returns every message once."""
     first, second, _ = queues = world.make_topic(3)
     world.fill(first, 100)
     world.fill(second, 7)
@@ -29,7 +29,7 @@ def a_batch_holds_all_messages_of_its_range(world: World) -> None:
 
 
 def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
-    """Check capped batches; every queue gets a position, the empty one included."""
+    """Check that a stream with `maxOffsetsPerTrigger` reads all messages and commits every queue, even an empty one."""
     first, second, empty = world.make_topic(3)
     group = fresh("group")
     options = options_for(world, subscribe=first.topic, consumerGroup=group, maxOffsetsPerTrigger="40")
@@ -43,7 +43,7 @@ def a_stream_reads_all_and_publishes_what_is_finished(world: World) -> None:
 
 
 def a_restart_neither_loses_nor_repeats(world: World) -> None:
-    """Check that an unfinished batch is read again as planned, and was never committed."""
+    """Check that an unfinished batch is not committed, and that a restart reads it again with the same rows."""
     queue, group = world.make_queue(), world.make_group()
     options, checkpoint = options_for(world, subscribe=queue.topic, consumerGroup=group), Checkpoint()
     world.fill(queue, 10)
@@ -61,7 +61,7 @@ def a_restart_neither_loses_nor_repeats(world: World) -> None:
 
 
 def a_query_begins_where_its_group_stands(world: World) -> None:
-    """Check that a query begins at the group's position, and commits from there."""
+    """Check that a query with `startingOffsets=group` reads from the group's position, and commits the queue's end."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 4})
@@ -72,7 +72,7 @@ def a_query_begins_where_its_group_stands(world: World) -> None:
 
 
 def a_position_is_never_moved_back(world: World) -> None:
-    """Check that a larger position of another client stays."""
+    """Check that a query's commit does not lower a larger position that another client has committed."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 12})
@@ -82,7 +82,7 @@ def a_position_is_never_moved_back(world: World) -> None:
 
 
 def tags_choose_messages(world: World) -> None:
-    """Check that offsets without matching messages are passed over, and committed as finished."""
+    """Check that a tag filter passes over other messages, and that the committed position counts them as read."""
     queue, group = world.make_queue(), world.make_group()
     for number in range(6):
         world.send(queue, b"x", TAGS="even" if number % 2 == 0 else "odd")
@@ -93,7 +93,7 @@ def tags_choose_messages(world: World) -> None:
 
 
 def a_queue_that_comes_is_read_from_its_first_message(world: World) -> None:
-    """Check a new queue of a query that began at the end of the others."""
+    """Check that a query that started at `latest` reads a queue that is added later from its first message."""
     queue = world.make_queue()
     with Run(options_for(world, subscribe=queue.topic, startingOffsets="latest")) as run:
         run.trigger()
@@ -108,7 +108,7 @@ def a_queue_that_comes_is_read_from_its_first_message(world: World) -> None:
 
 
 def a_group_with_members_is_refused(world: World) -> None:
-    """Check that a query does not take over the positions of members."""
+    """Check that a query that is no member fails with `GroupInUse` if its group has members."""
     queue, group = world.make_queue(), world.make_group()
     consumer = ConsumerData(
         group_name=group,
@@ -124,7 +124,7 @@ def a_group_with_members_is_refused(world: World) -> None:
 
 
 def an_odd_message_takes_no_other_along(world: World) -> None:
-    """Check that rows keep their places behind a message whose sysFlag its broker cannot store."""
+    """Check that all rows keep their offsets though a message has a sysFlag that its broker cannot store."""
     queue = world.make_queue()
     bodies = _send_around_an_odd_message(world, queue)
     rows = read_batch(batch_options_for(world, subscribe=queue.topic, pullBatchSize="16"))
@@ -133,7 +133,7 @@ def an_odd_message_takes_no_other_along(world: World) -> None:
 
 
 def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
-    """Check one range, and two that meet behind the odd message."""
+    """Check that a tag filter finds the same rows in one range as in two, though one message has an odd sysFlag."""
     queue = world.make_queue()
     bodies = _send_around_an_odd_message(world, queue)
     tagged = {"subscribe": queue.topic, "tags": "even"}
@@ -148,7 +148,10 @@ def an_odd_message_takes_no_other_along_where_tags_choose(world: World) -> None:
 
 
 def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes]:
-    """Send numbered messages, one of them odd; return the bodies that brokers serve, which may lack one more."""
+    """Send 210 messages, number 20 with a sysFlag that brokers cannot store, and return the bodies that can be pulled.
+
+    Number 20 is missing from these bodies, and perhaps one more.
+    """
     for number in range(210):
         flag = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 if number == 20 else 0
         tag = "even" if number % 2 == 0 else "odd"
@@ -160,7 +163,7 @@ def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes
 
 
 def _served(world: World, queue: MessageQueue) -> list[bytes]:
-    """Yield the bodies that pulls find."""
+    """Return the bodies of all messages that pulls find in the queue."""
     bodies: list[bytes] = []
     while records := world.read(queue, len(bodies)):
         bodies += [record.body for record in records]
@@ -168,7 +171,7 @@ def _served(world: World, queue: MessageQueue) -> list[bytes]:
 
 
 def two_brokers_outlive_the_absence_of_one(world: World) -> None:
-    """Check that the other broker is read on, and the absent one from its position when it is back."""
+    """Check that while one of two brokers is stopped the other is read, and that later the first is read, too."""
     queues = world.make_topic(1)
     stays, leaves = queues
     with Run(options_for(world, subscribe=stays.topic)) as run:
@@ -189,7 +192,7 @@ def two_brokers_outlive_the_absence_of_one(world: World) -> None:
 
 
 def master_slave_reads_go_on_at_the_slave(world: World) -> None:
-    """Check that a batch loses and repeats nothing while the master stops."""
+    """Check that a stream loses and repeats no message when the master stops between planning and reading."""
     queue = world.make_queue()
     world.fill(queue, 60)
     world.servers.replicate([queue])
@@ -204,7 +207,7 @@ def master_slave_reads_go_on_at_the_slave(world: World) -> None:
 
 
 def expiry_is_loss_that_is_named(world: World) -> None:
-    """Check that expired messages fail the query, or that it goes on at the minimum."""
+    """Check that expired messages fail a query, and that with `failOnDataLoss=false` it goes on at the minimum."""
     queue = world.make_queue()
     world.fill(queue, 10)
     from_0 = json.dumps({queue.topic: {"*": {"*": 0}}})

@@ -1,6 +1,6 @@
 """Flows that hold on every cluster, stub or real, for queries that act like members of their group.
 
-Each public function of a `World` is a flow.
+Each public function that takes a `World` is a flow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.source.driving import Checkpoint, Run, options_for
 
 
 def a_broadcasting_query_keeps_its_positions_in_a_file(world: World) -> None:
-    """Check that the next query begins at the file's positions, and that brokers get no commit."""
+    """Check that a broadcasting query commits to a file, not to brokers, and that the next one starts from the file."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     with TemporaryDirectory() as directory:
@@ -31,7 +31,7 @@ def a_broadcasting_query_keeps_its_positions_in_a_file(world: World) -> None:
 
 
 def locked_queues_are_nobody_elses(world: World) -> None:
-    """Check that another query that locks, and an orderly consumer, get a queue when the first query has ended."""
+    """Check that no other query and no consumer gets a queue that a query locks, until the query has ended."""
     queue, group = world.make_queue(), world.make_group()
     given = {"subscribe": queue.topic, "consumerGroup": group, "ordering": "queue", "lockQueues": "true"}
     world.fill(queue, 10)
@@ -45,7 +45,7 @@ def locked_queues_are_nobody_elses(world: World) -> None:
 
 
 def a_member_goes_on_where_its_group_stands(world: World) -> None:
-    """Check that a member begins at the group's position and commits what is finished."""
+    """Check that a member starts at the group's position and commits what it has finished."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     world.cluster.offsets.commit(group, {queue: 4})
@@ -62,7 +62,7 @@ def a_member_goes_on_where_its_group_stands(world: World) -> None:
 
 
 def two_members_divide_the_queues(world: World) -> None:
-    """Check that two members read everything, and that one gains the queues of the other when that leaves."""
+    """Check that two members read half of the queues each, and that one gets all queues when the other leaves."""
     queues, group = world.make_topic(4), world.make_group()
     options = _shared(world, queues[0].topic, group)
     with Run(options) as stays:
@@ -80,7 +80,7 @@ def two_members_divide_the_queues(world: World) -> None:
 
 
 def a_reset_moves_a_member(world: World) -> None:
-    """Check that an administrator's reset moves a member, by either way that brokers use."""
+    """Check that a member reads again from the offset to which an administrator resets its group."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 10)
     with Run(_shared(world, queue.topic, group)) as run:
@@ -102,11 +102,11 @@ def _shared(world: World, topic: str, group: str) -> ReaderOptions:
 
 
 def _share_sizes(*runs: Run) -> list[int]:
-    """Return how many queues of its topic each query's last offset names."""
+    """Return for each query how many queues of the user's topic its newest offset names."""
     return [sum(len(ids) for ids in _each_topic(run).values()) for run in runs]
 
 
 def _each_topic(run: Run) -> dict[str, dict[str, int]]:
-    """Yield the last offset in the user's topic, by broker."""
+    """Return the positions of the user's topic in the query's newest offset, by broker and queue id."""
     topics = run.checkpoint.last["next"]
     return next((brokers for topic, brokers in topics.items() if not topic.startswith("%")), {})

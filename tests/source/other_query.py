@@ -1,6 +1,8 @@
-"""Run a query in a process of its own until its input ends.
+"""Run a query in a process of its own: read one batch, print "reads", and stop when standard input ends.
 
-python -m tests.source.other_query NAME_SERVER OPTIONS
+    python -m tests.source.other_query NAME_SERVER OPTIONS
+
+`OPTIONS` is a JSON object of options of a streaming read.
 """
 
 from __future__ import annotations

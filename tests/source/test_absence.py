@@ -1,4 +1,4 @@
-"""Brokers go away while a remembered route still names them."""
+"""Check that a query goes on if a broker stops while a cached route still names it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.source.driving import TOPIC, fresh_run, options_for
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_query_outlives_a_broker_that_its_route_still_names(brokers: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The query goes on with the other queues, and reads on once the broker is back."""
+    """If a broker that the route names stops, the query goes on with one warning; later it reads the broker again."""
     with StubCluster(brokers, topics={TOPIC: 1}) as stub:
         options = options_for(stub)
         options = replace(options, cluster=replace(options.cluster, route_max_age_s=2.0))

@@ -1,4 +1,4 @@
-"""Unreadable or forbidden input is refused with the place and the advice."""
+"""Check that unreadable or forbidden input is refused, and that errors name the place and say what to do."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ SIZE_AT, MAGIC_AT, BODY_LENGTH_AT = 0, 4, 84
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of one queue, and a message in it."""
+    """One broker with a topic of one queue, and one message in it."""
     with StubBroker({TOPIC: 1}) as broker:
         broker.put(TOPIC, b"a")
         yield broker
 
 
 def batch(stub: StubBroker, **given: str) -> list[tuple[int, bytes]]:
-    """Return offsets and bodies of a batch read."""
+    """Run a batch read, and return (offset, body) of each row."""
     return [(row.offset, row.body) for row in read_batch(batch_options_for(stub, **given))]
 
 
 def stream(stub: StubBroker, **given: str) -> list[tuple[int, bytes]]:
-    """Return offsets and bodies of a stream that reads everything."""
+    """Run a streaming read until nothing is new, and return (offset, body) of each row."""
     with Run(options_for(stub, **given)) as run:
         return [(row.offset, row.body) for row in run.drain()]
 
@@ -55,7 +55,7 @@ Read = Callable[..., list[tuple[int, bytes]]]
 
 
 def refusal(error: type[RocketMQError], read: Callable[..., Any], *arguments: Any, **given: str) -> str:
-    """Return the text of the error that a reader raises."""
+    """Return the text of the error of this class that `read(*arguments, **given)` raises."""
     with pytest.raises(error) as refused:
         read(*arguments, **given)
     return str(refused.value)
@@ -75,7 +75,7 @@ def refusal(error: type[RocketMQError], read: Callable[..., Any], *arguments: An
 def test_a_refused_group_is_named(
     stub: StubBroker, read: Read, code: ResponseCode, remark: str, error: type[RocketMQError]
 ) -> None:
-    """The error names group and queue, quotes the broker, and says where to look."""
+    """If a broker refuses pulls, the error names group and queue, quotes the broker, and says what to check."""
     stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE, times=None)
     said = refusal(error, read, stub, consumerGroup="readers")
     assert remark in said and "check accessKey and secretKey" in said
@@ -84,7 +84,7 @@ def test_a_refused_group_is_named(
 
 @READS
 def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Read) -> None:
-    """Clusters that give users groups of their own refuse the default group."""
+    """If a broker refuses the default group, the error advises to set `consumerGroup`."""
     stub.faults.answer(
         ResponseCode.NO_PERMISSION, "no permission for the group", on=RequestCode.PULL_MESSAGE, times=None
     )
@@ -94,7 +94,7 @@ def test_a_reader_without_a_group_is_told_to_name_one(stub: StubBroker, read: Re
 
 @READS
 def test_an_unknown_group_is_named(stub: StubBroker, read: Read) -> None:
-    """Brokers that do not create groups refuse unknown ones."""
+    """If a broker does not know the group, the error names it and advises to create it."""
     refused = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     stub.faults.answer(refused, "subscription group", on=RequestCode.PULL_MESSAGE, times=None)
     said = refusal(SubscriptionGroupNotExist, read, stub, consumerGroup="readers")
@@ -104,7 +104,7 @@ def test_an_unknown_group_is_named(stub: StubBroker, read: Read) -> None:
 
 @READS
 def test_wrong_credentials_fail_the_planning(read: Read) -> None:
-    """The planning fails before any task; brokers before 5 use other words."""
+    """If the secret key is wrong, the read fails with the advice to check it, with brokers of release 4 and 5."""
     for release, error in (("5.3.3", NoPermission), ("4.9.7", CredentialsRefused)):
         with StubBroker({TOPIC: 1}, acl={"ak": "sk"}, emulate=release) as stub:
             stub.put(TOPIC, b"a")
@@ -117,7 +117,7 @@ def test_wrong_credentials_fail_the_planning(read: Read) -> None:
 
 
 def put_raw(stub: StubBroker, body: bytes, **given: Any) -> None:
-    """Put a message that no producer would send, then a sound one."""
+    """Put a message with this stored body and these fields, which may be broken, and then a good message."""
     stub.run(lambda: stub.state.brokers[0].put(InnerMessage(TOPIC, 0, body, **given)))
     stub.put(TOPIC, b"c")
 
@@ -139,7 +139,7 @@ SMALL = {"maxFrameSize": "1m"}
 def test_an_unreadable_message_fails_by_default(
     stub: StubBroker, read: Read, broken: dict[str, Any], said: str
 ) -> None:
-    """The error names topic, broker, queue and offset, and the option that lets the query go on."""
+    """By default an unreadable message fails the read; the error names its offset and an option to change."""
     put_raw(stub, **broken)
     text = refusal(DecodeError, read, stub, **SMALL)
     assert said in text and "(topic orders, broker broker-a, queue 0, offset 1)" in text
@@ -151,7 +151,7 @@ def test_an_unreadable_message_fails_by_default(
 def test_an_unreadable_message_follows_the_mode(
     stub: StubBroker, read: Read, broken: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broken part is null, or the message is left out and counted; neither happens without a warning."""
+    """In mode PERMISSIVE an unreadable message stays as a row; in DROPMALFORMED it is left out, with a warning."""
     put_raw(stub, **broken)
     assert [offset for offset, _ in read(stub, mode="PERMISSIVE", **SMALL)] == [0, 1, 2]
     assert caplog.text == ""
@@ -160,7 +160,7 @@ def test_an_unreadable_message_follows_the_mode(
 
 
 def damage(stub: StubBroker, at: int, data: bytes) -> None:
-    """Overwrite bytes of the second of three records, in the broker's store."""
+    """Put two more messages, and overwrite bytes of the first of them in the broker's store, from byte `at`."""
     put_raw(stub, b"b")
 
     def write() -> None:
@@ -181,7 +181,7 @@ def damage(stub: StubBroker, at: int, data: bytes) -> None:
 def test_a_broken_record_frame_is_always_an_error(
     stub: StubBroker, read: Read, mode: str, at: int, data: bytes
 ) -> None:
-    """No record behind a broken frame can be trusted, so every mode fails."""
+    """If a record's size, magic number or body length is broken, the read fails in every mode."""
     damage(stub, at, data)
     said = refusal(DecodeError, read, stub, mode=mode)
     assert "no record at byte" in said and said.endswith("check the broker's store around this message")
@@ -190,7 +190,7 @@ def test_a_broken_record_frame_is_always_an_error(
 
 @READS
 def test_a_frame_above_the_limit_names_queue_and_option(stub: StubBroker, read: Read) -> None:
-    """The error names the queue, the offset of the pull, and the option."""
+    """If a response exceeds `maxFrameSize`, the error names the queue, the offset and the option."""
     stub.put(TOPIC, b"." * 200_000)
     said = refusal(FrameTooLarge, read, stub, maxFrameSize="64k")
     assert "the limit is 65536" in said and "topic orders, broker broker-a, queue 0, offset 0" in said
@@ -202,7 +202,7 @@ def test_a_frame_above_the_limit_names_queue_and_option(stub: StubBroker, read: 
 
 @READS
 def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, read: Read) -> None:
-    """The error names the topic and the name server."""
+    """If a topic does not exist, or none of its queues may be read, the error names topic and name server."""
     said = refusal(TopicNotFound, read, stub, subscribe="nowhere")
     assert stub.name_server in said and "topic nowhere" in said
     for read_queues, perm in ((0, 6), (4, 2)):
@@ -235,7 +235,7 @@ def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, re
 )
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_wrong_offsets_fail_the_load(option: str, offsets: str, said: str) -> None:
-    """The error names the option, the place in it, and the right form; nothing connects."""
+    """If `startingOffsets` or `endingOffsets` is wrong, the constructor's error shows the place and the right form."""
     with pytest.raises(OptionError) as refused:
         RocketMQDataSource({"nameserver": "localhost:9876", "subscribe": TOPIC, option.lower(): offsets})
     text = str(refused.value)
@@ -254,12 +254,12 @@ def test_wrong_offsets_fail_the_load(option: str, offsets: str, said: str) -> No
     ],
 )
 def test_offsets_of_unknown_queues_fail_the_planning(stub: StubBroker, read: Read, offsets: str, said: str) -> None:
-    """Only the cluster knows its queues, so the planning refuses unknown ones."""
+    """If `startingOffsets` names an unknown topic, broker or queue, planning fails with an error that names it."""
     assert said in refusal(OptionError, read, stub, startingOffsets=offsets)
 
 
 def test_offsets_beyond_the_queue_are_loss(stub: StubBroker) -> None:
-    """The error names queue and offset, and the option that lets the read go on."""
+    """If a given offset is beyond the queue's end, the error names queue, offset and `failOnDataLoss`."""
     said = refusal(OffsetBeyondEnd, stream, stub, startingOffsets='{"orders":{"*":{"*":50}}}')
     assert "topic orders, broker broker-a, queue 0, offset 50" in said and "failOnDataLoss=false" in said
     said = refusal(OffsetWentBack, batch, stub, endingOffsets='{"orders":{"*":{"*":50}}}')
@@ -279,7 +279,7 @@ def test_offsets_beyond_the_queue_are_loss(stub: StubBroker) -> None:
     ],
 )
 def test_a_checkpoint_that_is_not_ours_is_refused(stub: StubBroker, stored: dict[str, Any], said: str) -> None:
-    """A checkpoint of a newer release, a damaged one, and that of Spark's Kafka source are refused."""
+    """A checkpoint is refused if its offset is of a newer release, damaged, or of Spark's Kafka source."""
     with Run(options_for(stub), Checkpoint([json.dumps(stored)], 1)) as run:
         text = refusal(OptionError, run.plan)
     assert text.startswith("[OPTION_VALUE] checkpointLocation = ") and said in text
@@ -287,7 +287,7 @@ def test_a_checkpoint_that_is_not_ours_is_refused(stub: StubBroker, stored: dict
 
 
 def test_a_checkpoint_of_another_topic_or_group_is_refused(stub: StubBroker) -> None:
-    """The error names topic or group, and the ways out."""
+    """If the checkpoint belongs to another topic or group, planning fails with an error that names it."""
     stored = {"version": 1, "group": "a", "next": {TOPIC: {"broker-a": {"0": 0}}}}
     stub.put("bills", b"x")
     for given, said in (

@@ -1,4 +1,4 @@
-"""Batch reads cover what their options say."""
+"""Test which messages a batch read returns."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ def stub() -> Iterator[StubBroker]:
 
 
 def read(stub: StubBroker, **given: str) -> list[int]:
-    """Return the bodies, sorted."""
+    """Run a batch read, and return the numbers in the bodies, sorted."""
     return sorted(int(row.body) for row in read_batch(batch_options_for(stub, **given)))
 
 
 def test_all_there_is_comes_by_default(stub: StubBroker) -> None:
-    """A batch reads from the earliest offset to the latest."""
+    """By default a batch read returns all messages, from the earliest offset to the latest."""
     assert read(stub) == list(range(10))
 
 
 def test_both_ends_may_be_given(stub: StubBroker) -> None:
-    """The end offset is exclusive, and queues without one are read to their ends."""
+    """If start and end offsets are given, the end is exclusive, and a queue without an end is read completely."""
     start = '{"orders": {"broker-a": {"0": 1, "*": -2}}}'
     end = '{"orders": {"broker-a": {"0": 3}}}'
     assert read(stub, startingOffsets=start, endingOffsets=end) == [1, 2, 3, 4, 5, 7, 9]
 
 
 def test_both_ends_may_be_times(stub: StubBroker) -> None:
-    """The start time is inclusive, the end time exclusive."""
+    """With a start and an end time, messages stored from the start (inclusive) to the end (exclusive) are read."""
     assert read(stub, startingTimestamp="3000", endingTimestamp="6000") == [2, 3, 4]
 
 
 def test_an_end_below_its_start_is_refused(stub: StubBroker) -> None:
-    """The error names the queue."""
+    """If a queue's end offset is below its start, the read fails with an error that names the queue."""
     given = {"startingOffsets": '{"orders": {"*": {"*": 4}}}', "endingOffsets": '{"orders": {"*": {"*": 2}}}'}
     with pytest.raises(OptionError, match="endingOffsets: the end 2 of orders/broker-a/0 lies below its start 4"):
         read(stub, **given)
 
 
 def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) -> None:
-    """`earliest` begins at the current first message; an explicit offset that is gone is a loss."""
+    """If messages have expired, `earliest` reads the others without a loss; a given start that is gone is a loss."""
     stub.expire(TOPIC, 0, 3)
     assert read(stub) == [1, 3, 5, 6, 7, 8, 9]
     start = '{"orders": {"*": {"*": 0}}}'
@@ -61,7 +61,7 @@ def test_what_retention_took_is_loss_only_if_it_was_asked_for(stub: StubBroker) 
 
 
 def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A warning says that the end comes from a replica; a read to a given offset waits for the master instead."""
+    """If only a lagging replica is up, the batch ends at the replica's end, with a warning, unless an end is given."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, caplog.at_level(logging.WARNING):
         for number in range(10):
             stub.put(TOPIC, b"%d" % number, queue_id=0)
@@ -76,7 +76,7 @@ def test_a_replica_that_ends_a_batch_is_told(caplog: pytest.LogCaptureFixture) -
 
 
 def test_a_pattern_may_not_match_nothing(stub: StubBroker) -> None:
-    """A pattern without a matching topic is refused, as a missing topic is."""
+    """If no topic matches the pattern, or a named topic does not exist, the read fails."""
     with pytest.raises(OptionError, match=r"subscribePattern = 'x.': no topic matches"):
         read(stub, subscribePattern="x.")
     with pytest.raises(TopicNotFound, match="topic nowhere"):
@@ -84,7 +84,7 @@ def test_a_pattern_may_not_match_nothing(stub: StubBroker) -> None:
 
 
 def test_wrong_offsets_name_what_is_unknown(stub: StubBroker) -> None:
-    """The error names the unknown topic, broker or queue."""
+    """If `startingOffsets` names an unknown topic, broker or queue, the error names it."""
     for tree, said in (
         ('{"bills": {"*": {"*": 1}}}', "topic bills is not read"),
         ('{"orders": {"broker-x": {"*": 1}, "broker-a": {"*": 1}}}', "no queue on broker broker-x"),
@@ -95,14 +95,14 @@ def test_wrong_offsets_name_what_is_unknown(stub: StubBroker) -> None:
 
 
 def test_tags_choose_at_the_broker_and_by_text(stub: StubBroker) -> None:
-    """Two tags with one hash code are told apart by their text."""
+    """If two tags have the same hash code, the tag filter still tells them apart."""
     for body, tag in ((b"20", "Aa"), (b"21", "BB"), (b"22", "C")):
         stub.put(TOPIC, body, tags=tag, queue_id=0)
     assert read(stub, tags="Aa || C") == [20, 22]
 
 
 def test_tasks_are_cut_as_wanted(stub: StubBroker) -> None:
-    """The rows are the same, whatever the number of tasks."""
+    """If a batch is cut into more tasks than it has queues, its rows are the same."""
     options = batch_options_for(stub, minPartitions="4", maxPartitions="4")
     assert len({row.offset for row in read_batch(options) if row.queue == queue_of(0)}) == 5
     assert len(read_batch(options)) == 10

@@ -1,4 +1,7 @@
-"""Queries begin at what can be read, at the first messages of new queues, and never behind a retry."""
+"""Check where queries start: at the first readable message, at the first message of a new queue, before any retry.
+
+A range has an open front if messages that are gone at its start are no loss.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,16 @@ def stub() -> Iterator[StubBroker]:
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Return options of a query that shares its group and begins at the end."""
+    """Return options of a query that is a member of its group and starts at the end of queues without a position."""
     member = {"groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return options_for(stub, **{"consumerGroup": GROUP, "startingOffsetsDefault": "latest", **member, **given})
 
 
 def lose_log(stub: StubBroker, offset: int) -> None:
-    """Have the commit log lose what lies before an offset of queue 0; consume queues do not know yet."""
+    """Remove the messages before `offset` of queue 0 from the commit log, but not from the consume queue.
+
+    The broker still reports the old minimum, whose message can no longer be pulled.
+    """
 
     def lose() -> None:
         store = stub.state.brokers[0].store
@@ -62,7 +68,7 @@ def lose_log(stub: StubBroker, offset: int) -> None:
 
 
 def add_queue(stub: StubCluster, count: int) -> MessageQueue:
-    """Give the topic a third queue with `count` messages."""
+    """Give the topic a third queue with `count` messages, and return the queue."""
     config = TopicConfig(topic_name=TOPIC, read_queue_nums=3, write_queue_nums=3, perm=6)
     admin_of(stub).admin.create_topic(config, ("broker-a",))
     for _ in range(count):
@@ -74,7 +80,7 @@ def add_queue(stub: StubCluster, count: int) -> MessageQueue:
 
 
 def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
-    """Brokers name a smaller minimum for a while; the offset in the log says that the front is open."""
+    """If the broker reports a minimum whose message is gone, `earliest` starts at the first readable message."""
     lose_log(stub, 30)
     with quick_run(options_for(stub)) as run:
         assert run.plan()
@@ -85,7 +91,7 @@ def test_earliest_begins_at_what_can_be_read(stub: StubBroker) -> None:
 
 
 def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
-    """A batch begins like a stream; explicit offsets are judged strictly."""
+    """A batch read from `earliest` starts at the first readable message; one from a given offset starts there."""
     lose_log(stub, 30)
     assert len(read_batch(batch_options_for(stub))) == 10 + COUNT
     given = batch_options_for(stub, startingOffsets='{"orders":{"*":{"*":35}}}')
@@ -94,7 +100,7 @@ def test_a_batch_read_begins_at_what_can_be_read(stub: StubBroker) -> None:
 
 
 def test_no_replica_tells_where_a_query_begins() -> None:
-    """A late replica lacks the front of its master's log, so its minimum may be too large."""
+    """If only a replica is up, a query cannot start, since the replica's minimum may be larger than the master's."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
         for _ in range(COUNT):
             stub.put(TOPIC, b"x", queue_id=0)
@@ -111,7 +117,7 @@ def test_no_replica_tells_where_a_query_begins() -> None:
 
 
 def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.LogCaptureFixture) -> None:
-    """The other queues are read on meanwhile, with one warning."""
+    """A new queue whose master is away waits, with one warning, while the other queues are read."""
     with StubCluster(2, slaves=1, topics={TOPIC: 1}) as stub, quick_run(options_for(stub)) as run:
         stub.put(TOPIC, b"old", queue_id=0)
         run.drain()
@@ -125,7 +131,7 @@ def test_a_new_queue_waits_for_a_master_to_tell_where_it_begins(caplog: pytest.L
 
 
 def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
-    """The checkpoint keeps that the front is open; later batches are judged strictly."""
+    """If the first batch is replayed, its ranges still have open fronts; those of the next batch have none."""
     checkpoint = Checkpoint()
     with quick_run(options_for(stub), checkpoint) as killed:
         killed.plan()
@@ -138,7 +144,7 @@ def test_a_replayed_first_batch_is_still_open(stub: StubBroker) -> None:
 
 
 def test_what_is_not_begun_yet_loses_nothing_at_its_front(stub: StubBroker) -> None:
-    """Retention overtakes a queue that waits for more data: it begins at its current first message."""
+    """If messages expire before a queue's first batch, the queue is read from its current minimum, without a loss."""
     with quick_run(options_for(stub, minOffsetsPerTrigger="100")) as run:
         assert run.trigger() == []
         stub.expire(TOPIC, 0, 25)
@@ -147,7 +153,7 @@ def test_what_is_not_begun_yet_loses_nothing_at_its_front(stub: StubBroker) -> N
 
 
 def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None:
-    """The first planning sends one pull for each queue; a restart with a checkpoint sends none."""
+    """The first planning sends one pull per queue to find the first message; a restart with a checkpoint sends none."""
     pulls = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
     checkpoint = Checkpoint()
     with quick_run(options_for(stub), checkpoint) as run:
@@ -159,12 +165,12 @@ def test_the_first_readable_message_is_looked_for_once(stub: StubBroker) -> None
     assert pulls.fired == 2
 
 
-# --- retries ---------------------------------------------------------------------------------------------------------
+# --- the retry topic -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])
 def test_a_member_leaves_no_retry_out(stub: StubBroker, word: str) -> None:
-    """A member reads all retries, whatever `startingOffsetsDefault` says."""
+    """A member reads all messages of its retry topic, whatever `startingOffsetsDefault` says."""
     stub.put(RETRY, b"again")
     with quick_run(shared(stub, startingOffsetsDefault=word)) as run:
         rows = run.read_until(1 + 2 * COUNT * (word == "earliest"))
@@ -173,7 +179,7 @@ def test_a_member_leaves_no_retry_out(stub: StubBroker, word: str) -> None:
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"startingTimestamp": "2100-01-01T00:00:00Z"}])
 def test_no_query_leaves_a_retry_out(stub: StubBroker, given: dict[str, str]) -> None:
-    """A query that begins its own topics at the end reads all retries."""
+    """A query that starts its own topics at the end still reads the retry topic from its first message."""
     stub.put(RETRY, b"again")
     late = {"startingOffsetsByTimestampStrategy": "latest"} if "startingTimestamp" in given else {}
     options = options_for(stub, consumerGroup=GROUP, readRetryTopic="true", **given, **late)
@@ -182,7 +188,7 @@ def test_no_query_leaves_a_retry_out(stub: StubBroker, given: dict[str, str]) ->
 
 
 def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) -> None:
-    """A query that begins at the end begins its retries at the group's position."""
+    """A query that starts at `latest` reads the retry topic from the group's position, if there is one."""
     stub.put(RETRY, b"done")
     stub.put(RETRY, b"again")
     store_offsets(stub, {MessageQueue(RETRY, "broker-a", 0): 1})
@@ -195,7 +201,7 @@ def test_retries_that_the_group_has_read_are_not_read_again(stub: StubBroker) ->
 
 
 def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -> None:
-    """A member that begins at the end reads a queue that appears later from its first message."""
+    """A member that starts at the end reads a queue that is added later from its first message."""
     with quick_run(shared(stub)) as run:
         assert run.trigger() == []
         new = add_queue(stub, 5)
@@ -203,7 +209,7 @@ def test_a_queue_that_appears_is_read_from_its_first_message(stub: StubBroker) -
 
 
 def test_a_restart_is_no_joining(stub: StubBroker) -> None:
-    """A queue that appeared while the query was down is read from its first message, too."""
+    """A queue that is added while a member is down is read from its first message after the restart."""
     checkpoint = Checkpoint()
     with quick_run(shared(stub), checkpoint) as run:
         run.trigger()
@@ -213,7 +219,7 @@ def test_a_restart_is_no_joining(stub: StubBroker) -> None:
 
 
 def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBroker) -> None:
-    """A gained queue begins at its end of the joining, though the last owner committed nothing."""
+    """If the last owner of a queue committed nothing, the new owner reads from the end at the time when it joined."""
     stub.faults.answer(1, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
     with quick_run(shared(stub, instanceName="b")) as stays:
         with quick_run(shared(stub, instanceName="a")) as leaves:
@@ -225,7 +231,7 @@ def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBrok
 
 
 def test_a_member_that_joins_later_reads_a_new_queue_from_its_first_message(stub: StubBroker) -> None:
-    """The other member was started before the queue appeared; old queues begin at their ends."""
+    """If a queue was added after the group's first member joined, a later member reads it from its first message."""
     lists = {"allocateMessageQueueStrategy": "CONFIG"}
     with quick_run(shared(stub, messageQueueList='[{"orders": {"broker-a": [0, 1]}}]', **lists)) as old:
         old.trigger()
@@ -237,7 +243,7 @@ def test_a_member_that_joins_later_reads_a_new_queue_from_its_first_message(stub
 
 
 def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker) -> None:
-    """A queue with messages that are older than the members is not new."""
+    """Two members that start together at the end read only messages that are stored after they joined."""
     with quick_run(shared(stub, instanceName="a")) as first, quick_run(shared(stub, instanceName="b")) as second:
         runs = (first, second)
         wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
@@ -247,7 +253,7 @@ def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker
 
 
 def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
-    """A start time of thousands of digits is ignored."""
+    """If a member reports a start time of thousands of digits, its start time counts as unknown."""
     told = SimpleNamespace(properties={"PROP_CONSUMER_START_TIMESTAMP": "9" * 5000})
     cluster = SimpleNamespace(admin=SimpleNamespace(fetch_running_info=lambda *_, **__: told))
     beginnings = Beginnings(cast(Any, cluster), cast(Any, None), cast(Any, None), GROUP, "me")
@@ -255,12 +261,12 @@ def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
 
 
 def share_out(*runs: Run) -> bool:
-    """Return whether each query holds one queue."""
+    """Return whether each query's newest offset names exactly one queue of the topic."""
     return all(len(mine(each)) == 1 for each in runs)
 
 
 def mine(run: Run) -> set[MessageQueue]:
-    """Return the queues of the topic in the query's last offset."""
+    """Return the queues of the topic that the query's newest planned offset names."""
     if not run.checkpoint.offsets:
         return set()
     ids = run.checkpoint.last["next"].get(TOPIC, {}).get("broker-a", {})

@@ -1,4 +1,4 @@
-"""The catalog finds the queues to read, and limits requests for topics."""
+"""Test the catalog, which finds the queues to read and remembers routes and lists of topics."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Clock:
     now = 0.0
 
     def __call__(self) -> float:
-        """Return the time."""
+        """Return the time in seconds."""
         return self.now
 
 
 def catalog_of(options: ReaderOptions, clock: Clock) -> QueueCatalog:
-    """Return a catalog whose memory lasts for half a minute."""
+    """Return a catalog that keeps lists of topics and routes for 30 seconds."""
     cluster = replace(options.cluster, route_max_age_s=30.0, retries=0)
     return QueueCatalog(open_cluster(cluster), options, PlannerRhythm(clock=clock))
 
 
 def test_the_list_of_topics_is_renewed_when_it_has_come_of_age(stub: StubBroker) -> None:
-    """An idle stream asks for the list of topics only when the last one has expired."""
+    """With a pattern, the list of topics is requested again when it is 30 seconds old, and not before."""
     clock, asked = Clock(), stub.faults.delay(1, on=LIST, at=NAME_SERVER, times=None)
     catalog = catalog_of(options_for(stub, subscribePattern=f"{TOPIC}|new"), clock)
     catalog.queues()
@@ -55,7 +55,7 @@ def test_the_list_of_topics_is_renewed_when_it_has_come_of_age(stub: StubBroker)
 
 
 def test_an_old_list_of_topics_serves_while_there_is_no_newer_one(stub: StubBroker) -> None:
-    """The last list of topics serves while name servers are away; without any list the planning fails."""
+    """If a request for the list of topics fails, the expired list is still used; without any list the call fails."""
     clock, options = Clock(), options_for(stub, subscribePattern=TOPIC)
     catalog = catalog_of(options, clock)
     queues = catalog.queues()
@@ -68,21 +68,21 @@ def test_an_old_list_of_topics_serves_while_there_is_no_newer_one(stub: StubBrok
 
 
 def test_a_pattern_matches_inside_the_namespace_only() -> None:
-    """A pattern is compared with names as rows have them, without the namespace."""
+    """With a namespace, the pattern matches names without its prefix, and topics of other namespaces are left out."""
     with StubBroker(dict.fromkeys(("NS%orders", "NS%bills", "old-orders", "OTHER%orders"), 1)) as stub:
         options = options_for(stub, namespace="NS", subscribePattern=".*orders")
         assert catalog_of(options, Clock()).queues() == [queue_of(0)]
 
 
 def test_a_server_that_lists_no_topics_is_told_of_by_the_option(stub: StubBroker) -> None:
-    """Proxies, and some name servers, list no topics; the error names the option."""
+    """If the server cannot list topics, `subscribePattern` is refused with an error that says so."""
     stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=LIST, at=NAME_SERVER)
     with pytest.raises(OptionError, match=r"subscribePattern = 'o.*': this server does not list topics; list"):
         catalog_of(options_for(stub, subscribePattern="o.*"), Clock()).queues()
 
 
 def test_an_absent_topic_is_looked_for_when_routes_come_of_age(stub: StubBroker) -> None:
-    """An absent topic costs the retries of a request, so it is asked for only when routes expire."""
+    """A topic without a route is asked for again when routes expire after 30 seconds, and not at every call."""
     clock = Clock()
     catalog = catalog_of(options_for(stub, subscribe=f"{TOPIC},gone"), clock)
     asked = stub.faults.delay(1, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=None)
@@ -93,7 +93,7 @@ def test_an_absent_topic_is_looked_for_when_routes_come_of_age(stub: StubBroker)
 
 
 def test_queues_by_number_must_be_there(stub: StubBroker) -> None:
-    """A queue id outside the route is refused; a star follows the route."""
+    """With `assign` only the listed queues are read; a queue id that is not in the route is refused."""
     known = options_for(stub, assign='{"orders": {"broker-a": [1]}}')
     catalog = catalog_of(known, Clock())
     assert catalog.queues() == [queue_of(1)] and not catalog.covers(queue_of(0))
@@ -103,7 +103,7 @@ def test_queues_by_number_must_be_there(stub: StubBroker) -> None:
 
 
 def test_a_dead_letter_topic_that_may_not_be_read_says_why(stub: StubBroker) -> None:
-    """Brokers before 4.9.2 create dead letter topics without the permission to read."""
+    """If a dead letter topic may not be read, the error says that brokers before 4.9.2 create it this way."""
     stub.state.brokers[0].topics.find_or_create("%DLQ%g", 1, perm=2)
     catalog = catalog_of(options_for(stub, subscribe="%DLQ%g"), Clock())
     with pytest.raises(OptionError, match=r"%DLQ%g.*may be read.*before 4"):

@@ -1,4 +1,4 @@
-"""Two queries of one host do not commit positions of the same queues for one group."""
+"""Check that two queries on one host cannot commit positions of the same queues for one group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST, SECOND = (json.dumps({TOPIC: {"broker-a": [number]}}) for number in range
 
 @pytest.fixture(autouse=True)
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for temporary files of these tests alone; its value is where claims are kept."""
+    """Give the tests a temporary directory of their own; return the path at which claims are kept in it."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path / f"pyspark_rocketmq-{os.geteuid()}"
@@ -41,7 +41,7 @@ def stub() -> Iterator[StubBroker]:
 
 @contextmanager
 def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[str]]:
-    """Yield a query in a process of its own, once it reads."""
+    """Run a query in a process of its own; yield the process once it has read, and end it afterwards."""
     command = [sys.executable, "-m", "tests.source.other_query", stub.name_server, json.dumps(given)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout and process.stdout.readline() == "reads\n"
@@ -50,7 +50,7 @@ def another_query(stub: StubBroker, **given: str) -> Iterator[subprocess.Popen[s
 
 
 def test_a_group_is_not_read_twice(stub: StubBroker) -> None:
-    """The second query is refused with the process that reads; queries that do not collide are allowed."""
+    """A second query of a group fails, with the first one's process in the error, unless it commits nothing."""
     with another_query(stub, consumerGroup=GROUP) as other:
         with (
             Run(options_for(stub, consumerGroup=GROUP), rhythm=IMPATIENT) as run,
@@ -64,7 +64,7 @@ def test_a_group_is_not_read_twice(stub: StubBroker) -> None:
 
 
 def test_reads_of_other_queues_are_another_matter(stub: StubBroker) -> None:
-    """One group may read two topics, or two halves of one: positions collide only within a queue."""
+    """Two queries of a group may read different topics or different queues, but not the same queue."""
     with another_query(stub, consumerGroup=GROUP, assign=FIRST):
         for given in ({"subscribe": OTHER}, {"assign": SECOND}):
             with Run(options_for(stub, consumerGroup=GROUP, **given), rhythm=IMPATIENT) as run:
@@ -78,7 +78,7 @@ def test_reads_of_other_queues_are_another_matter(stub: StubBroker) -> None:
 
 
 def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A process that Spark has ended may still be committing when the query starts again."""
+    """If the last run's process is still alive, the next run waits until it ends, and then plans."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with another_query(stub, consumerGroup=GROUP) as other, Run(options, checkpoint) as run:
         planning = threading.Thread(target=run.plan)
@@ -91,7 +91,7 @@ def test_the_next_run_waits_for_the_end_of_the_last(stub: StubBroker, caplog: py
 
 
 def test_a_process_that_is_killed_claims_nothing(stub: StubBroker) -> None:
-    """The system releases the claims of a killed process."""
+    """If a query's process is killed, another query of the group can start at once."""
     with another_query(stub, consumerGroup=GROUP) as other:
         other.kill()
         other.wait()
@@ -103,7 +103,7 @@ def test_a_process_that_is_killed_claims_nothing(stub: StubBroker) -> None:
 def test_no_directory_of_others_is_used(
     stub: StubBroker, private: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, trap: str
 ) -> None:
-    """A directory of another user is not used; the query reads without a claim, with a warning."""
+    """If the directory for claims is a link or open to others, it is not used, and the query reads with a warning."""
     target = tmp_path / "elsewhere"
     target.mkdir(mode=0o700)
     if trap == "link":
@@ -118,7 +118,7 @@ def test_no_directory_of_others_is_used(
 
 
 def test_claims_are_private_to_their_user(stub: StubBroker, private: Path) -> None:
-    """No other user can see, or hold, the claims."""
+    """Only their user may read and write the claims and their directory."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.plan()
     assert private.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""Finished work is committed as each row of the table in the contract's section on commits says."""
+"""Check when a query commits positions of its group, which positions, and what happens after failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stub() -> Iterator[StubBroker]:
 
 @pytest.fixture
 def own_sigterm() -> Iterator[None]:
-    """A reader that plans handles SIGTERM; afterwards the earlier handler is back."""
+    """Restore the handler of SIGTERM after the test, since a reader that plans installs its own."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -64,15 +64,15 @@ def fill(stub: StubCluster) -> None:
 
 
 def await_offsets(stub: StubCluster, wanted: Positions, group: str = GROUP) -> None:
-    """Wait until the group has these positions."""
+    """Wait until the group's committed positions equal `wanted`."""
     wait_for(lambda: stub.offsets(group) == wanted, f"{wanted}, but {stub.offsets(group)}")
 
 
-# --- when: what Spark calls ------------------------------------------------------------------------------------------
+# --- when positions are committed ------------------------------------------------------------------------------------
 
 
 def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:
-    """A trigger without news commits, too; before it, the group has no position."""
+    """A finished batch is committed at the next trigger, even if that finds nothing new, and not earlier."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.trigger()
         assert stub.offsets(GROUP) == {}
@@ -81,7 +81,7 @@ def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:
 
 
 def test_the_last_batch_of_available_now_is_published(stub: StubBroker) -> None:
-    """The last planning of the run commits, at the latest when the reader stops."""
+    """With availableNow the last batch is committed before the run has ended."""
     options = options_for(stub, consumerGroup=GROUP, maxOffsetsPerTrigger="1")
     with Run(options, available_now=True) as run:
         run.drain()
@@ -89,7 +89,7 @@ def test_the_last_batch_of_available_now_is_published(stub: StubBroker) -> None:
 
 
 def test_a_batch_that_is_not_finished_is_never_published(stub: StubBroker) -> None:
-    """Neither planning, nor stopping, nor a replay commits an unfinished batch."""
+    """A batch is not committed by its planning, its replay or the end of a run, as long as it is unfinished."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with Run(options, checkpoint) as killed:
         killed.plan()
@@ -100,7 +100,7 @@ def test_a_batch_that_is_not_finished_is_never_published(stub: StubBroker) -> No
 
 
 def test_the_next_run_repairs_what_the_last_one_missed(stub: StubBroker) -> None:
-    """The first planning of a run commits the last batch of the run before."""
+    """If a run ends before it commits its last batch, the next run commits it at its first planning."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with Run(options, checkpoint, once=True) as run:
         run.trigger()
@@ -111,7 +111,7 @@ def test_the_next_run_repairs_what_the_last_one_missed(stub: StubBroker) -> None
 
 
 def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
-    """Spark calls `commit` after the next trigger has committed the same."""
+    """If Spark calls `commit` for a batch that the next trigger has already committed, nothing changes."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.trigger()
         run.trigger()
@@ -122,7 +122,7 @@ def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
 
 
 def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm: None) -> None:
-    """Earlier releases do not pass the query's position to planning."""
+    """Before PySpark 4.2 a batch is committed when Spark calls `commit`, not when the next batch is planned."""
     reader = PlainStreamReader(options_for(stub, consumerGroup=GROUP))
     end = reader.latestOffset()
     reader.partitions(reader.initialOffset(), end)
@@ -135,11 +135,11 @@ def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm:
     assert stub.offsets(GROUP) == BOTH
 
 
-# --- what ------------------------------------------------------------------------------------------------------------
+# --- which positions are committed -----------------------------------------------------------------------------------
 
 
 def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> None:
-    """Queues that did not move and empty queues are committed, too, so that lag tools know the group."""
+    """The first commit of a run includes empty queues and queues without news, so that lag tools see all of them."""
     stub.state.brokers[0].topics.find_or_create("empty", 1)
     with Run(options_for(stub, subscribe=f"{TOPIC},empty", consumerGroup=GROUP)) as run:
         run.trigger()
@@ -148,7 +148,7 @@ def test_the_first_publication_of_a_run_names_every_queue(stub: StubBroker) -> N
 
 
 def test_a_run_repeats_a_publication_that_got_lost(stub: StubBroker) -> None:
-    """A new run commits again though its query did not move."""
+    """If a broker loses the group's positions, the next run commits them again, though nothing new was read."""
     options, checkpoint = options_for(stub, consumerGroup=GROUP), Checkpoint()
     with Run(options, checkpoint) as run:
         run.drain()
@@ -159,7 +159,7 @@ def test_a_run_repeats_a_publication_that_got_lost(stub: StubBroker) -> None:
 
 
 def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A broker's larger position stays, with one warning, and decides nothing else."""
+    """If another client has committed a larger position, it stays, with one warning, and the query reads on."""
     store_offsets(stub, {queue_of(0): 5})
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         assert len(run.drain()) == 2
@@ -172,7 +172,7 @@ def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.L
 
 
 def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
-    """Queues that did not move cost no request."""
+    """After the first commit of a run, a commit sends only the queues whose positions have changed."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
         run.drain()
         await_offsets(stub, BOTH)
@@ -185,19 +185,19 @@ def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
 
 
 def test_nothing_is_published_without_being_asked_for(stub: StubBroker) -> None:
-    """Neither `commitOffsets=none` nor a batch read commits."""
+    """A stream with `commitOffsets=none` commits nothing, and neither does a batch read."""
     with Run(options_for(stub, consumerGroup=GROUP, commitOffsets="none")) as run:
         run.drain()
     read_batch(batch_options_for(stub, consumerGroup=GROUP))
     assert stub.offsets(GROUP) == {}
 
 
-# --- the group -------------------------------------------------------------------------------------------------------
+# --- members of the group --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("broker", ["broker-a", "broker-b"])
 def test_a_group_with_members_is_refused_at_the_start(broker: str) -> None:
-    """A member at any of the brokers fails the query, and nothing is committed."""
+    """If the group has a live member at any of the brokers, the query fails and commits nothing."""
     with StubCluster(2, topics={"a-only": 1, "b-only": 1}) as stub:
         first, second = stub.state.brokers
         stub.run(lambda: first.topics.delete("b-only"))
@@ -210,14 +210,14 @@ def test_a_group_with_members_is_refused_at_the_start(broker: str) -> None:
 
 
 def test_a_group_with_members_may_be_read_without_commits(stub: StubBroker) -> None:
-    """A query that commits nothing takes nothing from the members."""
+    """With `commitOffsets=none` a query may use a group that has live members."""
     join(stub)
     with Run(options_for(stub, consumerGroup=GROUP, commitOffsets="none")) as run:
         assert len(run.drain()) == 2
 
 
 def test_members_that_join_later_stop_the_publishing(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The query goes on without commits, with one warning."""
+    """If a member joins the group while the query runs, the query reads on without commits, with one warning."""
     with Run(options_for(stub, consumerGroup=GROUP), rhythm=PlannerRhythm(members_check_s=0.0)) as run:
         run.drain()
         await_offsets(stub, BOTH)
@@ -244,7 +244,7 @@ def test_the_group_is_asked_about_once_a_minute(stub: StubBroker) -> None:
 
 
 def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
-    """A failed request does not show that the group is free."""
+    """If the request for the group's members fails, the next check sends it again instead of assuming no members."""
     settings = replace(options_for(stub).cluster, retries=0)
     check = GroupCheck(open_cluster(settings), GROUP)
     stub.faults.busy(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP)
@@ -259,7 +259,7 @@ def test_a_question_that_failed_is_asked_again(stub: StubBroker) -> None:
 
 
 def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The query goes on, and the commit is repeated without a new message."""
+    """If a commit fails, the query goes on with a warning, and the commit is repeated even if no message comes."""
     with Run(options_for(stub, consumerGroup=GROUP, **{"fetchOffset.numRetries": "0"})) as run:
         stub.faults.busy(on=RequestCode.UPDATE_CONSUMER_OFFSET)
         run.trigger()
@@ -270,7 +270,7 @@ def test_a_failure_is_warned_about_and_made_good(stub: StubBroker, caplog: pytes
 
 
 def test_one_brokers_failure_does_not_hold_up_the_others() -> None:
-    """Positions are committed at each broker separately."""
+    """If one broker refuses a commit, the positions of the other broker's queues are still committed."""
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         cluster = admin_of(stub)
         writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP))
@@ -283,7 +283,7 @@ def test_one_brokers_failure_does_not_hold_up_the_others() -> None:
 
 
 def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
-    """Pauses grow however often Spark acknowledges."""
+    """If commits keep failing, the pauses between attempts grow, however often Spark acknowledges."""
     attempts: list[float] = []
 
     def fail(_: Positions, _rewound: object) -> list[RocketMQError]:
@@ -299,7 +299,7 @@ def test_a_lasting_failure_is_met_with_growing_pauses() -> None:
 
 
 def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixture) -> None:
-    """An unexpected error is a failure like others."""
+    """If a commit raises an unexpected exception, the committing thread survives and tries again."""
     seen: list[Positions] = []
 
     def stumble_once(positions: Positions, _rewound: object) -> list[RocketMQError]:
@@ -314,11 +314,11 @@ def test_whatever_goes_wrong_the_thread_lives_on(caplog: pytest.LogCaptureFixtur
     committer.close()
 
 
-# --- how often, and how it ends --------------------------------------------------------------------------------------
+# --- intervals and shutdown ------------------------------------------------------------------------------------------
 
 
 def test_publications_keep_their_distance_and_take_the_newest() -> None:
-    """Positions within the interval wait for its end, and only the newest is committed."""
+    """Within `min_interval_s` after a commit no other is sent; after it only the newest position is committed."""
     published: list[int] = []
 
     def publish(positions: Positions, _rewound: object) -> list[RocketMQError]:
@@ -337,7 +337,7 @@ def test_publications_keep_their_distance_and_take_the_newest() -> None:
 
 
 def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
-    """The end of a query commits at once, whatever the interval."""
+    """When a query stops, its finished batch is committed at once, though the interval of commits has not passed."""
     options = options_for(stub, consumerGroup=GROUP, persistConsumerOffsetInterval="10m")
     with Run(options) as run:
         run.drain()
@@ -349,7 +349,7 @@ def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
 
 
 def test_stopping_does_not_wait_for_ever() -> None:
-    """A commit that hangs ends the wait at its timeout."""
+    """If a commit hangs, `flush` returns False after its timeout."""
     end = threading.Event()
 
     def hang(_: Positions, _rewound: object) -> list[RocketMQError]:
@@ -365,7 +365,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
 
 
 def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:
-    """SIGTERM raises SystemExit, upon which Spark's loop calls `stop`; other readers leave the signal alone."""
+    """After a reader has planned, SIGTERM raises SystemExit; before that, the reader does not change its handler."""
     before = signal.getsignal(signal.SIGTERM)
     with Run(options_for(stub)) as run:
         assert signal.getsignal(signal.SIGTERM) is before
@@ -375,7 +375,7 @@ def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:
 
 
 def test_a_queue_is_published_where_it_is() -> None:
-    """Each of two brokers gets the position of its own queue."""
+    """The position of each queue is committed at the queue's own broker."""
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         stub.put(TOPIC, b"x", broker="broker-b")
         with Run(options_for(stub, consumerGroup=GROUP)) as run:
@@ -383,11 +383,11 @@ def test_a_queue_is_published_where_it_is() -> None:
             await_offsets(stub, {MessageQueue(TOPIC, "broker-a", 0): 0, MessageQueue(TOPIC, "broker-b", 0): 1})
 
 
-# --- brokers that forget ---------------------------------------------------------------------------------------------
+# --- brokers that lose positions -------------------------------------------------------------------------------------
 
 
 def forget(stub: StubCluster, *stood: int) -> None:
-    """Give the broker an older table of the group's positions, or an empty one."""
+    """Replace the positions that the broker stores for the group by `stood`, one number per queue, or by none."""
     table = ConsumerOffsets()
     for number, offset in enumerate(stood):
         table.commit(GROUP, TOPIC, number, offset)
@@ -398,7 +398,7 @@ def forget(stub: StubCluster, *stood: int) -> None:
 def test_an_idle_query_tells_a_broker_again_what_it_forgot(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]
 ) -> None:
-    """The committing thread compares positions at intervals, without any trigger."""
+    """If a broker loses the group's positions while a query is idle, they are committed again without a trigger."""
     with Run(options_for(stub, consumerGroup=GROUP), rhythm=PlannerRhythm(commit_check_s=0.1)) as run:
         run.drain()
         await_offsets(stub, BOTH)
@@ -408,7 +408,7 @@ def test_an_idle_query_tells_a_broker_again_what_it_forgot(
 
 
 def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None:
-    """Positions are compared once a minute, and after a failure."""
+    """Committed positions are compared with the broker's once a minute, and again after a failed commit."""
     now = [0.0]
     cluster = admin_of(stub)
     writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP), PlannerRhythm(clock=lambda: now[0]))
@@ -426,7 +426,7 @@ def test_a_broker_is_asked_once_a_minute_what_it_knows(stub: StubBroker) -> None
 
 
 def test_what_a_replica_knows_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    """A replica always lags behind its master, so its position is ignored."""
+    """While the master is away, an older position at its replica does not cause another commit."""
     now = [0.0]
     with StubCluster(1, slaves=1, topics={TOPIC: 2}) as stub:
         cluster = admin_of(stub)

@@ -1,4 +1,4 @@
-"""Spark finds the source by its name, and `load()` refuses wrong options."""
+"""Check that Spark finds the source by its name, and that wrong options are refused in `load()`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ BODY = StructType([StructField("body", BinaryType())])
 
 
 def test_the_package_offers_itself_to_spark() -> None:
-    """The package has a source with the name `rocketmq`."""
+    """The package exports the data source class, whose name is `rocketmq`."""
     assert pyspark_rocketmq.DefaultSource is RocketMQDataSource
     assert pyspark_rocketmq.DefaultSource.name() == "rocketmq"
 
 
 def test_finding_the_source_imports_nothing_heavy() -> None:
-    """Spark imports the package in five processes, so that stays cheap."""
+    """Making the source and its schema imports no heavy module, since Spark does so in five processes."""
     heavy = "pyarrow", "numpy", "pandas", "grpc", "google.protobuf", "pyspark_rocketmq.cluster.cluster"
     code = (
         "import sys, pyspark.sql.datasource, pyspark.sql.types; before = set(sys.modules)\n"
@@ -37,7 +37,7 @@ def test_finding_the_source_imports_nothing_heavy() -> None:
 
 
 def test_the_package_alone_does_not_even_need_spark() -> None:
-    """The package can be imported where Spark is not installed."""
+    """Importing the package does not import pyspark, which therefore need not be installed."""
     code = "import sys, pyspark_rocketmq; print('pyspark' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
@@ -56,14 +56,14 @@ def test_the_package_alone_does_not_even_need_spark() -> None:
     ],
 )
 def test_wrong_options_are_refused_when_the_source_is_made(given: dict[str, str], said: str) -> None:
-    """The constructor runs inside `load()`, where Spark shows errors clearly."""
+    """Wrong options fail the constructor, which Spark calls inside `load()`, where the user sees the error."""
     with pytest.raises(OptionError) as refused:
         RocketMQDataSource({**GIVEN, **given})
     assert said in str(refused.value)
 
 
 def test_nothing_to_read_is_refused_by_the_schema_and_by_the_readers() -> None:
-    """`load()` asks for the schema, unless the user gives one; then the readers refuse."""
+    """If no option names topics, the schema is refused, and so are both readers."""
     source = RocketMQDataSource({"nameserver": "localhost:9876"})
     for ask in (source.schema, lambda: source.reader(BODY), lambda: source.streamReader(BODY)):
         with pytest.raises(OptionError, match="exactly one of subscribe, subscribePattern and assign"):
@@ -71,7 +71,7 @@ def test_nothing_to_read_is_refused_by_the_schema_and_by_the_readers() -> None:
 
 
 def test_two_choices_of_columns_must_agree() -> None:
-    """The option and the user's own schema must name the same columns."""
+    """If the option `columns` and the user's schema name different columns, the reader is refused."""
     source = RocketMQDataSource({**GIVEN, "columns": "body,topic"})
     with pytest.raises(OptionError, match=r"columns = 'body,topic': differs from the schema that was given \(body\)"):
         source.reader(BODY)
@@ -79,13 +79,13 @@ def test_two_choices_of_columns_must_agree() -> None:
 
 
 def test_options_of_the_other_use_are_refused_by_the_reader() -> None:
-    """An option without effect is refused."""
+    """If a streaming read has an option of batch reads, the reader is refused."""
     with pytest.raises(OptionError, match="OPTION_SCOPE"):
         RocketMQDataSource({**GIVEN, "endingoffsets": "latest"}).streamReader(BODY)
 
 
 def test_readers_travel() -> None:
-    """Spark pickles readers to executors; they open nothing before they are used."""
+    """Readers can be pickled before they are used, with the same options in the copy."""
     source = RocketMQDataSource(GIVEN)
     readers: list[Any] = [source.reader(BODY), source.streamReader(BODY)]
     for reader in readers:

@@ -1,4 +1,4 @@
-"""Filters that brokers would ignore are refused before anything is read."""
+"""Check that SQL filters that brokers would not apply are refused before anything is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .driving import TOPIC, Run, batch_options_for, options_for
     [("weight >", True, "correct the condition"), ("weight > 1", False, "enablePropertyFilter=true")],
 )
 def test_a_condition_that_does_not_work_is_refused(condition: str, filters: bool, told: str) -> None:
-    """Brokers would answer such pulls unfiltered, or refuse each."""
+    """If `sqlFilter` has an error, or the broker does not evaluate filters, planning fails with the right advice."""
     with StubBroker({TOPIC: 1}, settings=Settings(property_filter=filters)) as stub:
         with (
             Run(options_for(stub, sqlFilter=condition)) as run,
@@ -30,7 +30,7 @@ def test_a_condition_that_does_not_work_is_refused(condition: str, filters: bool
 
 
 def test_a_condition_on_a_compacted_topic_is_refused() -> None:
-    """Brokers never filter pulls of compacted topics."""
+    """If a topic is compacted, `sqlFilter` is refused, since brokers do not filter it; a tag filter is allowed."""
     with StubBroker({TOPIC: 1}) as stub:
         compacted = TopicConfig(topic_name=TOPIC, attributes={"cleanup.policy": "COMPACTION"})
         open_cluster(options_for(stub).cluster).admin.create_topic(compacted)
@@ -43,7 +43,7 @@ def test_a_condition_on_a_compacted_topic_is_refused() -> None:
 
 
 def test_a_condition_that_works_filters() -> None:
-    """Only messages whose properties meet the condition become rows."""
+    """With `sqlFilter` only messages whose properties meet the condition become rows."""
     with StubBroker({TOPIC: 1}) as stub:
         for weight in ("1", "5"):
             stub.put(TOPIC, weight.encode(), properties={"weight": weight})

@@ -1,4 +1,4 @@
-"""The flows of a query hold on the stub, as either release."""
+"""Run the flows of a query on the stub, in the behaviour of each emulated RocketMQ release."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_one_broker(world: World, scenario: Scenario) -> None:
 
 @each_of(TWO_BROKERS)
 def test_two_brokers(two_broker_world: World, scenario: Scenario) -> None:
-    """The flows hold while one of two brokers stops."""
+    """Each flow of a cluster with two brokers passes while one of them stops."""
     scenario(two_broker_world)
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(master_slave_world: World, scenario: Scenario) -> None:
-    """The flows hold while the master stops."""
+    """Each flow of a cluster with a replica passes while the master stops."""
     scenario(master_slave_world)

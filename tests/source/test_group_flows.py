@@ -1,4 +1,4 @@
-"""The flows of members hold on the stub, as either release."""
+"""Run the flows of group members on the stub, in the behaviour of each emulated RocketMQ release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task reports how many records it read one by one."""
+"""Check that a task logs how many irregular records it has decoded one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 def summary_of(stub: StubBroker, end: int, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
-    """Return the log line of a task that reads offsets below `end`."""
+    """Read the offsets below `end` in a task, and return the line that it logs."""
     with caplog.at_level(logging.DEBUG, LOGGER):
         for _ in read_partition(RangePartition((QueueRange(queue_of(0), 0, end),)), options_for(stub)):
             pass
@@ -34,7 +34,7 @@ def summary_of(stub: StubBroker, end: int, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_packed_bodies_are_counted(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The task's line has the level INFO, because such records are read at a fraction of the speed."""
+    """If bodies are compressed, the line counts their records and has the level INFO, since they are slow to read."""
     stub.fill(TOPIC, 5, 10)
     body = compress(b"hello", Compression.ZLIB)
     packed = InnerMessage(TOPIC, 0, body, sys_flag=Compression.ZLIB.sys_flag)
@@ -47,7 +47,7 @@ def test_packed_bodies_are_counted(stub: StubBroker, caplog: pytest.LogCaptureFi
 
 
 def test_plain_messages_are_no_news(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Without such records the line has the level DEBUG."""
+    """If all records are plain, the line has the level DEBUG."""
     stub.fill(TOPIC, 5, 10)
 
     said = summary_of(stub, 5, caplog)

@@ -1,4 +1,4 @@
-"""An idle query, which Spark asks about a hundred times a second, costs little."""
+"""Check that an idle query, which Spark asks about a hundred times a second, costs little."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.source.driving import TOPIC, Run, admin_of, options_for
 
 QUEUES = 1_000
 PATIENT = PlannerRhythm(bounds_s=60.0)
-"""Bounds are remembered for as long as a test lasts."""
+"""Bounds are remembered for longer than a test lasts."""
 
 
 def with_lasting_routes(options: ReaderOptions) -> ReaderOptions:
-    """Return options with routes that last as long as users have them."""
+    """Return the options with routes that expire after 30 seconds, as they do by default."""
     return replace(options, cluster=replace(options.cluster, route_max_age_s=30.0))
 
 
 def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
-    """The planner returns the given offset without parsing it or visiting queues."""
+    """If nothing is new, planning for a thousand queues makes fewer than 50 Python calls."""
     with StubBroker({TOPIC: QUEUES}) as stub, Run(with_lasting_routes(options_for(stub)), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None
@@ -35,7 +35,7 @@ def test_an_idle_trigger_costs_the_same_for_any_number_of_queues() -> None:
 
 
 def test_an_idle_query_finds_a_new_queue_at_once() -> None:
-    """A new route is noticed before bounds are due."""
+    """If a queue is added, an idle query reads it at the next trigger, before its remembered bounds expire."""
     with StubBroker({TOPIC: 2}) as stub, Run(options_for(stub), rhythm=PATIENT) as run:
         run.trigger()
         assert run.trigger() is None
@@ -45,7 +45,7 @@ def test_an_idle_query_finds_a_new_queue_at_once() -> None:
 
 
 def test_an_idle_query_goes_on_from_another_offset() -> None:
-    """The remembered result is used for its own offset alone."""
+    """If Spark passes another offset than before, planning starts from it and does not repeat the remembered result."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.put(TOPIC, b"a", queue_id=0)
         with Run(options_for(stub), rhythm=PATIENT) as run:
@@ -58,7 +58,7 @@ def test_an_idle_query_goes_on_from_another_offset() -> None:
 
 
 def test_a_batch_without_offsets_has_no_tasks() -> None:
-    """A batch that only pins a new, empty queue costs no task."""
+    """A batch that only stores the start positions of empty queues has no tasks."""
     with StubBroker({TOPIC: 4}) as stub:
         reader = make_stream_reader(options_for(stub, minPartitions="4"), rhythm=PATIENT)
         start = reader.initialOffset()

@@ -1,4 +1,4 @@
-"""No assignment is used before brokers list the query among the members."""
+"""Check that a query uses no assignment before brokers list the query as a member of its group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEARTBEAT, LIST = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a message in each of four queues, and somebody else in the group."""
+    """One broker with a message in each of four queues, and another member in the group."""
     with StubBroker({TOPIC: 4}) as broker:
         broker.fill(TOPIC, 4, 4)
         join(broker)
@@ -27,19 +27,19 @@ def stub() -> Iterator[StubBroker]:
 
 
 def shared(stub: StubBroker, **given: str) -> ReaderOptions:
-    """Return options of a query that shares its group."""
+    """Return options of a query that is a member of its group."""
     return options_for(stub, consumerGroup=GROUP, groupMembership="shared", startingOffsets="group", **given)
 
 
 def test_a_lost_first_heartbeat_does_not_leave_a_query_without_a_share(stub: StubBroker) -> None:
-    """The heartbeat is sent again, and the query waits for its assignment."""
+    """If its first heartbeat fails, a query sends it again, waits for its assignment, and reads half of the queues."""
     lost = stub.faults.busy(on=HEARTBEAT)
     with Run(shared(stub), available_now=True) as run:
         assert len(run.drain()) == 2 and lost.fired == 1
 
 
 def test_a_query_that_is_never_listed_says_so(stub: StubBroker) -> None:
-    """The query fails after its timeout instead of reading nothing."""
+    """If brokers never list the query as a member, planning fails after a timeout instead of reading nothing."""
     stub.faults.busy(on=HEARTBEAT, times=None)
     with (
         Run(shared(stub), rhythm=PlannerRhythm(join_timeout_s=1.0)) as run,
@@ -50,7 +50,7 @@ def test_a_query_that_is_never_listed_says_so(stub: StubBroker) -> None:
 
 
 def test_heartbeats_do_not_wait_for_rounds(stub: StubBroker) -> None:
-    """Rounds wait for a mute broker for seconds while heartbeats go on, without which brokers expel a member."""
+    """If a rebalance waits for a broker that does not answer, the query still sends heartbeats."""
     options = shared(stub, rebalanceInterval="1s")
     assert options.share is not None
     with Run(replace(options, share=replace(options.share, heartbeat_s=0.1))) as run:

@@ -1,4 +1,4 @@
-"""Tasks cope with pull responses that do not hold what they claim."""
+"""Check that tasks notice pull responses whose records are not the messages that were asked for."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ MIB = 2**20
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of one queue that holds 100 messages, each with its number as body."""
+    """One broker with a topic of one queue that holds 100 messages; the body of each is its offset."""
     with StubBroker({TOPIC: 1}) as broker:
         fill(broker)
         yield broker
 
 
 def fill(stub: StubCluster) -> None:
-    """Put a hundred messages."""
+    """Put 100 messages, whose bodies are their offsets, with the tags "even" and "odd" in turn."""
     for number in range(100):
         stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
 
 
 def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_open: bool = False) -> list[int]:
-    """Return the offsets of a task's rows, each of which holds the message that was stored there."""
+    """Read a range of queue 0 as a task does, check that each row's body is its offset, and return the offsets."""
     task = RangePartition((QueueRange(queue_of(0), start, end, is_front_open),))
     rows = [row for batch in read_partition(task, options) for row in rows_of(batch)]
     assert [row.body for row in rows] == [b"%d" % row.offset for row in rows]
@@ -53,9 +53,9 @@ def offsets(options: ReaderOptions, start: int = 0, end: int = 100, *, is_front_
 def lie(
     stub: StubCluster, change: Change, *, times: int = 2**31, broker: int = 0, status: GetStatus | None = None
 ) -> list[GetResult]:
-    """Have a broker answer `times` pulls with other records than it found; the offsets in the header stay.
+    """Replace the records that the broker finds for `times` pulls by `change(records)`, but not the response header.
 
-    Return a list that gets what the broker found.
+    Return a list to which the true result of each changed pull is appended.
     """
     store = stub.state.brokers[broker].store
     honest, told = partial(type(store).get_message, store), list[GetResult]()
@@ -74,13 +74,13 @@ def lie(
 
 
 def put(stub: StubCluster, body: bytes, sys_flag: int = 0) -> None:
-    """Put a message, perhaps an odd one."""
+    """Put a message into queue 0; with BORN_HOST_V6 as `sys_flag`, later records show an offset one too large."""
     message = InnerMessage(TOPIC, 0, body, sys_flag=sys_flag)
     stub.run(lambda: stub.state.brokers[0].put(message))
 
 
 def first_ten(records: Records) -> Records:
-    """Return ten of 32 records."""
+    """Return the first ten of the records."""
     return records[:10]
 
 
@@ -90,47 +90,47 @@ def none(records: Records) -> Records:
 
 
 def without_23(records: Records) -> Records:
-    """Return all records but one."""
+    """Return all records but the one of offset 23."""
     return [record for record in records if record.queue_offset != 23]
 
 
 def repeated(records: Records) -> Records:
-    """Return one record in the place of the next."""
+    """Replace the fourth record by the third."""
     return [*records[:3], records[2], *records[4:]]
 
 
 def a_later_one(records: Records) -> Records:
-    """Return the last record also in the place of an earlier one."""
+    """Replace the fourth record by the last one."""
     return [*records[:3], records[-1], *records[4:]]
 
 
 def repeated_number(records: Records) -> Records:
-    """Return one offset in two records."""
+    """Give the fourth record the offset of the third."""
     return [*records[:3], replace(records[3], queue_offset=records[2].queue_offset), *records[4:]]
 
 
 def backwards(records: Records) -> Records:
-    """Return the last record first."""
+    """Return the records in reverse order."""
     return records[::-1]
 
 
 def of_another_queue(records: Records) -> Records:
-    """Return one record that names another queue."""
+    """Give the last record the id of another queue."""
     return [*records[:-1], replace(records[-1], queue_id=7)]
 
 
 def of_another_topic(records: Records) -> Records:
-    """Return records that name another topic of the same length."""
+    """Give all records another topic, with a name of the same length."""
     return [replace(record, topic="ordert") for record in records]
 
 
 def odd_one_of_another_topic(records: Records) -> Records:
-    """Return a record that is read by itself and names another topic."""
+    """Give the last record another topic and a sysFlag for which it is decoded by itself."""
     return [*records[:-1], replace(records[-1], topic="ordert", sys_flag=int(SysFlag.NEED_UNWRAP))]
 
 
 def one_too_many(records: Records) -> Records:
-    """Return a record more than there are offsets."""
+    """Append a record whose offset lies beyond the response's last offset."""
     return [*records, replace(records[-1], queue_offset=records[-1].queue_offset + 1)]
 
 
@@ -146,7 +146,7 @@ def one_too_many(records: Records) -> Records:
 def test_missing_messages_are_a_loss(
     stub: StubBroker, change: Change, status: GetStatus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They fail the task, which names them; or the other rows keep their offsets, and the gaps are warned about."""
+    """Missing messages fail the task, or with `failOnDataLoss=false` are skipped with a warning."""
     kept = change(stub.messages(TOPIC, 0)[:32])
     lie(stub, change, status=status)
 
@@ -159,7 +159,7 @@ def test_missing_messages_are_a_loss(
 
 
 def test_many_short_answers_are_told_in_few_warnings(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Every missing row lies in a range of a warning, and the last warning has the total."""
+    """If many messages are missing, a few warnings name the ranges of all, and the last has the total count."""
     for number in range(100, 3200):
         put(stub, b"%d" % number)
     lie(stub, lambda records: records[::2])
@@ -174,13 +174,13 @@ def test_many_short_answers_are_told_in_few_warnings(stub: StubBroker, caplog: p
 
 @pytest.mark.parametrize("change", [first_ten, none, without_23])
 def test_a_short_answer_is_asked_for_again(stub: StubBroker, change: Change) -> None:
-    """A message that comes with the second response is not missing."""
+    """If one response lacks messages, the pull is repeated, and messages of the second response are no loss."""
     lie(stub, change, times=1)
     assert offsets(options_for(stub)) == list(range(100))
 
 
 def test_a_replica_that_is_short_is_no_loss() -> None:
-    """The master, which holds all messages, is asked."""
+    """If a replica's responses lack messages, they are read from the master, without a loss."""
     with StubCluster(1, 1, topics={TOPIC: 1}, settings=Settings(limits=PullLimits(warm_bytes=0))) as stub:
         fill(stub)
         told = lie(stub, none, broker=1)
@@ -189,18 +189,18 @@ def test_a_replica_that_is_short_is_no_loss() -> None:
 
 @pytest.mark.parametrize("odd_one", [None, 11])
 def test_a_filtered_range_is_read_from_a_replica(odd_one: int | None) -> None:
-    """While the master is away, a replica shows which messages lie before the end of the range."""
+    """While the master is away, a replica serves all messages of a filtered range, and no later ones become rows."""
     with StubCluster(1, 1, topics={TOPIC: 1}) as stub:
         for number in range(100):
             if number == odd_one:
-                put(stub, b"odd", SysFlag.BORN_HOST_V6)  # From here on records say an offset that is one too large.
+                put(stub, b"odd", SysFlag.BORN_HOST_V6)  # Later records show an offset that is one too large.
             stub.put(TOPIC, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue_id=0)
         stub.faults.broker_down(broker_id=0)
         assert offsets(options_for(stub, tags="even"), end=51) == list(range(0, 51, 2))
 
 
 COUNTED: tuple[dict[str, str], ...] = ({}, {"ordering": "queue"}, {"failOnDataLoss": "false"})
-"""Choices under which every message is counted; a filtered answer may hold any number."""
+"""Options without a filter: each offset must have a message. A filtered response may hold any number of messages."""
 LIES = (
     repeated,
     a_later_one,
@@ -217,14 +217,14 @@ LIES = (
     [*product(LIES, (*COUNTED, {"tags": "even"})), *product([one_too_many], COUNTED)],
 )
 def test_other_messages_than_asked_for_are_refused(stub: StubBroker, change: Change, given: dict[str, str]) -> None:
-    """Such records are refused, whatever the filter and the mode."""
+    """Records of other queues or topics, doubled, or out of order fail the task, with and without a filter."""
     lie(stub, change)
     with pytest.raises(AnswerMismatch, match=r"ANSWER_MISMATCH.*pull from \d+ holds.*topic orders, broker broker-a"):
         offsets(options_for(stub, **given))
 
 
 def test_what_is_gone_at_an_open_front_is_no_loss(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A range with an open front begins at the first readable message; later gaps are losses."""
+    """If a range has an open front, messages missing at its start are no loss; messages missing later are."""
     caplog.set_level(logging.INFO)
     lie(stub, lambda records: [record for record in records if record.queue_offset >= 40])
     assert offsets(options_for(stub), is_front_open=True) == list(range(40, 100))
@@ -237,7 +237,7 @@ def test_what_is_gone_at_an_open_front_is_no_loss(stub: StubBroker, caplog: pyte
 
 
 def test_large_messages_of_a_shifted_queue_keep_their_positions() -> None:
-    """Each large message is a batch of its own, and a missing one among them is a loss."""
+    """After a record that shifts offsets by one, large messages keep their offsets, and a missing one is a loss."""
     limits = PullLimits(memory_bytes=64 * MIB)
     with StubBroker({TOPIC: 1}, settings=Settings(limits=limits)) as stub:
         for number, size in enumerate((1, 1, 5 * MIB, 1, 6 * MIB, 1)):

@@ -1,4 +1,4 @@
-"""Queries of a broadcasting group keep their positions in a file."""
+"""Test broadcasting queries, which keep the positions of their group in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT_KEYS = r'{"offsetTable":{"{\"brokerName\":\"broker-a\",\"queueId\":0,\"topi
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of two queues, and three messages in each."""
+    """One broker with a topic of two queues, and three messages in each queue."""
     with StubBroker({TOPIC: 2}) as broker:
         broker.fill(TOPIC, 6, 4)
         yield broker
@@ -29,25 +29,25 @@ def stub() -> Iterator[StubBroker]:
 
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, str]:
-    """Return the options by which a query broadcasts and keeps its positions."""
+    """Return the options by which a query broadcasts and keeps its positions below `tmp_path`."""
     return {"messageModel": "BROADCASTING", "consumerGroup": GROUP, "localOffsetStoreDir": str(tmp_path)}
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return the path where the Java client of this host keeps the same group's positions."""
+    """Return the path of the group's file of positions, which a Java client on this host uses, too."""
     return offset_file(tmp_path, make_client_id("DEFAULT"), GROUP)
 
 
 def stored(file: Path) -> dict[int, int]:
-    """Return the positions of the file by queue."""
+    """Return the positions in the file, by queue id."""
     store = LocalStore(file)
     store.load()
     return {queue.queue_id: offset for queue, offset in store.progress.snapshot().items()}
 
 
 def drain(options: ReaderOptions, checkpoint: Checkpoint | None = None) -> int:
-    """Read everything, and return how many rows came."""
+    """Run a query until nothing is new, and return the number of its rows."""
     with Run(options, checkpoint, available_now=True) as run:
         return len(run.drain())
 
@@ -55,7 +55,7 @@ def drain(options: ReaderOptions, checkpoint: Checkpoint | None = None) -> int:
 def test_finished_batches_are_written_to_the_file_and_to_no_broker(
     stub: StubBroker, given: dict[str, str], file: Path
 ) -> None:
-    """The checkpoint names no group, either."""
+    """A broadcasting query commits to its file and to no broker, and its checkpoint names no group."""
     checkpoint = Checkpoint()
     assert drain(options_for(stub, **given), checkpoint) == 6
     assert stored(file) == {0: 3, 1: 3} and stub.offsets(GROUP) == {}
@@ -63,7 +63,7 @@ def test_finished_batches_are_written_to_the_file_and_to_no_broker(
 
 
 def test_a_new_query_begins_where_the_file_says(stub: StubBroker, given: dict[str, str]) -> None:
-    """Another query, or a RocketMQ consumer of this host, may have written the file."""
+    """With `startingOffsets=group` a new query starts at the positions in the file."""
     drain(options_for(stub, **given))
     stub.fill(TOPIC, 2, 4)
     assert drain(options_for(stub, **{**given, "startingOffsets": "group"})) == 2
@@ -71,7 +71,7 @@ def test_a_new_query_begins_where_the_file_says(stub: StubBroker, given: dict[st
 
 @pytest.mark.parametrize("text", [BARE_KEYS, TEXT_KEYS])
 def test_both_forms_of_the_file_are_read(stub: StubBroker, given: dict[str, str], file: Path, text: str) -> None:
-    """RocketMQ's own form and standard JSON are read; queues without an entry follow `startingOffsetsDefault`."""
+    """A file in RocketMQ's own form or in standard JSON is read; other queues follow `startingOffsetsDefault`."""
     file.parent.mkdir(parents=True)
     file.write_text(text)
     more = {"startingOffsets": "group", "startingOffsetsDefault": "earliest"}
@@ -82,7 +82,7 @@ def test_both_forms_of_the_file_are_read(stub: StubBroker, given: dict[str, str]
 def test_a_broken_file_is_told_and_its_backup_used(
     stub: StubBroker, given: dict[str, str], file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A crash leaves one of the two files whole."""
+    """If the file is damaged, its backup is read, with a warning."""
     file.parent.mkdir(parents=True)
     file.write_text('{"offsetTable":{{"bro')
     file.with_name("offsets.json.bak").write_text(BARE_KEYS)
@@ -95,7 +95,7 @@ def test_a_broken_file_is_told_and_its_backup_used(
 def test_positions_that_cannot_be_read_fail_a_new_query(
     stub: StubBroker, given: dict[str, str], file: Path, broken: str
 ) -> None:
-    """Unreadable positions are unknown: `startingOffsetsDefault=latest` must not skip unread messages."""
+    """If the file or its backup is damaged and the other is missing, `startingOffsets=group` fails the query."""
     file.parent.mkdir(parents=True)
     file.with_name(broken).write_text('{"offsetTable":{{"bro')
     more = {"startingOffsets": "group", "startingOffsetsDefault": "latest"}
@@ -107,7 +107,7 @@ def test_positions_that_cannot_be_read_fail_a_new_query(
 
 
 def test_queues_without_position_fail_a_new_query(stub: StubBroker, given: dict[str, str]) -> None:
-    """A queue without an entry fails the query unless `startingOffsetsDefault` is given."""
+    """If the file has no position of a queue, the query fails unless `startingOffsetsDefault` is given."""
     with pytest.raises(OptionError, match="startingOffsetsDefault"):
         drain(options_for(stub, **{**given, "startingOffsets": "group"}))
 
@@ -115,7 +115,7 @@ def test_queues_without_position_fail_a_new_query(stub: StubBroker, given: dict[
 def test_the_checkpoint_decides_and_the_file_is_written_anew(
     stub: StubBroker, given: dict[str, str], file: Path
 ) -> None:
-    """A lost file changes nothing for a query with a checkpoint."""
+    """If the file is deleted, a query with a checkpoint reads on from the checkpoint, and writes the file again."""
     options, checkpoint = options_for(stub, **{**given, "startingOffsetsDefault": "earliest"}), Checkpoint()
     drain(options, checkpoint)
     file.unlink()
@@ -127,7 +127,7 @@ def test_the_checkpoint_decides_and_the_file_is_written_anew(
 def test_a_position_in_the_file_is_never_moved_back(
     stub: StubBroker, given: dict[str, str], file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A larger position stays, with one warning; queues of other topics stay, too."""
+    """A larger position in the file stays, with one warning, and so do the positions of other topics."""
     before, other = LocalStore(file), queue_of(7, topic="payments")
     for queue, offset in ((queue_of(0), 9), (other, 5)):
         before.progress.update(queue, offset, only_forward=False)
@@ -139,7 +139,7 @@ def test_a_position_in_the_file_is_never_moved_back(
 
 
 def test_commits_none_leaves_no_file(stub: StubBroker, given: dict[str, str], tmp_path: Path) -> None:
-    """With `commitOffsets=none` the directory is only read."""
+    """With `commitOffsets=none` no file is written."""
     drain(options_for(stub, **given, commitOffsets="none"))
     assert list(tmp_path.iterdir()) == []
 
@@ -147,7 +147,7 @@ def test_commits_none_leaves_no_file(stub: StubBroker, given: dict[str, str], tm
 def test_a_directory_that_cannot_be_written_fails_the_query(
     stub: StubBroker, given: dict[str, str], tmp_path: Path
 ) -> None:
-    """The error comes at once and names the directory."""
+    """If `localOffsetStoreDir` is no directory that can be written, the query fails with an error that names it."""
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     with pytest.raises(OptionError, match=f"localOffsetStoreDir = '{in_the_way}'"):
@@ -157,7 +157,7 @@ def test_a_directory_that_cannot_be_written_fails_the_query(
 def test_two_queries_of_a_host_are_told_apart_by_their_instance(
     stub: StubBroker, given: dict[str, str], tmp_path: Path
 ) -> None:
-    """Each instance name has a file of its own."""
+    """Two queries of one group with different `instanceName` write two files."""
     for name in ("one", "two"):
         drain(options_for(stub, **given, instanceName=name))
     paths = [offset_file(tmp_path, make_client_id(name), GROUP) for name in ("one", "two")]

@@ -1,4 +1,4 @@
-"""Queries read on while name servers are away."""
+"""Check that planning goes on with known routes while name servers do not answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 class World:
-    """A catalog that remembers absent topics for half a minute, on a clock of its own."""
+    """A catalog of queues whose routes expire after 30 seconds, on a clock of its own."""
 
     def __init__(self, stub: StubBroker, **given: str) -> None:
         self.now = 0.0
@@ -39,7 +39,7 @@ class World:
 
 
 def test_planning_asks_name_servers_that_are_away_for_one_topic() -> None:
-    """Planning asks for one topic, not for each, and does not insist."""
+    """If name servers fail, a planning does not request the routes of all eight topics one after the other."""
     topics = [f"topic-{number}" for number in range(8)]
     with StubBroker(dict.fromkeys(topics, 1)) as stub:
         stub.put(topics[0], b"a")
@@ -52,7 +52,7 @@ def test_planning_asks_name_servers_that_are_away_for_one_topic() -> None:
 
 
 def test_what_was_absent_stays_absent(stub: StubBroker) -> None:
-    """An absent topic is asked for again when its entry expires, and found when a name server knows it."""
+    """If name servers fail, a topic that was absent stays absent; it is asked for every 30 seconds and found later."""
     world = World(stub, readRetryTopic="true")
     assert world.catalog.queues() == [queue_of(0)]
     away = stub.faults.busy(on=ROUTE, at=NAME_SERVER, times=None)
@@ -66,7 +66,7 @@ def test_what_was_absent_stays_absent(stub: StubBroker) -> None:
 
 
 def test_a_topic_of_a_pattern_may_stay_absent_too(stub: StubBroker) -> None:
-    """The list of topics may name a topic before it has a route."""
+    """If a topic of the pattern has no route yet, and name servers then fail, the topic still counts as absent."""
     stub.state.brokers[0].topics.find_or_create("unrouted", 1)
     stub.faults.answer(17, on=ROUTE, at=NAME_SERVER, times=None)
     world = World(stub, subscribePattern="unrouted")
@@ -78,7 +78,7 @@ def test_a_topic_of_a_pattern_may_stay_absent_too(stub: StubBroker) -> None:
 
 
 def test_what_was_never_looked_for_is_not_taken_for_absent(stub: StubBroker) -> None:
-    """A retry topic that existed before a restart holds messages to be read."""
+    """If name servers fail before the retry topic was asked for once, the call fails, since the topic may exist."""
     world = World(stub, readRetryTopic="true")
     stub.faults.delay(1, on=ROUTE, at=NAME_SERVER)
     stub.faults.busy(on=ROUTE, at=NAME_SERVER, times=None)

@@ -1,4 +1,4 @@
-"""Tasks read their ranges."""
+"""Check that a task reads exactly the range that was planned for it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def stub() -> Iterator[StubBroker]:
 
 
 def batches(options: ReaderOptions, end: int, start: int = 0) -> list[pa.RecordBatch]:
-    """Return the record batches of a task that reads the queue between two offsets."""
+    """Read queue 0 from `start` to `end` as a task does, and return the record batches."""
     return list(read_partition(RangePartition((QueueRange(queue_of(0), start, end),)), options))
 
 
 def offsets(options: ReaderOptions, end: int, start: int = 0) -> list[int]:
-    """Return the offsets of its rows."""
+    """Read queue 0 from `start` to `end` as a task does, and return the offsets of the rows."""
     return [row.offset for batch in batches(options, end, start) for row in rows_of(batch)]
 
 
 def test_a_range_read_twice_gives_the_same_rows(stub: StubBroker) -> None:
-    """Later messages change nothing, and rows outside the range are left out."""
+    """If a range is read twice, the rows are the same, though messages were added after the end meanwhile."""
     stub.fill(TOPIC, 100, 10)
     first = offsets(options_for(stub), 60, start=7)
     stub.fill(TOPIC, 100, 10)
@@ -47,21 +47,21 @@ def test_a_range_read_twice_gives_the_same_rows(stub: StubBroker) -> None:
 
 
 def test_batches_have_at_most_the_rows_asked_for(stub: StubBroker) -> None:
-    """A pull that brings more rows is cut."""
+    """With `arrowBatchSize=10` no record batch has more than ten rows, though a pull brings more."""
     stub.fill(TOPIC, 100, 10)
     sizes = [batch.num_rows for batch in batches(options_for(stub, arrowBatchSize="10"), 100)]
     assert sum(sizes) == 100 and max(sizes) == 10
 
 
 def test_batches_are_closed_at_eight_mebibytes(stub: StubBroker) -> None:
-    """A batch exceeds the limit by one pull at most."""
+    """A record batch is closed at eight mebibytes, and exceeds them by one pull at most."""
     stub.fill(TOPIC, 200, 100_000)
     sizes = [batch.nbytes for batch in batches(options_for(stub), 200)]
     assert len(sizes) > 1 and max(sizes) < 8.5 * MIB
 
 
 def test_a_message_above_four_mebibytes_is_a_batch_of_one_row() -> None:
-    """Its neighbours are in other batches, though one pull brought them all."""
+    """A message above four mebibytes is a record batch of its own, though one pull brings others with it."""
     limits = PullLimits(memory_bytes=64 * MIB)
     with StubBroker({TOPIC: 1}, settings=Settings(limits=limits)) as stub:
         for size in (1, 5 * MIB, 1, 1, 6 * MIB, 1):
@@ -72,14 +72,14 @@ def test_a_message_above_four_mebibytes_is_a_batch_of_one_row() -> None:
 
 
 def test_a_frame_above_the_limit_names_the_option(stub: StubBroker) -> None:
-    """The error names the option and the queue."""
+    """If a response exceeds `maxFrameSize`, the error names that option."""
     stub.put(TOPIC, b"." * MIB)
     with pytest.raises(Exception, match=r"FRAME_TOO_LARGE.*maxFrameSize"):
         offsets(options_for(stub, maxFrameSize="64k"), 1)
 
 
 def test_what_retention_took_meanwhile_is_loss(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The error names queue and offset; or a warning does, and the rows are left out."""
+    """If messages expire after planning, the task fails; with `failOnDataLoss=false` it reads the others and warns."""
     stub.fill(TOPIC, 100, 10)
     stub.expire(TOPIC, 0, 40)
     with pytest.raises(OffsetBeforeEarliest, match=r"offset 0 is gone.*at 40.*queue 0.*failOnDataLoss=false"):
@@ -89,7 +89,7 @@ def test_what_retention_took_meanwhile_is_loss(stub: StubBroker, caplog: pytest.
 
 
 def test_a_queue_that_ends_before_the_range_is_loss(stub: StubBroker) -> None:
-    """The task fails, or the range ends at the end of the queue."""
+    """If a queue ends before the planned end, the task fails; with `failOnDataLoss=false` it reads up to there."""
     stub.fill(TOPIC, 10, 10)
     with pytest.raises(OffsetWentBack, match="the queue ends at 10 now, before the planned end 20"):
         offsets(options_for(stub), 20)
@@ -97,7 +97,7 @@ def test_a_queue_that_ends_before_the_range_is_loss(stub: StubBroker) -> None:
 
 
 def test_an_admin_reset_of_the_group_moves_nothing(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A reset is a warning; only a new checkpoint moves a query."""
+    """If an administrator resets the group, the task reads its range as planned, and warns."""
     stub.fill(TOPIC, 10, 10)
     admin_of(stub).admin.fetch_group_config("g", "broker-a")
     stub.faults.reset_offset("g", queue_of(0), 7)
@@ -106,7 +106,7 @@ def test_an_admin_reset_of_the_group_moves_nothing(stub: StubBroker, caplog: pyt
 
 
 def put_unreadable(stub: StubBroker) -> None:
-    """Put a body that claims to be compressed, between two sound ones."""
+    """Put three messages; the second says that its body is compressed, which it is not."""
     stub.put(TOPIC, b"a")
     broken = InnerMessage(TOPIC, 0, b"no zlib", sys_flag=int(SysFlag.COMPRESSED))
     stub.run(lambda: stub.state.brokers[0].put(broken))
@@ -114,7 +114,7 @@ def put_unreadable(stub: StubBroker) -> None:
 
 
 def test_an_unreadable_body_follows_the_mode(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The task fails and names it, yields null, or leaves it out and counts it."""
+    """An unreadable body fails the task, is null in mode PERMISSIVE, and is left out in mode DROPMALFORMED."""
     put_unreadable(stub)
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 0, offset 1.*mode"):
         offsets(options_for(stub), 3)
@@ -125,7 +125,7 @@ def test_an_unreadable_body_follows_the_mode(stub: StubBroker, caplog: pytest.Lo
 
 
 def test_rows_bear_names_without_the_namespace(stub: StubBroker) -> None:
-    """Brokers know the topic as `NS%orders`."""
+    """With `namespace=NS` rows and checkpoint name the topic without the prefix `NS%`, which brokers see."""
     stub.put(f"NS%{TOPIC}", b"a", queue_id=0)
     with Run(options_for(stub, namespace="NS", consumerGroup="g")) as run:
         [row] = run.drain()
@@ -136,7 +136,7 @@ def test_rows_bear_names_without_the_namespace(stub: StubBroker) -> None:
 
 
 def test_what_travels_shows_no_secret(stub: StubBroker) -> None:
-    """Neither a partition nor its reader shows the secret key."""
+    """Pickled tasks, and the texts of tasks and reader, do not contain the secret key."""
     stub.put(TOPIC, b"a")
     with Run(options_for(stub, accessKey="ak", secretKey="hush-hush")) as run:
         run.plan()
@@ -146,7 +146,7 @@ def test_what_travels_shows_no_secret(stub: StubBroker) -> None:
 
 
 def test_a_worker_keeps_its_connections_for_the_next_task(stub: StubBroker) -> None:
-    """Several tasks use one connection and ask for no route again."""
+    """Five tasks in one process use the same connection, and do not request the route again."""
     stub.fill(TOPIC, 10, 10)
     options = options_for(stub)
     before = len(stub.connections())
@@ -157,7 +157,7 @@ def test_a_worker_keeps_its_connections_for_the_next_task(stub: StubBroker) -> N
 
 
 def test_a_busy_broker_is_asked_again(stub: StubBroker) -> None:
-    """The task succeeds though a broker is busy for some pulls."""
+    """If a broker asks for fewer requests for some pulls, the task repeats them and reads everything."""
     stub.fill(TOPIC, 100, 10)
     stub.faults.flow_control(on=RequestCode.PULL_MESSAGE, times=3)
     assert offsets(options_for(stub), 100) == list(range(100))

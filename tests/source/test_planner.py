@@ -1,4 +1,4 @@
-"""Streaming reads plan batch by batch, on a cluster that changes."""
+"""Test the planning of streaming reads, batch by batch, on a cluster that changes."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ LASTING = replace(FRESH, bounds_s=3600.0)
 
 
 def put(stub: StubCluster, *bodies: str, topic: str = TOPIC, broker: str | None = None) -> None:
-    """Put messages with these bodies on the queues in turn."""
+    """Put one message per body; the broker chooses the queues in turn."""
     for body in bodies:
         stub.put(topic, body.encode(), broker=broker)
 
 
 def bodies(rows: list[Row] | None) -> list[str]:
-    """Return the rows' bodies, sorted."""
+    """Return the bodies of the rows as text, sorted."""
     return sorted(row.body.decode() for row in rows or ())
 
 
 def set_queues(stub: StubCluster, count: int, topic: str = TOPIC, broker: str = "broker-a", perm: int = 6) -> None:
-    """Set a topic's number of queues at one broker."""
+    """Create the topic, or change it, so that it has `count` queues at one broker."""
     config = TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count, perm=perm)
     admin_of(stub).admin.create_topic(config, (broker,))
 
@@ -62,7 +62,7 @@ def set_queues(stub: StubCluster, count: int, topic: str = TOPIC, broker: str = 
 
 
 def test_the_begin_is_pinned_before_the_first_batch(stub: StubBroker) -> None:
-    """After a crash in batch 0 the batch is read again as planned, without later messages."""
+    """After a crash in the first batch, a restart reads the batch as it was planned, without later messages."""
     put(stub, "a", "b")
     checkpoint = Checkpoint()
     with fresh_run(options_for(stub), checkpoint) as killed:
@@ -73,7 +73,7 @@ def test_the_begin_is_pinned_before_the_first_batch(stub: StubBroker) -> None:
 
 
 def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
-    """The first run pins the end; the next run reads what is stored after it."""
+    """With `startingOffsets=latest` the first batch is empty and stores the ends; a restart reads on from them."""
     put(stub, "old")
     options, checkpoint = options_for(stub, startingOffsets="latest"), Checkpoint()
     with fresh_run(options, checkpoint) as run:
@@ -84,7 +84,7 @@ def test_latest_is_pinned_by_an_empty_batch(stub: StubBroker) -> None:
 
 
 def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
-    """A planner that is asked again before anything was logged returns the same start."""
+    """If planning is repeated before its offset is logged, the start is the same, though messages were added."""
     options = options_for(stub, startingOffsets="latest")
     planner = Planner(open_cluster(options.cluster), options, FRESH)
     first = planner.latest(None)
@@ -94,7 +94,7 @@ def test_the_start_is_resolved_once_for_a_run(stub: StubBroker) -> None:
 
 
 def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
-    """Queues without a position follow `startingOffsetsDefault`."""
+    """With `startingOffsets=group` a queue starts at the group's position, or as `startingOffsetsDefault` says."""
     put(stub, "a", "b", "c", "d")
     store_offsets(stub, {queue_of(0): 1}, group="other")
     options = options_for(
@@ -105,7 +105,7 @@ def test_a_query_may_begin_at_the_groups_position(stub: StubBroker) -> None:
 
 
 def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
-    """Start a query with a target, then add ten messages to each queue and move the group to a position."""
+    """Start an availableNow query, then add ten messages per queue and set the group's position in all queues."""
     group = {"startingOffsets": "group", "startingOffsetsDefault": "earliest", "consumerGroup": "other"}
     run = fresh_run(options_for(stub, **group, commitOffsets="none", **given), available_now=True, rhythm=LASTING)
     stub.fill(TOPIC, 40, 4)
@@ -115,26 +115,26 @@ def after_the_target(stub: StubBroker, position: int, **given: str) -> Run:
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
 def test_the_groups_position_may_be_younger_than_bounds(stub: StubBroker, fatal: str) -> None:
-    """A position at an end that is newer than the known bounds is no loss, and nothing before it is read."""
+    """If the group's position is beyond the remembered end, but not the current one, the query starts there."""
     with after_the_target(stub, 10, failOnDataLoss=fatal) as run:
         assert run.drain() == []
         assert run.checkpoint.last["next"] == {TOPIC: {"broker-a": dict.fromkeys("0123", 10)}}
 
 
 def test_a_group_that_stands_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
-    """The error names the end that brokers report now."""
+    """If the group's position is beyond the current end, the query fails with an error that names that end."""
     with after_the_target(stub, 11) as run, pytest.raises(OffsetBeyondEnd, match="11 lies beyond the queue's end 10"):
         run.plan()
 
 
 def test_an_unknown_topic_fails_the_first_planning(stub: StubBroker) -> None:
-    """The error names the topic."""
+    """If the topic does not exist, the first planning fails with an error that names the topic."""
     with fresh_run(options_for(stub, subscribe="nowhere")) as run, pytest.raises(TopicNotFound, match="nowhere"):
         run.plan()
 
 
 def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBroker) -> None:
-    """The query fails instead of never reading anything."""
+    """If no queue of the topic may be read, the first planning fails."""
     set_queues(stub, 4, perm=2)
     with (
         fresh_run(options_for(stub)) as run,
@@ -147,7 +147,7 @@ def test_a_topic_without_readable_queues_fails_the_first_planning(stub: StubBrok
 
 
 def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
-    """The planner returns the given offset, since Spark compares texts and any difference makes a batch."""
+    """If nothing is new, planning returns the same offset object, since Spark starts a batch if the text differs."""
     put(stub, "a")
     with fresh_run(options_for(stub)) as run:
         run.trigger()
@@ -157,7 +157,7 @@ def test_nothing_new_is_the_same_offset(stub: StubBroker) -> None:
 
 
 def test_caps_hold_in_every_batch(stub: StubBroker) -> None:
-    """All messages come, each once, in batches of at most the cap."""
+    """With `maxOffsetsPerTrigger=30`, 100 messages come in batches of at most 30, each message once."""
     stub.fill(TOPIC, 100, 10)
     with fresh_run(options_for(stub, maxOffsetsPerTrigger="30")) as run:
         batches = list(iter(run.trigger, None))
@@ -166,7 +166,7 @@ def test_caps_hold_in_every_batch(stub: StubBroker) -> None:
 
 
 def test_trigger_once_ignores_caps_and_floor(stub: StubBroker) -> None:
-    """Spark asks for everything, so neither a cap nor a floor applies."""
+    """With the trigger once, one batch has all messages: `minOffsetsPerTrigger` does not hold them back."""
     stub.fill(TOPIC, 100, 10)
     options = options_for(stub, maxOffsetsPerTrigger="300", minOffsetsPerTrigger="200")
     with fresh_run(options, once=True) as run:
@@ -174,7 +174,7 @@ def test_trigger_once_ignores_caps_and_floor(stub: StubBroker) -> None:
 
 
 def test_a_floor_holds_data_back_until_enough_came(stub: StubBroker) -> None:
-    """The first batch pins the begin and is empty; no further batch comes before there is enough data."""
+    """With `minOffsetsPerTrigger` the first batch stores the start and is empty; the next waits for enough messages."""
     put(stub, "a")
     with fresh_run(options_for(stub, minOffsetsPerTrigger="3")) as run:
         assert run.trigger() == []
@@ -185,7 +185,7 @@ def test_a_floor_holds_data_back_until_enough_came(stub: StubBroker) -> None:
 
 
 def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
-    """The delay counts from the last admission of data."""
+    """After `maxTriggerDelay` since the last batch, a batch is planned though `minOffsetsPerTrigger` is not reached."""
     now = [0.0]
     options = options_for(stub, minOffsetsPerTrigger="3", maxTriggerDelay="60s")
     planner = Planner(open_cluster(options.cluster), options, replace(FRESH, clock=lambda: now[0]))
@@ -198,7 +198,7 @@ def test_a_floor_gives_in_after_its_delay(stub: StubBroker) -> None:
 
 
 def test_available_now_reads_to_the_ends_of_its_beginning(stub: StubBroker) -> None:
-    """Later messages, and queues that come later, wait for the next run, also with caps."""
+    """An availableNow run reads up to the ends at its start; later messages and queues wait for the next run."""
     stub.fill(TOPIC, 50, 10)
     options, checkpoint = options_for(stub, maxOffsetsPerTrigger="20", minOffsetsPerTrigger="15"), Checkpoint()
     with fresh_run(options, checkpoint, available_now=True) as run:
@@ -212,7 +212,7 @@ def test_available_now_reads_to_the_ends_of_its_beginning(stub: StubBroker) -> N
 
 
 def test_progress_shows_how_far_the_queues_go(stub: StubBroker) -> None:
-    """The report has the ends of the queues beyond a cap, and the planner's status."""
+    """`reportLatestOffset` returns the ends of the queues, even beyond the batch, and the planner's status."""
     stub.fill(TOPIC, 100, 10)
     with fresh_run(options_for(stub, maxOffsetsPerTrigger="4")) as run:
         run.trigger()
@@ -226,7 +226,7 @@ def test_progress_shows_how_far_the_queues_go(stub: StubBroker) -> None:
 
 
 def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
-    """Another process plans the same tasks after the queues have grown, and they tile the batch."""
+    """Two processes plan the same tasks for a batch, though the queues have grown, and the tasks cover it exactly."""
     stub.fill(TOPIC, 100, 10)
     options, checkpoint = options_for(stub, minPartitions="7"), Checkpoint()
     with fresh_run(options, checkpoint) as run:
@@ -239,11 +239,11 @@ def test_tasks_are_a_function_of_two_offsets(stub: StubBroker) -> None:
     assert sum(part.offset_count for task in tasks for part in task.ranges) == 100
 
 
-# --- queues, brokers and topics that come ----------------------------------------------------------------------------
+# --- new queues, brokers and topics ----------------------------------------------------------------------------------
 
 
 def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
-    """A query that began at the end reads a new queue from its first message, too."""
+    """A query that started at `latest` reads a queue that is added later from its first message."""
     with fresh_run(options_for(stub, startingOffsets="latest")) as run:
         run.trigger()
         set_queues(stub, 5)
@@ -252,7 +252,7 @@ def test_a_new_queue_is_read_from_its_first_message(stub: StubBroker) -> None:
 
 
 def test_a_new_broker_is_read_from_its_first_message() -> None:
-    """The queues of a new broker join the topic and are read from their first messages."""
+    """If another broker adds queues to the topic, they are read from their first messages."""
     with StubCluster(2) as stub:
         set_queues(stub, 2)
         with fresh_run(options_for(stub, startingOffsets="latest")) as run:
@@ -263,7 +263,7 @@ def test_a_new_broker_is_read_from_its_first_message() -> None:
 
 
 def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBroker) -> None:
-    """A stream may begin before any topic matches; retry, dead letter and system topics never match."""
+    """With `subscribePattern` a topic that appears later is read from its first message; retry topics never match."""
     with fresh_run(options_for(stub, subscribePattern="events-.*|.*%.*|.*TRANS.*", startingOffsets="latest")) as run:
         assert run.trigger() == []
         put(stub, "first", topic="events-1")
@@ -271,11 +271,11 @@ def test_a_new_topic_of_the_pattern_is_read_from_its_first_message(stub: StubBro
         assert bodies(run.drain()) == ["first"]
 
 
-# --- queues, brokers and topics that go ------------------------------------------------------------------------------
+# --- queues, brokers and topics that disappear -----------------------------------------------------------------------
 
 
 def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCaptureFixture) -> None:
-    """One warning names the queue, the others go on, and the queue is read on when it is back."""
+    """While a broker is down, other queues are read, with one warning; then its queue is read on from its position."""
     with StubCluster(2, topics={TOPIC: 1}) as stub, fresh_run(options_for(stub)) as run:
         put(stub, "a", "b")
         run.drain()
@@ -291,7 +291,7 @@ def test_a_queue_missing_from_the_route_keeps_its_position(caplog: pytest.LogCap
 
 
 def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> None:
-    """A query with positions in a topic waits while name servers do not know the topic."""
+    """While the only broker is down a query reads nothing; when it is back, the query reads on."""
     with fresh_run(options_for(stub)) as run:
         put(stub, "a")
         run.drain()
@@ -303,7 +303,7 @@ def test_a_query_outlives_the_absence_of_its_only_broker(stub: StubBroker) -> No
 
 
 def test_a_replica_that_lags_is_no_loss() -> None:
-    """Messages that the replica lacks are read from the master once it is back."""
+    """If only a lagging replica is up, the query waits, without a loss, and reads on when the master is back."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub, fresh_run(options_for(stub)) as run:
         put(stub, "a", "b", "c")
         run.drain()
@@ -315,23 +315,23 @@ def test_a_replica_that_lags_is_no_loss() -> None:
         assert bodies(run.drain()) == ["d"]
 
 
-# --- messages that are gone ------------------------------------------------------------------------------------------
+# --- lost messages ---------------------------------------------------------------------------------------------------
 
 
 def lose_below(stub: StubBroker) -> None:
-    """Have retention overtake a query at offset 1 of queue 0."""
+    """Delete the messages below offset 3 of queue 0, while a query is at offset 1."""
     for body in "bcd":
         stub.put(TOPIC, body.encode(), queue_id=0)
     stub.expire(TOPIC, 0, 3)
 
 
 def lose_above(stub: StubBroker) -> None:
-    """Make the topic anew while a query is at offset 1 of queue 0."""
+    """Delete queue 0, so that a query at offset 1 is beyond its end."""
     stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
 
 
 def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
-    """The error names the queue, the offset, and the option that lets the query go on."""
+    """If the next message is gone, the query fails with an error that names queue, offset and `failOnDataLoss`."""
     with fresh_run(options_for(stub)) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -341,7 +341,7 @@ def test_a_position_below_the_minimum_is_loss(stub: StubBroker) -> None:
 
 
 def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The new start stands in `begin`, and a warning counts the missing offsets."""
+    """With `failOnDataLoss=false` the query goes on at the minimum, and warns with the number of lost offsets."""
     with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -353,7 +353,7 @@ def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, capl
 
 
 def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
-    """A topic that was made anew ends before the position, which fails the query."""
+    """If a queue is made anew and ends before the query's position, the query fails."""
     with fresh_run(options_for(stub)) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -363,7 +363,7 @@ def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
 
 
 def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> None:
-    """The query goes on at the end; going back to the minimum would read everything again."""
+    """With `failOnDataLoss=false` a query beyond the queue's end goes on at the end, and reads nothing twice."""
     with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
         stub.put(TOPIC, b"a", queue_id=0)
         run.drain()
@@ -374,7 +374,7 @@ def test_without_failing_the_query_goes_on_at_the_maximum(stub: StubBroker) -> N
 
 
 def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker) -> None:
-    """Bounds are fetched a second time before the warning, and not again while the query is idle."""
+    """Bounds are fetched once more before a loss is reported, and not again while the query is idle."""
     options, checkpoint = options_for(stub, failOnDataLoss="false"), Checkpoint()
     with fresh_run(options, checkpoint) as run:
         stub.put(TOPIC, b"a", queue_id=0)
@@ -387,7 +387,7 @@ def test_a_loss_that_is_known_costs_no_more_questions(stub: StubBroker) -> None:
 
 
 def test_a_replica_that_lags_is_asked_no_oftener() -> None:
-    """A replica's bounds show no loss, so bounds are fetched only once."""
+    """Bounds of a lagging replica are fetched once, and not confirmed by a second request, since they show no loss."""
     with StubCluster(1, slaves=1, topics={TOPIC: 1}) as stub:
         checkpoint = Checkpoint()
         with fresh_run(options_for(stub), checkpoint) as run:
@@ -403,7 +403,7 @@ def test_a_replica_that_lags_is_asked_no_oftener() -> None:
 
 @pytest.mark.parametrize("fatal", [True, False])
 def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) -> None:
-    """The task fails after its stall timeout, or skips the range."""
+    """If a broker goes away after planning, the task fails; with `failOnDataLoss=false` it skips the broker's range."""
     stub.put(TOPIC, b"a", queue_id=3)
     stub.put(TOPIC, b"b", queue_id=0)
     options = options_for(stub, failOnDataLoss=str(fatal), pullTimeoutMs="500", pollTimeoutMs="1000")
@@ -418,11 +418,11 @@ def test_a_planned_queue_that_vanished_is_loss(stub: StubBroker, fatal: bool) ->
             assert bodies(run.read()) == ["a"]
 
 
-# --- checkpoints of others -------------------------------------------------------------------------------------------
+# --- checkpoints that do not fit -------------------------------------------------------------------------------------
 
 
 def checkpoint_of(options: ReaderOptions) -> Checkpoint:
-    """Return what a query with these options leaves after a batch."""
+    """Run one batch with these options, and return the checkpoint."""
     checkpoint = Checkpoint()
     with fresh_run(options, checkpoint) as run:
         run.trigger()
@@ -430,7 +430,7 @@ def checkpoint_of(options: ReaderOptions) -> Checkpoint:
 
 
 def test_a_checkpoint_of_another_topic_is_refused(stub: StubBroker) -> None:
-    """The query fails instead of dropping all positions without a warning."""
+    """If no topic of the checkpoint is to be read any more, the query fails instead of dropping all positions."""
     put(stub, "a", topic="bills")
     left = checkpoint_of(options_for(stub, subscribe="bills"))
     with fresh_run(options_for(stub), left) as run, pytest.raises(OptionError, match="checkpoint is of bills"):
@@ -438,7 +438,7 @@ def test_a_checkpoint_of_another_topic_is_refused(stub: StubBroker) -> None:
 
 
 def test_a_checkpoint_of_another_group_is_refused(stub: StubBroker) -> None:
-    """The query fails instead of committing another group's positions."""
+    """If the checkpoint belongs to another group, the query fails instead of committing its positions."""
     left = checkpoint_of(options_for(stub, consumerGroup="a"))
     with (
         fresh_run(options_for(stub, consumerGroup="b"), left) as run,
@@ -448,7 +448,7 @@ def test_a_checkpoint_of_another_group_is_refused(stub: StubBroker) -> None:
 
 
 def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning names the dropped topic, the others go on, and an added topic begins at its first message."""
+    """If one of two topics is replaced, the old one is dropped with a warning, and the new one read from its start."""
     put(stub, "a", topic="bills")
     put(stub, "b")
     left = checkpoint_of(options_for(stub, subscribe=f"bills,{TOPIC}"))
@@ -469,7 +469,7 @@ def test_a_topic_that_is_given_up_leaves_the_checkpoint(stub: StubBroker, caplog
     ],
 )
 def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str, object], said: str) -> None:
-    """The error says what is wrong in the checkpoint."""
+    """If an offset in the checkpoint has a newer version or no valid position, the query fails and says which."""
     log = Checkpoint([json.dumps(stored)], 1)
     with fresh_run(options_for(stub), log) as run, pytest.raises(OptionError, match=f"checkpointLocation.*{said}"):
         run.plan()
@@ -481,7 +481,7 @@ def test_an_unreadable_checkpoint_is_refused(stub: StubBroker, stored: dict[str,
 def test_a_queue_missing_in_config_is_refused_at_first_and_joins_later(
     stub: StubBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A queue that is created later joins the slot with the fewest queues, with one warning."""
+    """With CONFIG, a queue missing from `messageQueueList` fails the first planning; added later, it is read."""
     slots = [{TOPIC: {"broker-a": [0, 1, 2]}}, {TOPIC: {"broker-a": [3]}}]
     given = {"allocateMessageQueueStrategy": "CONFIG", "messageQueueList": json.dumps(slots)}
     short = {**given, "messageQueueList": json.dumps(slots[:1])}
@@ -502,13 +502,13 @@ def test_a_queue_missing_in_config_is_refused_at_first_and_joins_later(
 
 
 def name_brokers(stub: StubCluster, *names: str) -> None:
-    """Rename the masters."""
+    """Give the masters these names, in order."""
     for broker, name in zip(stub.state.brokers, names, strict=True):
         broker.name = name
 
 
 def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture) -> None:
-    """One warning names each queue that is not read."""
+    """With MACHINE_ROOM, queues of other machine rooms are not read and have no position; one warning names each."""
     given = {"allocateMessageQueueStrategy": "MACHINE_ROOM", "machineRooms": "east"}
     with StubCluster(2, topics={TOPIC: 1}) as stub:
         stub.run(lambda: name_brokers(stub, "east@a", "west@b"))
@@ -520,7 +520,7 @@ def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture
 
 
 def test_a_failing_request_is_repeated_and_then_ends_the_query(stub: StubBroker) -> None:
-    """The query fails after `fetchOffset.numRetries` retries."""
+    """If a broker stays busy for more than `fetchOffset.numRetries` retries, planning fails."""
     with fresh_run(options_for(stub, **{"fetchOffset.numRetries": "2"})) as run:
         stub.faults.busy(on=RequestCode.GET_TOPIC_STATS_INFO, times=2)
         run.trigger()

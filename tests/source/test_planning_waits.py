@@ -1,4 +1,4 @@
-"""Planning waits for brokers that do not answer, like tasks."""
+"""Check that planning waits for brokers that do not answer, as tasks do."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ IMPATIENT = {"mqClientApiTimeout": "300", "fetchOffset.retryIntervalMs": "20"}
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a message."""
+    """One broker with a topic of one queue, and one message in it."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.put(TOPIC, b"a")
         yield stub
 
 
 def test_planning_waits_for_a_mute_broker(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Planning waits beyond some retries, and one warning names the broker and the time limit."""
+    """If a broker does not answer eight requests, planning waits, and one warning names broker and time limit."""
     with Run(options_for(stub, **IMPATIENT)) as run:
         stub.faults.drop_reply(on=STATISTICS, times=8)
         assert len(run.trigger() or ()) == 1
@@ -36,13 +36,13 @@ def test_planning_waits_for_a_mute_broker(stub: StubBroker, caplog: pytest.LogCa
 
 
 def test_a_batch_read_waits_for_a_mute_broker_too(stub: StubBroker) -> None:
-    """The only planning of a batch waits in the same way."""
+    """If a broker does not answer eight requests, the planning of a batch read waits, too."""
     stub.faults.drop_reply(on=STATISTICS, times=8)
     assert len(read_batch(batch_options_for(stub, **IMPATIENT))) == 1
 
 
 def test_an_explicit_number_of_retries_rules(stub: StubBroker) -> None:
-    """A number of retries that the user gave applies, though it is the default."""
+    """If the user sets `fetchOffset.numRetries`, planning fails after that number of retries."""
     asked = stub.faults.drop_reply(on=STATISTICS, times=None)
     with Run(options_for(stub, **IMPATIENT, **{"fetchOffset.numRetries": "3"})) as run:
         with pytest.raises(RequestTimeout):
@@ -51,7 +51,7 @@ def test_an_explicit_number_of_retries_rules(stub: StubBroker) -> None:
 
 
 def test_planning_waits_no_longer_than_tasks_do(stub: StubBroker) -> None:
-    """The error says for how long the broker was asked."""
+    """If a broker never answers, planning fails after `pollTimeoutMs`, and the error gives that time."""
     stub.faults.drop_reply(on=STATISTICS, times=None)
     with Run(options_for(stub, pollTimeoutMs="2s", pullTimeoutMs="1s", **IMPATIENT)) as run:
         with pytest.raises(RequestTimeout, match=r"repeated for 2 s, pollTimeoutMs.*address "):
@@ -59,7 +59,7 @@ def test_planning_waits_no_longer_than_tasks_do(stub: StubBroker) -> None:
 
 
 def test_waiting_for_a_broker_ends_by_sigterm(stub: StubBroker) -> None:
-    """Spark ends a query by SIGTERM, which ends the wait, too."""
+    """If SIGTERM comes while planning waits for a broker, the wait ends with SystemExit."""
     asked = stub.faults.drop_reply(on=STATISTICS, times=None)
 
     def end_query() -> None:

@@ -1,4 +1,4 @@
-"""A driver program commits positions itself."""
+"""Test how a driver program commits a query's position by itself, with a call or with a listener."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> Any:
-    """Return Spark's report of a query with a source of ours, and with sources of other kinds."""
+    """Return Spark's progress of a query with a RocketMQ source at these offsets, and with sources of other kinds."""
     end: dict[str, Any] = {"next": {topic: {"broker-a": {str(n): at for n, at in enumerate(offsets)}}}, "version": 1}
     if group:
         end["group"] = group
@@ -33,42 +33,42 @@ def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> An
 
 
 def over_connect(last: Any) -> Any:
-    """Return the same progress as a client of Spark Connect gets it: offsets are texts."""
+    """Return the progress as Spark Connect reports it: each offset is JSON text instead of an object."""
     sources = json.loads(last.json)["sources"]
     texts = [{name: json.dumps(offset) for name, offset in source.items()} for source in sources]
     return SimpleNamespace(json=json.dumps({"sources": texts}))
 
 
 def query(last: Any) -> Any:
-    """Return a query with this last progress."""
+    """Return a stand-in for a streaming query whose last progress is `last`."""
     return SimpleNamespace(lastProgress=last)
 
 
 def options(stub: StubBroker, **given: str) -> dict[str, str]:
-    """Return a reader's options, some of which are ignored here."""
+    """Return options of a reader of the stub, including some that a commit ignores."""
     return {"nameServer": stub.name_server, "subscribe": TOPIC, "consumerGroup": GROUP, **given}
 
 
 def test_exact_ends_are_published_when_asked_for(stub: StubBroker) -> None:
-    """All queues are committed at once."""
+    """`commit_offsets` commits the end offsets of the query's last progress for all queues."""
     commit_offsets(query(progress(3, 0)), options(stub, maxOffsetsPerTrigger="10"))
     assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 0}
 
 
 def test_offsets_may_come_as_text(stub: StubBroker) -> None:
-    """Spark Connect passes offsets as text."""
+    """`commit_offsets` reads the offsets also if they are text, as from Spark Connect."""
     commit_offsets(query(over_connect(progress(3, 0))), options(stub))
     assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 0}
 
 
 def test_a_query_without_progress_has_nothing_to_publish(stub: StubBroker) -> None:
-    """A query that has finished no batch commits nothing."""
+    """If a query has no progress yet, `commit_offsets` commits nothing."""
     commit_offsets(query(None), options(stub))
     assert stub.offsets(GROUP) == {}
 
 
 def test_it_never_goes_back(stub: StubBroker) -> None:
-    """A broker's larger position stays."""
+    """If the broker has a larger position of a queue, `commit_offsets` leaves it."""
     store_offsets(stub, {queue_of(0): 5})
     commit_offsets(query(progress(3, 1)), options(stub))
     assert stub.offsets(GROUP) == {queue_of(0): 5, queue_of(1): 1}
@@ -76,13 +76,13 @@ def test_it_never_goes_back(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("group", [None, "other"])
 def test_a_query_that_does_not_publish_for_the_group_is_refused(stub: StubBroker, group: str | None) -> None:
-    """The positions belong to another group, or to none."""
+    """If the query commits for another group or for none, `commit_offsets` fails."""
     with pytest.raises(OptionError, match="consumerGroup = 'spark-orders': no source of the query commits"):
         commit_offsets(query(progress(3, group=group)), options(stub))
 
 
 def test_a_group_is_needed(stub: StubBroker) -> None:
-    """Without a group there is nothing to commit."""
+    """If the options name no group, `commit_offsets` and `CommitListener` fail."""
     with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] consumerGroup"):
         commit_offsets(query(None), {"nameServer": stub.name_server})
     with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] consumerGroup"):
@@ -90,7 +90,7 @@ def test_a_group_is_needed(stub: StubBroker) -> None:
 
 
 def test_who_asks_learns_of_failures(stub: StubBroker) -> None:
-    """Live members, and a broker's refusal, are raised as errors."""
+    """If a broker refuses the commit, or the group has live members, `commit_offsets` raises an error."""
     stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
     with pytest.raises(BrokerError, match="scripted"):
         commit_offsets(query(progress(3, 1)), options(stub))
@@ -100,7 +100,7 @@ def test_who_asks_learns_of_failures(stub: StubBroker) -> None:
 
 
 def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
-    """The listener commits for several queries, ignores other groups, and does not wait at the end of one."""
+    """A listener commits the progress of all queries of its group, and ignores other groups."""
     listener = CommitListener(options(stub, subscribe=f"{TOPIC},bills"))
     stub.state.brokers[0].topics.find_or_create("bills", 1)
     for each in (progress(1, 0), progress(9, topic="bills"), progress(9, 9, group="other"), progress(2, 1)):

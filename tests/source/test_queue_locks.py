@@ -1,4 +1,4 @@
-"""Queries that read in order hold the brokers' locks."""
+"""Test queries with `lockQueues=true`, which hold the brokers' locks of the queues that they read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCKING = {"ordering": "queue", "lockQueues": "true", "consumerGroup": GROUP}
 QUICK = {**LOCKING, "lockInterval": "1s", "lockMaxLiveTime": "2s"}
 LEASE_MS = 5000
 SOON = PlannerRhythm(lock_retry_s=0.05)
-"""Locks that others hold are asked for again soon."""
+"""A lock that another client holds is asked for again after 0.05 seconds."""
 IMPATIENT = replace(SOON, lock_timeout_s=0.2)
 OTHER = "10.0.0.9@other"
 FIRST, SECOND = queue_of(0), queue_of(1)
@@ -30,7 +30,7 @@ FIRST, SECOND = queue_of(0), queue_of(1)
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of two queues, and a message in each; its locks live for five seconds."""
+    """One broker with a topic of two queues, and a message in each; a lock's lease is five seconds."""
     with StubBroker({TOPIC: 2}, settings=Settings(lock_lease_ms=LEASE_MS)) as broker:
         fill(broker)
         yield broker
@@ -46,18 +46,18 @@ def fill(stub: StubBroker) -> None:
 
 
 def take(stub: StubBroker, *numbers: int) -> bool:
-    """Lock queues as another client, and return whether it got all of them."""
+    """Lock the queues as another client, and return whether all of them were locked."""
     queues = {queue_of(number) for number in numbers}
     return admin_of(stub).groups.lock(GROUP, OTHER, queues).granted == queues
 
 
 def give_back(stub: StubBroker, client_id: str, *numbers: int) -> None:
-    """Release a client's locks."""
+    """Release the locks of these queues that a client holds."""
     admin_of(stub).groups.unlock(GROUP, client_id, [queue_of(number) for number in numbers])
 
 
 def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubBroker) -> None:
-    """The locks bear the client id of the query."""
+    """A query locks its queues under its client id, and releases them when it stops."""
     with locking_run(options_for(stub, **LOCKING, instanceName="one")) as run:
         assert len(run.trigger() or ()) == 2
         assert stub.locks(GROUP) == dict.fromkeys((FIRST, SECOND), make_client_id("one"))
@@ -67,7 +67,7 @@ def test_queues_are_locked_before_they_are_read_and_freed_at_the_end(stub: StubB
 def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
     stub: StubBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The other queues are read; the locked one follows when it is free."""
+    """If another client locks a queue, the others are read, and it is read from its position once it is free."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING)) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
@@ -80,7 +80,7 @@ def test_a_queue_that_is_locked_elsewhere_waits_in_its_place(
 
 
 def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
-    """Locks stay live through a batch that is longer than a broker's lease."""
+    """During a batch that takes longer than a lease, the locks are renewed and nobody else gets them."""
     with locking_run(options_for(stub, **QUICK)) as run:
         run.plan()
         after_the_lease = time.monotonic() + 1.2 * LEASE_MS / 1000
@@ -89,7 +89,7 @@ def test_locks_are_renewed_while_nothing_is_planned(stub: StubBroker) -> None:
 
 
 def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The next renewal shows that the broker gave the lock to another client."""
+    """If a renewal shows that another client has a lock, its queue is not read any more; the others are."""
     with locking_run(options_for(stub, **QUICK, instanceName="one")) as run:
         run.trigger()
         give_back(stub, make_client_id("one"), 0)
@@ -100,7 +100,7 @@ def test_a_lost_lock_stops_its_queue(stub: StubBroker, caplog: pytest.LogCapture
 
 
 def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> None:
-    """After `lockMaxLiveTime` without the broker, its queues wait until they are locked again."""
+    """If locks are not renewed for `lockMaxLiveTime`, their queues are not read until they are locked again."""
     options = options_for(stub, **QUICK)
     with locking_run(options) as run:
         run.trigger()
@@ -114,7 +114,7 @@ def test_a_lock_that_cannot_be_renewed_is_trusted_no_more(stub: StubBroker) -> N
 
 
 def test_a_planned_batch_waits_for_its_locks(stub: StubBroker) -> None:
-    """The locks of a killed query end with their lease."""
+    """If another client locks the queues of a planned batch, a restart waits until the leases end, then reads it."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
     with locking_run(options, checkpoint) as run:
         run.plan()
@@ -125,7 +125,7 @@ def test_a_planned_batch_waits_for_its_locks(stub: StubBroker) -> None:
 
 
 def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker) -> None:
-    """The error names the queue and the advice."""
+    """If a planned batch does not get its locks in time, the query fails and advises `lockQueues=false`."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
     with locking_run(options, checkpoint) as run:
         run.plan()
@@ -139,14 +139,14 @@ def test_a_planned_batch_does_not_wait_for_ever(stub: StubBroker) -> None:
 
 
 def test_a_stable_instance_takes_its_own_locks_back(stub: StubBroker) -> None:
-    """After a crash a query with the same client id gets its locks at once."""
+    """A query with a given `instanceName` gets the locks that its earlier run left behind at once."""
     admin_of(stub).groups.lock(GROUP, make_client_id("one"), [FIRST, SECOND])
     with locking_run(options_for(stub, **LOCKING, instanceName="one")) as run:
         assert len(run.trigger() or ()) == 2
 
 
 def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
-    """The second query reads when the first has ended."""
+    """If two queries lock the same queues, the second reads nothing until the first has stopped."""
     with locking_run(options_for(stub, **LOCKING)) as first, locking_run(options_for(stub, **LOCKING)) as second:
         assert len(first.trigger() or ()) == 2
         assert second.trigger() == []
@@ -155,7 +155,7 @@ def test_two_queries_that_lock_keep_each_other_out(stub: StubBroker) -> None:
 
 
 def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
-    """The locks of queues that are not read any more are free for others."""
+    """If a query no longer needs a queue, it releases the lock of that queue only."""
     with locking_run(options_for(stub, **LOCKING)) as run:
         run.trigger()
         assert run.reader.planner.role.locks.hold([FIRST]) == {FIRST}
@@ -164,16 +164,16 @@ def test_queues_that_are_read_no_more_are_given_back(stub: StubBroker) -> None:
 
 
 def test_locks_need_pyspark_4_2(stub: StubBroker) -> None:
-    """Earlier releases do not pass the query's position to planning."""
+    """Before PySpark 4.2, `lockQueues=true` is refused with an error that names the needed version."""
     with pytest.raises(OptionError, match=r"OPTION_CONFLICT.*needs PySpark 4\.2"):
         require_plain(options_for(stub, **LOCKING))
 
 
-# --- a run to a target -----------------------------------------------------------------------------------------------
+# --- the trigger availableNow ----------------------------------------------------------------------------------------
 
 
 def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A slow broker does not end the run early, and the warning blames no other client."""
+    """If responses to lock requests are lost, an availableNow run waits, and its warning blames no other client."""
     stub.faults.drop_reply(on=RequestCode.LOCK_BATCH_MQ, times=2)
     with locking_run(options_for(stub, **LOCKING), available_now=True) as run:
         assert len(run.drain()) == 2
@@ -182,7 +182,7 @@ def test_available_now_waits_for_an_answer_about_its_locks(stub: StubBroker, cap
 
 
 def test_available_now_reads_what_others_give_back_in_time(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Free queues are read first; the locks of a crashed run end with their lease."""
+    """If another client's lock ends in time, an availableNow run reads the free queues first and then that queue."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING), available_now=True) as run:
         assert [row.queue for row in run.drain()] == [FIRST, SECOND]
@@ -190,7 +190,7 @@ def test_available_now_reads_what_others_give_back_in_time(stub: StubBroker, cap
 
 
 def test_available_now_does_not_end_short_of_its_target(stub: StubBroker) -> None:
-    """Free queues are read; then the run fails instead of ending."""
+    """If another client keeps a lock, an availableNow run reads the free queues and then fails."""
     assert take(stub, 1)
     with locking_run(options_for(stub, **LOCKING), available_now=True, rhythm=IMPATIENT) as run:
         assert [row.queue for row in run.trigger() or ()] == [FIRST]
@@ -199,7 +199,7 @@ def test_available_now_does_not_end_short_of_its_target(stub: StubBroker) -> Non
 
 
 def test_available_now_says_that_nobody_answered(stub: StubBroker) -> None:
-    """The error names the failure of the brokers, and blames no other query."""
+    """If brokers fail all lock requests, an availableNow run fails, and the error blames no other client."""
     stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.LOCK_BATCH_MQ, times=None)
     with locking_run(options_for(stub, **LOCKING), available_now=True, rhythm=IMPATIENT) as run:
         with pytest.raises(LockRefused, match=r"neither gave nor refused \(BROKER_SYSTEM_ERROR\).*warnings") as told:
@@ -208,7 +208,7 @@ def test_available_now_says_that_nobody_answered(stub: StubBroker) -> None:
 
 
 def test_available_now_waits_for_no_queue_without_news(stub: StubBroker) -> None:
-    """Messages that come after the begin are for the next run, so their locks are not needed."""
+    """An availableNow run needs no lock of a queue that had nothing new when the run started."""
     options, checkpoint = options_for(stub, **LOCKING), Checkpoint()
     with locking_run(options, checkpoint, available_now=True) as run:
         run.drain()

@@ -1,4 +1,4 @@
-"""Reports of tasks and planners are plain values, which logs, progress and tests read alike."""
+"""Test the reports of tasks and planners: plain values for logs, Spark's progress and tests."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def stub() -> Iterator[StubBroker]:
 
 
 def status_of(**given: Any) -> PlannerStatus:
-    """Return a status with these fields."""
+    """Return a planner status with these fields, and with zero or no value in all others."""
     commits = {"group": None, "failed_commits": 0, "is_commit_refused": False}
     return PlannerStatus(**{"role": "solo", "losses": {}, **commits, **measure_lag({}, {}), **given})
 
 
 def query_with(report: Any) -> Any:
-    """Return a query with several sources, of which one reports a status."""
+    """Return a stand-in for a query with several sources, the first of which reports `report` as its latest offset."""
     sources = [{"latestOffset": report}, {"latestOffset": {"logOffset": 3}}, {"latestOffset": None}, {}]
     return SimpleNamespace(lastProgress=SimpleNamespace(json=json.dumps({"sources": sources})))
 
@@ -44,7 +44,7 @@ def query_with(report: Any) -> Any:
 
 
 def test_a_task_logs_its_report(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """The line names rows, pulls, bytes, waits, dropped messages and losses."""
+    """At its end a task logs a line with its rows, ranges, pulls, bytes, waits, dropped messages and losses."""
     stub.fill(TOPIC, 80, 10)
     stub.expire(TOPIC, 0, 10)
     options = options_for(stub, pullBatchSize="8", failOnDataLoss="false")
@@ -59,7 +59,7 @@ def test_a_task_logs_its_report(stub: StubBroker, caplog: pytest.LogCaptureFixtu
 
 
 def test_a_task_measures_how_long_it_waited(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A slow broker's delay is time in which the task did not run."""
+    """If a broker answers late, the task's log line has the time for which the task waited."""
     stub.fill(TOPIC, 2, 10)
     stub.faults.delay(300, on=RequestCode.PULL_MESSAGE)
     with caplog.at_level(logging.DEBUG, "pyspark_rocketmq.source.partition"):
@@ -72,7 +72,7 @@ def test_a_task_measures_how_long_it_waited(stub: StubBroker, caplog: pytest.Log
 
 
 def test_a_status_tells_what_a_cap_left_behind(stub: StubBroker) -> None:
-    """Positions, ends and lag are sums over the queues; the queues with the largest lag are named."""
+    """The status has the sums of positions, ends and lag over all queues, and names the queues with the largest lag."""
     for _ in range(30):
         stub.put(TOPIC, b"x", queue_id=0)
     stub.put(TOPIC, b"x", queue_id=1)
@@ -86,7 +86,7 @@ def test_a_status_tells_what_a_cap_left_behind(stub: StubBroker) -> None:
 
 
 def test_a_status_counts_failed_commits_and_losses(stub: StubBroker) -> None:
-    """A failed commit and a loss that are only warnings show in the status."""
+    """The status counts failed commits, and losses that did not fail the query."""
     options = options_for(stub, consumerGroup=GROUP, failOnDataLoss="false", **{"fetchOffset.numRetries": "0"})
     with fresh_run(options) as run:
         stub.put(TOPIC, b"x", queue_id=0)
@@ -99,7 +99,7 @@ def test_a_status_counts_failed_commits_and_losses(stub: StubBroker) -> None:
 
 
 def test_a_status_stays_out_of_the_checkpoint(stub: StubBroker) -> None:
-    """Spark compares offsets as text, so a counter must not change them."""
+    """The status is in the reported latest offset, and not in the offsets of the checkpoint."""
     stub.put(TOPIC, b"x", queue_id=0)
     checkpoint = Checkpoint()
     with fresh_run(options_for(stub), checkpoint) as run:
@@ -109,7 +109,7 @@ def test_a_status_stays_out_of_the_checkpoint(stub: StubBroker) -> None:
 
 
 def test_a_driver_reads_the_status_from_the_progress(stub: StubBroker) -> None:
-    """As an object, or over Spark Connect as its text; other sources are passed over."""
+    """`planner_status` reads the status from an object or from text, and ignores sources that report none."""
     stub.put(TOPIC, b"x", queue_id=0)
     with fresh_run(options_for(stub)) as run:
         run.trigger()
@@ -120,13 +120,13 @@ def test_a_driver_reads_the_status_from_the_progress(stub: StubBroker) -> None:
 
 
 def test_a_query_without_progress_has_no_status() -> None:
-    """Before the first trigger ends, Spark knows nothing of the planner."""
+    """If a query has no progress yet, `planner_status` returns an empty list."""
     query: Any = SimpleNamespace(lastProgress=None)
     assert planner_status(query) == []
 
 
 def test_a_status_is_bounded() -> None:
-    """Names come from the network; however long they are, a status takes at most 4 KiB."""
+    """A status takes at most 4 KiB of JSON, with ten thousand queues and with names of thousands of characters."""
     queues = [MessageQueue("\u4e00" * 255, "\u4e01" * 5000, number) for number in range(10_000)]
     status = status_of(group="g" * 255, **measure_lag(dict.fromkeys(queues, 0), dict.fromkeys(queues, 2**62)))
     assert len(json.dumps(status.as_json())) <= MOST_BYTES

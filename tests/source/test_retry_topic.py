@@ -1,4 +1,4 @@
-"""A query reads its group's retry topic beside its own topics."""
+"""Test queries with `readRetryTopic=true`, which read their group's retry topic beside their own topics."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ RETRY_QUEUE = MessageQueue(RETRY, "broker-a", 0)
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of one queue, whose time stands still."""
+    """One broker with a topic of one queue, on a clock that stands still until a test moves it."""
     with StubBroker({TOPIC: 1}, frozen_clock=True) as broker:
         yield broker
 
 
 def wanted(stub: StubBroker, **given: str) -> ReaderOptions:
-    """Return options of a streaming read with retries."""
+    """Return options of a streaming read with `readRetryTopic=true`."""
     return options_for(stub, consumerGroup=GROUP, readRetryTopic="true", **given)
 
 
 def send_back(stub: StubBroker, *bodies: bytes) -> None:
-    """Send messages of the topic back without a delay."""
+    """Send these messages of the topic back to the broker without a delay, so that they are in the retry topic."""
     cluster = open_cluster(options_for(stub).cluster)
     rows = [record for record in stub.messages(TOPIC) if record.body in bodies]
     places = [Returned(TOPIC, "broker-a", record.physical_offset, None, 0) for record in rows]
@@ -58,7 +58,7 @@ def send_back(stub: StubBroker, *bodies: bytes) -> None:
 
 
 def test_the_retry_topic_is_read_once_it_is_there(stub: StubBroker) -> None:
-    """The retry topic is read from its beginning, with the coordinates of its own queue."""
+    """If the retry topic appears while a query runs, it is read from its first message, with its own offsets."""
     stub.put(TOPIC, b"a")
     with Run(wanted(stub)) as run:
         assert [row.queue for row in run.drain()] == [queue_of(0)]
@@ -67,7 +67,7 @@ def test_the_retry_topic_is_read_once_it_is_there(stub: StubBroker) -> None:
 
 
 def test_it_goes_on_after_a_restart(stub: StubBroker) -> None:
-    """The checkpoint has the retry topic; none of its messages is read twice or skipped."""
+    """After a restart the retry topic is read on from the checkpoint: each message is read once."""
     checkpoint = Checkpoint()
     stub.put(TOPIC, b"a")
     stub.put(TOPIC, b"b")
@@ -78,7 +78,7 @@ def test_it_goes_on_after_a_restart(stub: StubBroker) -> None:
 
 
 def test_its_positions_are_published(stub: StubBroker) -> None:
-    """Positions of the retry topic are committed like those of every other topic."""
+    """Positions of the retry topic are committed like those of other topics."""
     stub.put(TOPIC, b"a")
     send_back(stub, b"a")
     with Run(wanted(stub)) as run:
@@ -87,7 +87,7 @@ def test_its_positions_are_published(stub: StubBroker) -> None:
 
 
 def test_a_new_query_starts_where_the_group_stands(stub: StubBroker) -> None:
-    """Retries that the group has processed are not read again."""
+    """With `startingOffsets=group` the retry topic is read from the group's position."""
     for body in (b"a", b"b"):
         stub.put(TOPIC, body)
         send_back(stub, body)
@@ -101,7 +101,7 @@ def test_a_new_query_starts_where_the_group_stands(stub: StubBroker) -> None:
     [{"tags": "x"}, {"sqlFilter": "colour = 'red'"}, {"assign": '{"orders": "*"}'}, {"subscribePattern": "ord.*"}],
 )
 def test_retries_come_whatever_is_chosen(stub: StubBroker, given: dict[str, str]) -> None:
-    """Another filter, or another choice of topics or queues, loses no retry."""
+    """The retry topic is read without the query's filter, and in addition to any choice of topics or queues."""
     stub.put(TOPIC, b"a", tags="y")
     send_back(stub, b"a")
     with Run(wanted(stub, **given)) as run:
@@ -109,7 +109,7 @@ def test_retries_come_whatever_is_chosen(stub: StubBroker, given: dict[str, str]
 
 
 def test_a_batch_reads_retries_too(stub: StubBroker) -> None:
-    """A batch reads the retry topic if that exists."""
+    """A batch read returns the messages of the retry topic if that topic exists."""
     options = batch_options_for(stub, consumerGroup=GROUP, readRetryTopic="true")
     stub.put(TOPIC, b"a")
     assert len(read_batch(options)) == 1
@@ -118,7 +118,7 @@ def test_a_batch_reads_retries_too(stub: StubBroker) -> None:
 
 
 def test_named_by_the_user_it_is_read_once(stub: StubBroker) -> None:
-    """A user may name the retry topic and ask for it by the option."""
+    """If the user names the retry topic in `subscribe`, too, its queue is read once."""
     stub.put(TOPIC, b"a")
     send_back(stub, b"a")
     options = wanted(stub, subscribe=f"{TOPIC},{RETRY}")
@@ -126,7 +126,7 @@ def test_named_by_the_user_it_is_read_once(stub: StubBroker) -> None:
 
 
 def test_a_pattern_that_matches_nothing_is_refused_all_the_same(stub: StubBroker) -> None:
-    """Retries alone do not satisfy a pattern."""
+    """If `subscribePattern` matches no topic, the query fails, though the retry topic exists."""
     stub.put(TOPIC, b"a")
     send_back(stub, b"a")
     options = wanted(stub, subscribePattern="nothing")
@@ -136,7 +136,7 @@ def test_a_pattern_that_matches_nothing_is_refused_all_the_same(stub: StubBroker
 
 
 def test_an_absent_retry_topic_is_looked_for_seldom() -> None:
-    """The topic is asked for when routes expire, not at every planning of an idle query."""
+    """An absent retry topic is asked for when routes expire after 30 seconds, and not at every planning."""
     now = [0.0]
     with StubBroker({TOPIC: 1}) as stub:
         options = wanted(stub)
@@ -149,7 +149,7 @@ def test_an_absent_retry_topic_is_looked_for_seldom() -> None:
 
 
 def test_origin_topics_are_told_without_the_namespace(stub: StubBroker) -> None:
-    """Both decoders show the topic of origin without the namespace, like the column `topic`."""
+    """The column `originTopic` has topics without the namespace, for plain and for irregular records."""
     wrapped = "NS%orders"
     for origin in ({"RETRY_TOPIC": wrapped}, {"RETRY_TOPIC": "elsewhere"}, {}, {"RETRY_TOPIC": wrapped, "": "odd"}):
         stub.put(wrapped, b"", properties=origin, queue_id=0)

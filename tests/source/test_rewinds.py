@@ -1,4 +1,4 @@
-"""A group's position follows the query when brokers lose messages, and is never ahead of it."""
+"""Check that a loss moves the group's position back with the query, so that it is never ahead of the query."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def stub() -> Iterator[StubBroker]:
 
 
 def dedicated(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Return options of a query that is alone in its group and goes on after losses."""
+    """Return options of a query that is the only user of its group and goes on after a loss."""
     return options_for(stub, **{"consumerGroup": GROUP, "failOnDataLoss": "false", **given})
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Return options of a query that shares its group and goes on after losses."""
+    """Return options of a query that is a member of its group and goes on after a loss."""
     member = {"groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return dedicated(stub, **{**member, **given})
 
 
 def make_anew(stub: StubBroker, count: int) -> None:
-    """Have the queue lose its messages and get `count` others."""
+    """Delete the queue with its messages, then create it again with `count` new messages."""
     stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
     stub.fill(TOPIC, count, 4)
 
 
 def standing(stub: StubCluster) -> int | None:
-    """Return the group's position."""
+    """Return the group's position in queue 0, or None if the group has none."""
     return stub.offsets(GROUP).get(queue_of(0))
 
 
 def await_standing(run: Run, stub: StubCluster, offset: int) -> None:
-    """Trigger until the group has this position."""
+    """Trigger the query until the group's position is `offset` and nothing is left to read."""
     wait_for(lambda: run.trigger() is None and standing(stub) == offset, f"the group stands at {offset}")
 
 
@@ -68,7 +68,7 @@ def await_standing(run: Run, stub: StubCluster, offset: int) -> None:
 def test_the_position_follows_the_query_down_after_a_loss(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, options: Options
 ) -> None:
-    """A topic that was made anew ends below the committed position, which is moved back with a warning."""
+    """If a queue is made anew and ends below the committed position, the position is moved back with a warning."""
     with quick_run(options(stub)) as run:
         run.read_until(40)
         await_standing(run, stub, 40)
@@ -81,7 +81,7 @@ def test_the_position_follows_the_query_down_after_a_loss(
 
 
 def test_a_loss_that_fails_the_query_moves_no_position(stub: StubBroker) -> None:
-    """Finished work is judged before it is committed."""
+    """If a loss fails a new run of the query, the finished batch before the loss is not committed."""
     given, checkpoint = dedicated(stub, failOnDataLoss="true"), Checkpoint()
     with quick_run(given, checkpoint, once=True) as run:
         run.read_until(40)
@@ -93,7 +93,7 @@ def test_a_loss_that_fails_the_query_moves_no_position(stub: StubBroker) -> None
 
 
 def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker) -> None:
-    """Spark acknowledges a finished batch once more after the next one was planned."""
+    """If Spark commits the batch before a loss once more, the group's position still moves back to the new end."""
     with quick_run(dedicated(stub)) as run:
         run.drain()
         make_anew(stub, 25)
@@ -103,7 +103,7 @@ def test_a_commit_after_the_loss_does_not_publish_what_was_lost(stub: StubBroker
 
 
 def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
-    """A run that was killed between a loss and its commit leaves the loss in the checkpoint."""
+    """If a run ends between a loss and its commit, the next run still moves the group's position back."""
     checkpoint = Checkpoint()
     with quick_run(dedicated(stub), checkpoint) as run:
         run.drain()
@@ -119,7 +119,7 @@ def test_a_loss_is_known_to_the_run_that_replays_it(stub: StubBroker) -> None:
 
 
 def test_a_larger_position_without_a_loss_stays(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Only a loss moves a position back."""
+    """If the group's position is larger than the query's and no loss was found, it stays, with a warning."""
     store_offsets(stub, {queue_of(0): 60})
     with caplog.at_level(logging.WARNING), quick_run(dedicated(stub)) as run:
         run.drain()
@@ -128,7 +128,7 @@ def test_a_larger_position_without_a_loss_stays(stub: StubBroker, caplog: pytest
 
 
 def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> None:
-    """A loss moves positions in a file back like positions at brokers."""
+    """If a broadcasting query keeps its positions in a file, a loss moves the position in the file back."""
     given = {"messageModel": "BROADCASTING", "localOffsetStoreDir": str(tmp_path)}
     checkpoint = Checkpoint()
     for count in (0, 25):
@@ -141,14 +141,14 @@ def test_a_file_follows_the_query_down_too(stub: StubBroker, tmp_path: Path) -> 
     assert store.progress.snapshot() == {queue_of(0): 25}
 
 
-# --- positions that outlived their queue -----------------------------------------------------------------------------
+# --- positions beyond the end of the queue ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("group", "checkpoint"), [(40, 15), (15, 40)])
 def test_a_member_does_not_go_by_a_position_beyond_the_end(
     stub: StubBroker, caplog: pytest.LogCaptureFixture, group: int, checkpoint: int
 ) -> None:
-    """The larger of group's and checkpoint's position counts only if it lies within the queue."""
+    """If one of the group's and the checkpoint's positions is beyond the end, a member starts at the other one."""
     make_anew(stub, checkpoint)
     log = Checkpoint()
     with quick_run(shared(stub), log) as run:

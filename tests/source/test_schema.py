@@ -1,4 +1,4 @@
-"""The source offers and accepts schemas."""
+"""Test the schemas that the source offers, and the user's schemas that it accepts or refuses."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ KAFKA = (
 
 
 def schema_of(text: str) -> StructType:
-    """Return a schema from names and types, with `!` for NOT NULL."""
+    """Return the schema of a text like "topic string!, body binary"; a column with `!` is NOT NULL."""
     pairs = [column.split() for column in text.split(", ")]
     return StructType([StructField(name, TYPES[kind.rstrip("!")], not kind.endswith("!")) for name, kind in pairs])
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_spark_and_arrow_agree_on_every_column(as_json: bool) -> None:
-    """Spark refuses a first batch whose schema differs in any detail."""
+    """The Spark schema of all columns, converted to Arrow, equals the schema of the decoded record batches."""
     schema = spark_schema(tuple(COLUMNS), as_json)
     assert to_arrow_schema(schema, timezone="UTC") == arrow_schema(tuple(COLUMNS), as_json)
 
 
 def test_the_default_columns_are_those_of_the_layout() -> None:
-    """The four columns that identify a row are never null."""
+    """The default schema has 14 columns, of which the four that identify a message are NOT NULL."""
     assert spark_schema(default_columns(Layout.ROCKETMQ)) == schema_of(DEFAULT)
 
 
 def test_the_kafka_layout_is_kafkas() -> None:
-    """The layout of Spark's Kafka source has headers if they are wanted."""
+    """The Kafka layout with headers has the columns and types of Spark's Kafka source."""
     assert spark_schema(default_columns(Layout.KAFKA, include_headers=True)) == schema_of(KAFKA)
 
 
 def test_a_schema_of_the_users_own_chooses_columns() -> None:
-    """A column may always be declared nullable; batches then say the same."""
+    """A user's schema chooses columns, and may declare NOT NULL ones nullable; record batches then do the same."""
     given = schema_of("queueOffset bigint, body binary, topic string!")
     assert columns_of(given) == ("queueOffset", "body", "topic")
     assert relaxed_columns(given) == {"queueOffset"}
@@ -87,18 +87,18 @@ def test_a_schema_of_the_users_own_chooses_columns() -> None:
     ],
 )
 def test_a_schema_that_would_not_be_filled_exactly_is_refused(ddl: str, said: str) -> None:
-    """The error names the column and the right declaration."""
+    """If a user's column is unknown, doubled or of a wrong type, the error names it and the right declaration."""
     with pytest.raises(OptionError) as refused:
         columns_of(schema_of(ddl))
     assert said in str(refused.value)
 
 
 def test_a_schema_without_columns_is_refused() -> None:
-    """A batch without columns could not show its number of rows."""
+    """A user's schema without columns is refused."""
     with pytest.raises(OptionError, match="names no column"):
         columns_of(StructType())
 
 
 def test_properties_may_be_one_text() -> None:
-    """The user's schema must then declare text."""
+    """If the option asks for properties as JSON, a user's schema declares them as string."""
     assert columns_of(schema_of("properties string"), properties_as_json=True) == ("properties",)

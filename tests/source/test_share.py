@@ -1,4 +1,4 @@
-"""Queries that are members of their group: their queues, their starts, and what they commit."""
+"""Test queries that are members of their group: which queues they read, where they start, and what they commit."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ ALL = [queue_of(number) for number in range(4)]
 LASTING = replace(QUICK, bounds_s=3600.0)
 """Bounds are remembered for longer than a test lasts."""
 UNDAUNTED = replace(QUICK, commit_backoff=Backoff(first_s=0.05, longest_s=0.05))
-"""A broker that failed is asked again soon."""
+"""After a failed commit, the broker is asked again in 0.05 seconds."""
 IMPATIENT = replace(QUICK, lock_timeout_s=0.2)
 
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of four queues, and a message in each."""
+    """One broker with a topic of four queues, and one message in each queue."""
     with StubBroker({TOPIC: 4}) as broker:
         fill(broker)
         yield broker
@@ -64,13 +64,13 @@ def fill(stub: StubBroker, count: int = 1) -> None:
 
 
 def shared(stub: StubCluster, **given: str) -> ReaderOptions:
-    """Return options of a query that shares its group."""
+    """Return options of a query that is a member of its group."""
     raw = {"consumerGroup": GROUP, "groupMembership": "shared", "startingOffsets": "group", "rebalanceInterval": "1s"}
     return options_for(stub, **{**raw, **given})
 
 
 def consumer(stub: StubBroker) -> PushConsumer:
-    """Return an ordinary consumer of the same group."""
+    """Return a push consumer, without Spark, of the query's group."""
     settings = ConsumerSettings(
         group=GROUP,
         subscriptions={TOPIC: Subscription()},
@@ -81,18 +81,18 @@ def consumer(stub: StubBroker) -> PushConsumer:
 
 
 def held(other: PushConsumer) -> set[MessageQueue]:
-    """Return the queues of the topic that a consumer holds."""
+    """Return the queues of the topic that a consumer owns now."""
     return {queue for queue in other.queues if queue.topic == TOPIC}
 
 
 def mine(run: Run) -> set[MessageQueue]:
-    """Return the queues of the query's last offset."""
+    """Return the queues of the topic that the query's newest planned offset names."""
     ids = run.checkpoint.last["next"].get(TOPIC, {}).get("broker-a", {})
     return {queue_of(int(number)) for number in ids}
 
 
 def settle(*runs: Run) -> None:
-    """Trigger queries that have nothing to read until each holds as many queues as the others."""
+    """Trigger the queries, which have nothing to read, until all have equally many queues."""
 
     def is_settled() -> bool:
         triggered = [run.trigger() for run in runs]
@@ -102,12 +102,12 @@ def settle(*runs: Run) -> None:
 
 
 def standing(stub: StubCluster) -> dict[int, int]:
-    """Return the group's position by queue id."""
+    """Return the group's committed positions in the topic, by queue id."""
     return {queue.queue_id: offset for queue, offset in stub.offsets(GROUP).items() if queue.topic == TOPIC}
 
 
 def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) -> None:
-    """Brokers list the query as a member, and it reads the group's retry topic."""
+    """A query that is the only member reads and commits all queues, and stays listed as a member until it ends."""
     with quick_run(shared(stub, instanceName="one")) as run:
         assert len(run.read_until(4)) == 4
         assert stub.groups()[GROUP] == (make_client_id("one"),)
@@ -117,11 +117,11 @@ def test_a_query_alone_in_its_group_reads_and_publishes_all(stub: StubBroker) ->
     wait_for(lambda: GROUP not in stub.groups(), "the query has left")
 
 
-# --- shares ----------------------------------------------------------------------------------------------------------
+# --- assignment ------------------------------------------------------------------------------------------------------
 
 
 def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
-    """Each query reads half of the queues; when one leaves, the other gains its queues."""
+    """Two queries of a group read half of the queues each; when one leaves, the other gains its queues."""
     with quick_run(shared(stub)) as first:
         first.read_until(4)
         with quick_run(shared(stub)) as second:
@@ -131,7 +131,7 @@ def test_two_queries_divide_the_queues(stub: StubBroker) -> None:
 
 
 def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBroker) -> None:
-    """The second owner of a queue begins at the position that the first owner has committed."""
+    """If a second query joins, it starts at the committed positions: every message is read exactly once."""
     with quick_run(shared(stub)) as first:
         first.read_until(4)
         with quick_run(shared(stub)) as second:
@@ -144,14 +144,14 @@ def test_nothing_is_skipped_or_doubled_when_a_query_joins_in_peace(stub: StubBro
 
 
 def test_a_query_and_a_consumer_share(stub: StubBroker) -> None:
-    """A query and a consumer of one group hold half of the queues each."""
+    """A query and a push consumer of one group own half of the queues each."""
     with consumer(stub) as other, quick_run(shared(stub)) as run:
         wait_for(lambda: not run.trigger() and len(mine(run)) == 2, "half is the query's")
         wait_for(lambda: held(other) == set(ALL) - mine(run), "the rest is the consumer's")
 
 
 def test_a_query_without_a_share_reads_nothing(stub: StubBroker) -> None:
-    """A member without queues reads nothing, which is no error."""
+    """If a query joins four members on four queues, it gets no queue and reads nothing, without an error."""
     with consumer(stub), consumer(stub), consumer(stub), consumer(stub):
         wait_for(lambda: len(stub.groups().get(GROUP, ())) == 4, "four members")
         with quick_run(shared(stub, instanceName="~ comes last")) as run:
@@ -159,14 +159,14 @@ def test_a_query_without_a_share_reads_nothing(stub: StubBroker) -> None:
 
 
 def test_config_gives_the_query_its_own_list(stub: StubBroker) -> None:
-    """The strategy CONFIG assigns the listed queues, whatever the other members."""
+    """With the strategy CONFIG a query reads exactly the queues that its option `messageQueueList` lists."""
     lists = '[{"orders": {"broker-a": [1, 3]}}]'
     with quick_run(shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList=lists)) as run:
         assert {row.queue for row in run.read_until(2)} == {queue_of(1), queue_of(3)}
 
 
 def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
-    """The queues of a machine room go to the members of that room."""
+    """With the strategy MACHINE_ROOM_NEARBY only members in the broker's machine room read the broker's queues."""
     rooms = {
         "allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY",
         "brokerRooms": '{"broker-a": "east"}',
@@ -182,7 +182,7 @@ def test_rooms_decide_who_reads_what(stub: StubBroker) -> None:
 
 
 def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
-    """The queues of the retry topic are assigned like those of any other topic."""
+    """A query that is a member also reads the messages of its group's retry topic."""
     with quick_run(shared(stub)) as run:
         run.read_until(4)
         stub.put(retry_topic(GROUP), b"again")
@@ -193,7 +193,7 @@ def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
 
 
 def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
-    """The group's position stands in the offset's `begin`."""
+    """A member reads a gained queue from the group's position, which the planned offset records as `begin`."""
     fill(stub, 9)
     store_offsets(stub, dict.fromkeys(ALL, 7))
     with quick_run(shared(stub)) as run:
@@ -202,7 +202,7 @@ def test_a_gained_queue_begins_where_the_group_stands(stub: StubBroker) -> None:
 
 
 def test_a_gained_queue_waits_for_its_last_owner(stub: StubBroker) -> None:
-    """A member reads a gained queue only after `settle_s`, in which the last owner commits where it stood."""
+    """A member plans a gained queue only after `settle_s` seconds, so that the last owner can commit its position."""
     with quick_run(shared(stub), rhythm=replace(QUICK, settle_s=2.0)) as stays:
         with quick_run(shared(stub)) as leaves:
             settle(stays, leaves)
@@ -215,7 +215,7 @@ def test_a_gained_queue_waits_for_its_last_owner(stub: StubBroker) -> None:
 
 
 def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> None:
-    """The checkpoint counts where the last batch was not committed, the group's position where others went on."""
+    """After a restart a member reads each queue from the larger of the checkpoint's and the group's positions."""
     options, checkpoint = shared(stub), Checkpoint()
     with quick_run(options, checkpoint, once=True) as run:
         run.trigger()
@@ -230,7 +230,7 @@ def test_a_restart_begins_at_the_larger_of_both_positions(stub: StubBroker) -> N
 
 @pytest.mark.parametrize(("word", "offsets"), [("latest", []), ("earliest", [0])])
 def test_queues_without_a_position_follow_the_default(stub: StubBroker, word: str, offsets: list[int]) -> None:
-    """Queues without a position begin as `startingOffsetsDefault` says."""
+    """Queues without a committed position are read from where `startingOffsetsDefault` says."""
     with quick_run(shared(stub, startingOffsetsDefault=word), available_now=True) as run:
         assert sorted({row.offset for row in run.drain()}) == offsets
 
@@ -242,7 +242,7 @@ def test_queues_without_a_position_may_be_an_error(stub: StubBroker) -> None:
 
 
 def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroker) -> None:
-    """A replayed batch reads the ranges of Spark's log, whatever the assignment now."""
+    """A replayed batch reads all ranges of Spark's offset log, though other members now own some of the queues."""
     options, checkpoint = shared(stub), Checkpoint()
     with quick_run(options, checkpoint) as run:
         run.plan()
@@ -254,7 +254,7 @@ def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroke
 
 
 def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) -> None:
-    """A queue that is gained later waits for the next run."""
+    """With the trigger availableNow, a queue that the query gains during the run is not read in this run."""
     with consumer(stub) as other:
         wait_for(lambda: held(other) == set(ALL), "all queues are the consumer's")
         with quick_run(shared(stub, startingOffsetsDefault="earliest"), available_now=True) as run:
@@ -268,21 +268,21 @@ def test_available_now_reads_what_was_its_own_when_it_began(stub: StubBroker) ->
 
 
 def owned(run: Run) -> set[MessageQueue]:
-    """Return the queues of the topic that are assigned to the query now, planned or not."""
+    """Return the queues of the topic that are assigned to the query now, even if no batch has planned them yet."""
     return {queue for queue in run.reader.planner.role.member.owned() if queue.topic == TOPIC}
 
 
 def positions(run: Run) -> Positions:
-    """Return the last offset of a query."""
+    """Return the positions of the query's newest planned offset, by queue."""
     found = run.checkpoint.last["next"][TOPIC]["broker-a"]
     return {queue_of(int(number)): offset for number, offset in found.items()}
 
 
-# --- publishing ------------------------------------------------------------------------------------------------------
+# --- commits ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_lost_queue_is_not_committed(stub: StubBroker) -> None:
-    """The batch ends as planned; the new owner, who has finished nothing yet, reads the rows again."""
+    """A queue that goes to another member during a batch is not committed; the new owner reads its rows again."""
     with quick_run(shared(stub)) as run, quick_run(shared(stub)) as new_owner:
         run.plan()
         new_owner.plan()
@@ -296,7 +296,7 @@ def test_a_lost_queue_is_not_committed(stub: StubBroker) -> None:
 
 
 def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A failed commit is a warning and is repeated."""
+    """If a commit fails, a warning is logged and the commit is repeated."""
     with quick_run(shared(stub)) as run:
         run.read_until(4)
         stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET)
@@ -306,7 +306,7 @@ def test_a_failed_publication_is_made_good(stub: StubBroker, caplog: pytest.LogC
 
 
 def test_the_end_publishes_what_is_finished(stub: StubBroker) -> None:
-    """The end of a query commits at once, whatever the interval."""
+    """When a query stops, its finished batch is committed at once, though the interval of commits has not passed."""
     with quick_run(shared(stub), rhythm=replace(QUICK, exchange_s=60.0)) as run:
         run.read_until(4)
         run.trigger()
@@ -318,7 +318,7 @@ def test_the_end_publishes_what_is_finished(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("target", [2, 8])
 def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogCaptureFixture, target: int) -> None:
-    """A reset in either direction stands in the next offset's `begin`; the other queues go on."""
+    """If an administrator resets one queue, forward or back, the query reads on from there; other queues go on."""
     fill(stub, 5)
     with quick_run(shared(stub)) as run:
         run.read_until(24)
@@ -332,7 +332,7 @@ def test_an_administrators_reset_is_obeyed(stub: StubBroker, caplog: pytest.LogC
 
 
 def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> None:
-    """Brokers before 5.2 send resets to members, and the query also moves the group's position."""
+    """If a broker sends a reset to the member, as brokers before 5.2 do, the query reads on from the new offset."""
     fill(stub, 5)
     with quick_run(shared(stub)) as run:
         run.read_until(24)
@@ -342,7 +342,7 @@ def test_a_reset_that_comes_by_way_of_the_member_is_obeyed(stub: StubBroker) -> 
 
 
 def test_an_own_commit_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """A commit whose response is lost is not taken for a reset, either."""
+    """If the response to the query's own commit is lost, the committed position is not mistaken for a reset."""
     impatient = {"mqClientApiTimeout": "1000", "fetchOffset.numRetries": "0"}
     with caplog.at_level(logging.WARNING), quick_run(shared(stub, **impatient)) as run:
         run.read_until(4)
@@ -354,14 +354,14 @@ def test_an_own_commit_is_no_reset(stub: StubBroker, caplog: pytest.LogCaptureFi
 
 
 def rest(run: Run) -> None:
-    """Trigger until nothing is new in any queue, those of the retry topic included, which have their bounds fetched."""
+    """Trigger until no queue has anything new, after the bounds of the topic and of the retry topic were fetched."""
     known = {TOPIC, retry_topic(GROUP)}
     wait_for(lambda: run.trigger() is None and run.checkpoint.last["next"].keys() == known, "the query rests")
 
 
 @pytest.mark.parametrize("fatal", ["true", "false"])
 def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, fatal: str) -> None:
-    """A reset beyond the known end has bounds fetched once more, and no loss is reported."""
+    """If a reset is beyond the known end, bounds are fetched again and the query skips there without a loss."""
     with quick_run(shared(stub, failOnDataLoss=fatal, startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         fill(stub, 10)
@@ -369,11 +369,11 @@ def test_a_skip_to_the_end_skips_what_was_not_seen_yet(stub: StubBroker, fatal: 
         store_offsets(stub, dict.fromkeys(ALL, 11))
         assert [run.trigger() for _ in range(20)] == [[], *[None] * 19]
         assert positions(run) == dict.fromkeys(ALL, 11)
-        assert asked.fired == 2  # Of the topic, and of the retry topic.
+        assert asked.fired == 2  # One request for the topic, one for the retry topic.
 
 
 def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
-    """The error names the end that brokers report now."""
+    """If the group is reset beyond the end of a queue, the query fails with an error that names the current end."""
     with quick_run(shared(stub, startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         fill(stub, 10)
@@ -384,7 +384,7 @@ def test_a_reset_beyond_the_end_is_still_told_of(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("count", [0, 10])
 def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker, count: int) -> None:
-    """The query goes to the end of now, also where the queue was made anew and ends before the known end."""
+    """With `failOnDataLoss=false` a reset beyond the end moves the query to the current end of the queue."""
     with quick_run(shared(stub, failOnDataLoss="false", startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
         make_anew(stub, count)
@@ -394,14 +394,14 @@ def test_without_failing_a_reset_beyond_the_end_goes_to_the_end(stub: StubBroker
 
 
 def make_anew(stub: StubBroker, count: int) -> None:
-    """Have queue 0 lose its messages and get `count` others."""
+    """Delete queue 0 with its messages, then create it again with `count` new messages."""
     stub.run(lambda: stub.state.brokers[0].store.queues.pop((TOPIC, 0)))
     for _ in range(count):
         stub.put(TOPIC, b"anew", queue_id=0)
 
 
 def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker) -> None:
-    """The new position may lie before the known minimum of the queue."""
+    """If a queue is made anew, a reset to an offset below the old minimum moves the query to that offset."""
     fill(stub, 9)
     stub.expire(TOPIC, 0, 8)
     store_offsets(stub, dict.fromkeys(ALL, 10))
@@ -412,24 +412,24 @@ def test_a_reset_to_what_was_made_anew_is_obeyed(stub: StubBroker) -> None:
         assert [(row.queue, row.offset, row.body) for row in run.trigger() or ()] == [(queue_of(0), 2, b"anew")]
 
 
-# --- what brokers forget ---------------------------------------------------------------------------------------------
+# --- brokers that lose positions -------------------------------------------------------------------------------------
 
 
 def one_queue(slaves: int = 0) -> StubCluster:
-    """Return a broker with one queue, which holds ten messages."""
+    """Return a broker with a topic of one queue, which holds ten messages."""
     stub = StubCluster(1, slaves, topics={TOPIC: 1})
     stub.fill(TOPIC, 10, 1)
     return stub
 
 
 def read_all(run: Run, stub: StubCluster) -> None:
-    """Read the ten messages, and have the query commit."""
+    """Read the ten messages, and trigger until their position is committed."""
     assert len(run.read_until(10)) == 10
     assert rows_until(run, lambda: standing(stub) == {0: 10}) == []
 
 
 def rows_until(run: Run, condition: Callable[[], bool]) -> list[Row]:
-    """Return the rows that are read until the condition holds, and in two triggers more."""
+    """Trigger until the condition holds, and twice more; return all rows that were read."""
     rows: list[Row] = []
 
     def holds() -> bool:
@@ -441,7 +441,7 @@ def rows_until(run: Run, condition: Callable[[], bool]) -> list[Row]:
 
 
 def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
-    """Give a process of the broker an old table of the group's position, or an empty one."""
+    """Replace the positions that a broker process stores by `stood` for the group, or by none."""
     table = ConsumerOffsets()
     for offset in stood:
         table.commit(GROUP, TOPIC, 0, offset)
@@ -450,7 +450,7 @@ def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
 
 @pytest.mark.parametrize("stood", [(7,), ()])
 def test_a_broker_that_was_killed_is_told_again(caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]) -> None:
-    """A broker that comes back with an older table gets the commit again; its position is no reset."""
+    """If a broker restarts with an older or empty table of positions, the query commits again and is not moved."""
     with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         positions = run.reader.planner.role.positions
@@ -463,7 +463,7 @@ def test_a_broker_that_was_killed_is_told_again(caplog: pytest.LogCaptureFixture
 
 
 def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that is back before the next trigger is recognised by its new connection."""
+    """If a broker restarts between two triggers with an older position, the query commits again and is not moved."""
     with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         stub.faults.broker_down()
@@ -475,7 +475,7 @@ def test_a_broker_that_was_killed_while_nobody_asked_is_told_again(caplog: pytes
 
 @pytest.mark.parametrize("batch_count", [1, 3])
 def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFixture, batch_count: int) -> None:
-    """A broker may come back with the larger position from before a reset, after one commit or more since."""
+    """If a broker restarts with the position from before a reset, the query is not moved, and it commits again."""
     with one_queue() as stub, quick_run(shared(stub, maxOffsetsPerTrigger="2")) as run:
         read_all(run, stub)
         store_offsets(stub, {queue_of(0): 0})
@@ -490,7 +490,7 @@ def test_a_broker_that_forgot_a_reset_is_told_again(caplog: pytest.LogCaptureFix
 
 
 def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) -> None:
-    """An old position counts as forgotten if the first attempt of the same exchange got no answer."""
+    """If a connection breaks while positions are fetched, an older position in the retry is not taken for a reset."""
     with one_queue() as stub, quick_run(shared(stub)) as run:
         read_all(run, stub)
         give_table(stub, 7)
@@ -501,7 +501,7 @@ def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("request_code", [RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET])
 def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) -> None:
-    """A reset is followed though the broker refuses other requests."""
+    """If a broker refuses some requests, which is no sign of a restart, a later reset still moves the query."""
     with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         stub.put(TOPIC, b"x")
@@ -514,7 +514,7 @@ def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) ->
 
 
 def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither a replica's old table nor that of a returning master is taken for a reset."""
+    """An old position of a replica, or of a master that comes back, is not mistaken for a reset."""
     with one_queue(slaves=1) as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
         read_all(run, stub)
         give_table(stub, 7, broker_id=1)
@@ -527,11 +527,11 @@ def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
     assert "was moved" not in caplog.text
 
 
-# --- order -----------------------------------------------------------------------------------------------------------
+# --- locks -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> None:
-    """A queue whose lock another client holds is not read yet."""
+    """A member with `ordering=queue` locks its queues, and waits for the lock of a queue that another client holds."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     with quick_run(shared(stub, ordering="queue", instanceName="one")) as run:
         run.read_until(3)
@@ -542,7 +542,7 @@ def test_a_member_that_reads_in_order_locks_what_it_owns(stub: StubBroker) -> No
 
 
 def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker) -> None:
-    """The last holder may have read beyond the bounds that the query knows."""
+    """When a lock becomes free, the query starts at the group's position, even beyond the end that the query knows."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     with quick_run(shared(stub, ordering="queue", startingOffsetsDefault="earliest"), rhythm=LASTING) as run:
         rest(run)
@@ -555,7 +555,7 @@ def test_a_queue_begins_where_the_last_holder_of_its_lock_stood(stub: StubBroker
 
 @pytest.mark.parametrize("has_news", [True, False])
 def test_available_now_does_not_end_without_the_locks_of_its_share(stub: StubBroker, has_news: bool) -> None:
-    """The run fails unless the group has read the locked queue already."""
+    """With availableNow the run fails if another client locks an assigned queue with unread messages."""
     admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(3)])
     store_offsets(stub, {queue_of(3): 0 if has_news else 1})
     options = shared(stub, ordering="queue", startingOffsetsDefault="earliest")
@@ -566,7 +566,7 @@ def test_available_now_does_not_end_without_the_locks_of_its_share(stub: StubBro
 
 
 def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker) -> None:
-    """A queue that was read counts as read though its last batch was not committed."""
+    """With availableNow the run does not wait for the lock of a queue that it has read, committed or not."""
     options, checkpoint = shared(stub, ordering="queue", startingOffsetsDefault="earliest"), Checkpoint()
     with quick_run(options, checkpoint, once=True) as run:
         assert len(run.trigger() or ()) == 4
@@ -577,7 +577,7 @@ def test_available_now_waits_for_no_lock_of_what_it_has_read(stub: StubBroker) -
 
 
 def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker) -> None:
-    """The new owner of a queue may be reading it."""
+    """If another client locks a queue of a planned batch, a restarted query fails instead of reading the batch."""
     options, checkpoint = shared(stub, ordering="queue"), Checkpoint()
     with quick_run(options, checkpoint) as run:
         run.plan()
@@ -587,11 +587,11 @@ def test_a_planned_batch_is_not_read_without_its_locks(stub: StubBroker) -> None
         run.trigger()
 
 
-# --- clusters of other kinds -----------------------------------------------------------------------------------------
+# --- two brokers, and a namespace ------------------------------------------------------------------------------------
 
 
 def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
-    """A broker's queues leave with it; when it is back they are read on from the group's position."""
+    """If one of two brokers stops, the other's queue is read; the stopped one's continues at the group's position."""
     with (
         StubCluster(2, topics={TOPIC: 1}) as stub,
         quick_run(shared(stub, heartbeatBrokerInterval="1s"), rhythm=UNDAUNTED) as run,
@@ -611,7 +611,7 @@ def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
 
 
 def test_a_namespace_is_shared_by_its_own_names() -> None:
-    """Brokers know the member, its topics and its group by names with the namespace."""
+    """With `namespace=NS` brokers see group and topics with the prefix `NS%`; rows have topics without it."""
     with StubBroker({"NS%orders": 4}) as stub:
         stub.fill("NS%orders", 8, 4)
         with quick_run(shared(stub, namespace="NS")) as run:
@@ -623,11 +623,11 @@ def test_a_namespace_is_shared_by_its_own_names() -> None:
             assert sum(stub.offsets(f"NS%{GROUP}").values()) == 8 + 1
 
 
-# --- what does not work ----------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def test_a_member_that_hears_nothing_gives_up(stub: StubBroker) -> None:
-    """The error names the group."""
+    """If brokers do not list the group's members, planning fails after a timeout with an error that names the group."""
     stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
     with (
         quick_run(shared(stub), rhythm=replace(QUICK, join_timeout_s=0.5)) as run,
@@ -637,6 +637,6 @@ def test_a_member_that_hears_nothing_gives_up(stub: StubBroker) -> None:
 
 
 def test_sharing_needs_pyspark_4_2(stub: StubBroker) -> None:
-    """Earlier releases do not pass the query's position to planning."""
+    """Before PySpark 4.2, `groupMembership=shared` is refused with an error that names the needed version."""
     with pytest.raises(OptionError, match=r"groupMembership = 'shared': needs PySpark 4\.2"):
         require_plain(shared(stub))

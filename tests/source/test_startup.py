@@ -1,4 +1,4 @@
-"""Processes that plan or read import and keep no more than they need."""
+"""Check that processes that plan or read import no more modules than they need."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(rows, len(gc.get_objects()) < gc.get_freeze_count() / 10, "pandas" in sys.
 
 
 def test_planning_imports_nothing_that_only_reading_needs() -> None:
-    """A planning process gets from options to tasks without the heavy modules of reading."""
+    """A planning process plans tasks even if the heavy modules that only reading needs cannot be imported."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.put(TOPIC, b"a", queue_id=1)
         command = [sys.executable, "-c", PLANNING, stub.name_server, TOPIC, *HEAVY]
@@ -51,7 +51,7 @@ def test_planning_imports_nothing_that_only_reading_needs() -> None:
 
 
 def test_a_worker_imports_little_and_looks_at_it_once() -> None:
-    """All but a tenth of the objects are out of garbage collection, which runs after every task; pandas stays out."""
+    """A process that reads imports no pandas, and excludes 90 % of its objects from later garbage collection."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.fill(TOPIC, 10, 10)
         command = [sys.executable, "-c", READING, stub.name_server, TOPIC]

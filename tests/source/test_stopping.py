@@ -1,4 +1,4 @@
-"""A query that ends commits and releases before its process ends."""
+"""Check that a query that ends commits its positions and releases its locks before its process ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ except SystemExit:
 
 @pytest.fixture
 def awaited() -> Iterator[ShutdownHandler]:
-    """An installed handler that gives calls a moment; afterwards the earlier handler of SIGTERM is back."""
+    """Install a shutdown handler that interrupts a waiting call 0.05 seconds after SIGTERM.
+
+    After the test, restore the earlier handler of SIGTERM.
+    """
     before = signal.getsignal(signal.SIGTERM)
     made = ShutdownHandler(RHYTHM)
     made.install()
@@ -66,7 +69,7 @@ def awaited() -> Iterator[ShutdownHandler]:
 
 
 def test_a_slow_broker_still_gets_the_last_positions() -> None:
-    """Spark does not wait for the planner's process, so the process may wait for its broker."""
+    """If a broker answers slowly when a query stops, the last positions are still committed."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.put(TOPIC, b"a")
         stub.faults.delay(2000, on=RequestCode.QUERY_CONSUMER_OFFSET)
@@ -76,7 +79,7 @@ def test_a_slow_broker_still_gets_the_last_positions() -> None:
 
 
 def test_a_second_signal_cuts_nothing_short() -> None:
-    """Spark sends SIGTERM twice; each of thirty queries commits its last positions and releases its locks."""
+    """If thirty queries each get SIGTERM twice, all commit their last positions and release their locks."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.put(TOPIC, b"a")
         stub.faults.delay(60, times=None)
@@ -88,7 +91,7 @@ def test_a_second_signal_cuts_nothing_short() -> None:
 
 
 def test_a_call_that_is_under_way_returns_first(awaited: ShutdownHandler) -> None:
-    """The process ends after the running call has returned."""
+    """If SIGTERM comes during a call that does not wait, the call is completed before the process ends."""
     done: list[str] = []
     with pytest.raises(SystemExit), awaited.call():
         signal.raise_signal(signal.SIGTERM)
@@ -98,7 +101,7 @@ def test_a_call_that_is_under_way_returns_first(awaited: ShutdownHandler) -> Non
 
 
 def test_a_call_that_waits_for_long_is_broken_off(awaited: ShutdownHandler) -> None:
-    """Otherwise the call would keep positions and locks back for as long as it waits."""
+    """If SIGTERM comes during a call that waits for long, the call is interrupted."""
     begun = time.monotonic()
     with pytest.raises(SystemExit), awaited.call():
         signal.raise_signal(signal.SIGTERM)
@@ -107,7 +110,7 @@ def test_a_call_that_waits_for_long_is_broken_off(awaited: ShutdownHandler) -> N
 
 
 def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: ShutdownHandler) -> None:
-    """Foreign code finishes its work; its caller, which waits next, is interrupted."""
+    """If SIGTERM comes while foreign code runs, that code is completed; the call is interrupted when it waits next."""
     done: list[str] = []
 
     def do_something() -> None:
@@ -124,18 +127,18 @@ def test_a_call_is_not_broken_off_where_a_lock_may_be_left_held(awaited: Shutdow
 
 
 def test_a_process_that_hangs_at_its_end_is_ended_by_the_system() -> None:
-    """SIGALRM ends a process whose `stop` does not return."""
+    """If `stop` does not return after SIGTERM, SIGALRM ends the process."""
     assert subprocess.run([sys.executable, "-c", HANGING], timeout=60).returncode == -signal.SIGALRM
 
 
 def test_a_process_whose_driver_is_killed_leaves() -> None:
-    """Otherwise the process would commit, and claim its queues, for as long as it waits for brokers."""
+    """If the parent process of a planner ends, a call that waits is interrupted and the planner ends, too."""
     orphan = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=120)
     assert orphan.stdout == "left\n"
 
 
 def test_a_process_that_goes_on_has_its_own_answer_to_sigterm(awaited: ShutdownHandler) -> None:
-    """Without a signal the earlier handler of SIGTERM is restored, so that child processes do not ignore it."""
+    """SIGTERM is ignored only while the reader stops; after that, the earlier handler is back."""
     with awaited.stopping():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN

@@ -1,4 +1,4 @@
-"""Brokers are asked for bounds at a limited rate, whatever Spark asks."""
+"""Check that brokers are asked for bounds at a limited rate, however often Spark asks the planner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.source.driving import TOPIC, Run, admin_of, options_for, queue_of
 
 @pytest.mark.parametrize("topics", [1, 3])
 def test_an_idle_query_asks_each_broker_ten_times_a_second(topics: int) -> None:
-    """The rate holds for any number of topics, and no other requests are sent."""
+    """An idle query sends a broker at most about ten requests per second, for any number of topics."""
     names = [f"t{number}" for number in range(topics)]
     with StubBroker(dict.fromkeys(names, 2)) as stub:
         with Run(options_for(stub, subscribe=",".join(names))) as run:
@@ -33,14 +33,14 @@ def test_an_idle_query_asks_each_broker_ten_times_a_second(topics: int) -> None:
 
 @pytest.fixture
 def refusing() -> Iterator[StubBroker]:
-    """One broker with a topic of eight queues that refuses statistics."""
+    """One broker with a topic of eight queues; it refuses statistics, so that each queue needs requests of its own."""
     with StubBroker({TOPIC: 8}) as stub:
         stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
         yield stub
 
 
 class Polling:
-    """A view that is asked as often as Spark asks, on a clock of its own."""
+    """A view of the brokers' bounds that is asked a hundred times a second, on a clock of its own."""
 
     def __init__(self, stub: StubBroker) -> None:
         self._now = 0.0
@@ -48,14 +48,14 @@ class Polling:
         self.poll(0.01)
 
     def poll(self, seconds: float) -> None:
-        """Ask 100 times a second."""
+        """Ask for the bounds of all queues 100 times per second, for this many seconds of the clock."""
         for _ in range(round(seconds * 100)):
             self.bounds = self.view.fetch_bounds([queue_of(number) for number in range(8)])
             self._now += 0.01
 
 
 def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -> None:
-    """Each queue costs a request, so bounds are remembered longer, and minima longest."""
+    """If a broker refuses statistics, so that each queue needs requests, it still gets at most ten per second."""
     polling = Polling(refusing)
     smallest, following = (
         refusing.faults.delay(1, on=code, times=None)
@@ -67,7 +67,7 @@ def test_a_broker_without_statistics_is_asked_no_oftener(refusing: StubBroker) -
 
 
 def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> None:
-    """The cost of requests delays no query that has something to read."""
+    """After a message in a queue, the next one is seen within 0.1 seconds, even at a broker that refuses statistics."""
     polling = Polling(refusing)
     refusing.put(TOPIC, b"a", queue_id=3)
     polling.poll(1.61)
@@ -78,7 +78,7 @@ def test_news_are_soon_followed_by_the_next_question(refusing: StubBroker) -> No
 
 
 def test_a_message_soon_after_another_is_soon_seen() -> None:
-    """The rate of requests falls with the time since the last message, down to that of an idle query."""
+    """The sooner messages follow each other, the sooner each is seen; without messages, fewer requests are sent."""
     with StubBroker({TOPIC: 8}) as stub:
         polling = Polling(stub)
         stub.put(TOPIC, b"a", queue_id=3)
@@ -97,7 +97,7 @@ def test_a_message_soon_after_another_is_soon_seen() -> None:
 
 
 def test_a_queue_that_was_made_anew_has_new_bounds(refusing: StubBroker) -> None:
-    """The remembered minimum of the old queue is dropped."""
+    """If a topic is deleted and made anew, the remembered minimum of the old queue is not used."""
     refusing.fill(TOPIC, 800, size=1)
     refusing.expire(TOPIC, 3, 50)
     polling = Polling(refusing)
@@ -108,7 +108,7 @@ def test_a_queue_that_was_made_anew_has_new_bounds(refusing: StubBroker) -> None
 
 
 def test_bounds_are_asked_for_anew_after_a_moment() -> None:
-    """Bounds of unknown queues are fetched at once."""
+    """Bounds are remembered for 0.1 seconds; bounds of a queue that was not asked for before are fetched at once."""
     now = [0.0]
     with StubBroker({TOPIC: 2}) as stub:
         asked = stub.faults.delay(1, on=RequestCode.GET_TOPIC_STATS_INFO, times=None)
@@ -123,7 +123,7 @@ def test_bounds_are_asked_for_anew_after_a_moment() -> None:
 
 
 def test_what_is_forgotten_is_asked_for_at_once(refusing: StubBroker) -> None:
-    """Minima are fetched at once, too."""
+    """After `forget`, the next call fetches the minima and maxima of all queues."""
     polling = Polling(refusing)
     refusing.fill(TOPIC, 8, size=1)
     refusing.expire(TOPIC, 3, 1)
@@ -136,7 +136,7 @@ def test_what_is_forgotten_is_asked_for_at_once(refusing: StubBroker) -> None:
 
 
 def test_what_failed_is_not_remembered() -> None:
-    """After a failure the next call sends a request again."""
+    """If a request for bounds fails, the next call sends a request again."""
     with StubBroker({TOPIC: 1}) as stub:
         options = options_for(stub, **{"fetchOffset.numRetries": "0"})
         view = BrokerView(open_cluster(options.cluster), None)
