@@ -1,8 +1,8 @@
 """Consume messages with a listener, a function that is called with them: a push consumer.
 
-    settings = ConsumerSettings(group="billing", subscriptions={"orders": "paid || sent"})
-    with PushConsumer.concurrent("localhost:9876", settings, listener) as consumer:
-        consumer.wait()                         # the listener is called from many threads until the block ends
+settings = ConsumerSettings(group="billing", subscriptions={"orders": "paid || sent"})
+with PushConsumer.concurrent("localhost:9876", settings, listener) as consumer:
+    consumer.wait()                         # the listener is called from many threads until the block ends
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Consumed(NamedTuple):
 
 
 class OrderlyStatus(Enum):
-    """What happens next in a queue consumed in order. COMMIT and ROLLBACK are for listeners without auto-commit."""
+    """The next step for a queue consumed in order. COMMIT and ROLLBACK are for listeners without auto-commit."""
 
     SUCCESS = "SUCCESS"
     COMMIT = "COMMIT"

@@ -42,14 +42,14 @@ _FOR_EVER = 2**31 - 1
 
 
 class MessageModel(Enum):
-    """Which members of a group get a message: one of them (CLUSTERING), or each of them (BROADCASTING)."""
+    """The members of a group that get a message: one of them (CLUSTERING), or all of them (BROADCASTING)."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFrom(Enum):
-    """Where to begin to read a queue in which the group has no position."""
+    """The place to begin reading a queue in which the group has no position: its end, its start, or a time."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -103,7 +103,7 @@ class MemberSettings:
     consume_timestamp_ms: int | None = None
     """The time from which `ConsumeFrom.TIMESTAMP` reads; None means 30 minutes before the start."""
     allocation: AllocationSettings | str = field(default_factory=AllocationSettings)
-    """How queues are assigned to members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
+    """The strategy that assigns queues to members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
     consumer_rooms: Mapping[str, str] = field(default_factory=dict)
     """For MACHINE_ROOM_NEARBY: the room of each client id whose part before a single `@` is not its room."""
     limits: FlowLimits = field(default_factory=FlowLimits)
@@ -170,7 +170,7 @@ class ConsumerSettings(MemberSettings):
     batch_size: int = 1
     """The largest number of messages that one call of the listener gets."""
     max_reconsume_times: int = _BROKERS_CHOICE
-    """How often a failed message is retried; -1 means 16 times in concurrent, without limit in orderly consumers."""
+    """The most retries of a failed message; -1 means 16 in concurrent, and no limit in orderly consumption."""
     suspend_s: float = 1.0
     """In orderly consumption: the pause of a queue before its failed messages are tried again."""
     consume_timeout_s: float = 15 * 60.0
@@ -178,7 +178,7 @@ class ConsumerSettings(MemberSettings):
     auto_commit: bool = True
     """In orderly consumption: whether success commits at once, or only when the listener returns COMMIT."""
     await_termination_s: float = 0.0
-    """How long closing waits for running listeners; messages that they finish later are delivered again."""
+    """The time that closing waits for running listeners; messages that they finish later are delivered again."""
 
     def __post_init__(self) -> None:
         super(ConsumerSettings, self).__post_init__()
@@ -220,7 +220,7 @@ class ProducerSettings:
     send_timeout_s: float = 3.0
     """The timeout of one send, all its attempts together."""
     retries: int = 2
-    """How many more attempts a failed send gets, at other queues."""
+    """The number of further attempts, at other queues, after a send has failed."""
     compress_over_bytes: int = 4096
     compression: Compression | str = Compression.ZLIB
     max_message_bytes: int = 4 * 1024 * 1024
