@@ -1,8 +1,8 @@
 """Read the dead letters of a group, and send them again.
 
-Dead letters lie in a topic of their own that no group consumes. They are listed and read like any topic. To send one
-again stores a new message in the topic where it was first sent, and every group that subscribes to that topic gets the
-message. The dead letter itself stays in its topic, so the report has the offsets from which the next call continues.
+Dead letters lie in a topic of their own that no group consumes. They are listed and read like any topic. Sending
+one again stores a new message in the topic to which it was first sent, and every group that subscribes to this topic
+gets it. The dead letter itself stays in its topic, so the report has the offsets from which the next call continues.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class DeadLetters:
         most_per_second: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> Report:
-        """Send dead letters to the topics they came from, and return a report.
+        """Send dead letters to the topics they came from, at most `most_per_second`, and return a report.
 
-        Only dead letters for which `wanted` returns True are sent. A failed send is reported and does not stop the
-        others.
+        Only those for which `wanted` returns True are sent; by default all are. A failed send is reported and the next
+        one tried. `starts` gives the first offset of a queue, as in `read`.
         """
         report = Report()
         for letter in self.read(starts):

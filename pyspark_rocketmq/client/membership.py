@@ -46,16 +46,16 @@ def make_client_id(instance_name: str | None = None, unit_name: str = "") -> str
 
 
 def member_id(settings: MemberSettings) -> str:
-    """Return a member's client id. Without a given instance name it is new, or constant for a broadcasting member.
+    """Return a member's client id; without an instance name in the settings every call returns a new one.
 
-    It must stay the same there, because it names the directory of the file of positions.
+    A broadcasting member's id stays the same instead, because it names the directory of the file of positions.
     """
     lasting = _SHARED_NAME if settings.is_broadcasting else None
     return make_client_id(settings.instance_name or lasting, settings.unit_name)
 
 
 class Presence:
-    """Sends one client's heartbeats to all brokers that its routes name."""
+    """Sends one client's heartbeats to all brokers in its routes."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
         self.cluster = cluster
@@ -75,7 +75,7 @@ class Presence:
         return accepted
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Unregister from every broker process; one that is not reached in time sees that heartbeats are missing."""
+        """Unregister from every broker process; one that is not reached removes the client when heartbeats stop."""
         for (broker_name, endpoint), deadline in in_turn(Deadline.after(LEAVING_S), list(self._endpoints())):
             try:
                 self.cluster.groups.unregister(

@@ -110,7 +110,7 @@ class OrderlyService:
         self._progress.update(assigned.queue, offset, only_forward=True)
 
     def listen_to(self, messages: Messages) -> object:
-        """Return what the listener returns, or raise what it raises."""
+        """Call the listener with the messages and return its result, or raise what it raises."""
         return self._listener(messages)
 
     def _call_listener(self, messages: Messages) -> Ordered:

@@ -266,7 +266,7 @@ class _Buffer:
             return ()
 
     def done(self) -> dict[MessageQueue, int]:
-        """Count all returned messages as done, and return the positions after them that were not returned before."""
+        """Count all returned messages as done, and return the positions to commit that no earlier call has returned."""
         with self._news:
             self._settle()
             done, self._done = self._done, WeakKeyDictionary()

@@ -179,7 +179,7 @@ class Rebalancer:
         """For each topic, the number of consecutive rounds in which no server reported its route or its members."""
 
     def run_round(self) -> bool:
-        """Rebalance every topic, and return True if the member now holds exactly the queues that are assigned to it."""
+        """Rebalance every topic; return False if some queues are still to be taken or given up."""
         topics, unreachable = list(self._membership.subscriptions), UnreachableBrokers()
         settled = [self._settle_topic(topic, unreachable) for topic in topics]
         for assigned in self._table.all():

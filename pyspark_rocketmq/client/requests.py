@@ -44,7 +44,7 @@ _CONSUMED = {
 
 
 class Serves(Protocol):
-    """The part of a member that the requests need."""
+    """The methods of a member that `MemberRequests` calls."""
 
     def wake(self) -> None:
         """Plan a round of rebalancing, because members of the group may have changed."""

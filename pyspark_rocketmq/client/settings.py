@@ -63,24 +63,24 @@ class Rhythm:
     heartbeat_s: float = 30.0
     route_s: float = 30.0
     rebalance_s: float = 20.0
-    """From a round of rebalancing that took and gave up all queues it had to, to the next round."""
+    """The time until the next round of rebalancing if the last one left nothing to do."""
     rebalance_soonest_s: float = 1.0
-    """From any other round to the next one. Also the shortest time between rounds, whatever wakes them."""
+    """The time until the next round if something is left to do, and the shortest time between any two rounds."""
     first_persist_s: float = 10.0
     persist_s: float = 5.0
     first_lock_s: float = 1.0
     lock_s: float = 20.0
     lock_max_live_s: float = 30.0
-    """The time after its last renewal when a lock is no longer trusted."""
+    """The time since the last renewal of a lock after which it is no longer trusted."""
     unlock_delay_s: float = 20.0
-    """The time after the last renewal of its lock when a queue is handed over although its listener still runs."""
+    """The time since the last renewal of a lock after which its queue is handed over even if its listener runs."""
     pull_max_idle_s: float = 120.0
     dispatch_s: float = 0.5
-    """From taking a queue to its first pull."""
+    """The time from taking a queue to its first pull."""
     failure_pause_s: float = 1.0
-    """From a failed pull to the next."""
+    """The time from a failed pull to the next attempt."""
     resubmit_s: float = 5.0
-    """From a failure to send messages back until they reach the listener again."""
+    """The time from a failure to send messages back until they reach the listener again."""
     longest_run_s: float = 60.0
     """The longest time that a worker consumes one queue in order before another queue can have the worker."""
     reset_pause_s: float = 10.0
@@ -105,7 +105,7 @@ class MemberSettings:
     allocation: AllocationSettings | str = field(default_factory=AllocationSettings)
     """The strategy that assigns queues to members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
     consumer_rooms: Mapping[str, str] = field(default_factory=dict)
-    """For MACHINE_ROOM_NEARBY: the room of each client id whose part before a single `@` is not its room."""
+    """For MACHINE_ROOM_NEARBY: the machine room by client id; by default the part of the id before its only `@`."""
     limits: FlowLimits = field(default_factory=FlowLimits)
     """The limits of a queue's cache; pulls pause while one of them is reached."""
     topic_message_count: int | None = None

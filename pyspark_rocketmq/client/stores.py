@@ -1,4 +1,4 @@
-"""Keep a member's positions in memory, persist them at brokers or in a file, and find where a queue without one begins.
+"""Keep a member's positions in memory and persist them; find the first offset to read in a queue without a position.
 
 A store keeps the next offset of each queue in memory and persists it from time to time: at the brokers if the group's
 members share the queues (`RemoteStore`), in a file if every member reads all queues (`LocalStore`). They are not part
@@ -48,8 +48,8 @@ T = TypeVar("T")
 class UnreachableBrokers:
     """The brokers that could not be reached while many queues are handled one after the other. Used by one thread.
 
-    After a broker's first failure its other queues are skipped: otherwise each of them would cost seconds, and healthy
-    brokers would wait as long. The next loop over queues begins with a new, empty object.
+    After a broker's first failure its other queues are skipped: otherwise each of them would cost seconds, for which
+    queues of healthy brokers would wait. The next pass over all queues begins with a new, empty object.
     """
 
     def __init__(self) -> None:
