@@ -194,8 +194,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
 def read_messages(pulled: Pulled, requested_offset: int) -> Sequence[ReceivedMessage]:
     """Return the messages of a response.
 
-    An inner batch (a record that contains several messages) is unpacked; messages before `requested_offset` are left
-    out.
+    An inner batch (one record with several messages) is unpacked; messages before `requested_offset` are left out.
     """
     batch = read_batch(pulled, requested_offset)
     return batch.messages if batch else ()

@@ -72,10 +72,7 @@ class OrderlyService:
         self._statistics = statistics
         self._workers = Workers(f"consume {settings.group}", settings.thread_count)
         self._turns: defaultdict[MessageQueue, threading.Lock] = defaultdict(threading.Lock)
-        """One lock for each queue, which a run holds.
-
-        It outlives an `Assigned`, whose listener may still run when it is replaced.
-        """
+        """One lock for each queue, held by its run, also across a replacement of `Assigned` while the listener runs."""
         self._renewals = Loop(f"locks {settings.group}", clock)
         """A loop of its own for renewals, so that no round of rebalancing can delay them until a lock expires."""
 
@@ -219,7 +216,7 @@ class OrderlyService:
         return False
 
     def _send_away(self, message: ReceivedMessage) -> bool:
-        """Turn a message without retries into a dead letter; return False if it has retries left or brokers fail."""
+        """Send a message to the dead letters if it has no retries left; return True if a broker took it."""
         if message.reconsume_times < self._redelivery.most_retries:
             return False
         try:

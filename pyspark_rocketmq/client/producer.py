@@ -3,10 +3,10 @@
     with Producer("localhost:9876", ProducerSettings(group="shop")) as producer:
         receipt = producer.send(Message("orders", b"..."))
 
-Queues are used in turn. A failed send is tried again at another broker until the send timeout ends. If the response to
-an attempt was lost, the message may then be stored twice, as with every RocketMQ producer. Messages of one key go to
-one queue and are not tried at another, because that would break their order. If a topic does not exist, the broker that
-gets its first message creates it, provided that brokers allow it (`autoCreateTopicEnable`).
+Queues are used in turn. A failed send is tried again at other brokers, as often and as long as the settings allow. If
+the response to an attempt was lost, the message may then be stored twice, as with every RocketMQ producer. Messages of
+one key go to one queue and are not tried at another, because that would break their order. If a topic does not exist,
+the broker that gets its first message creates it, provided that brokers allow it (`autoCreateTopicEnable`).
 
 A *transaction* stores a half message, which no consumer sees, and calls a function of the user. The function's result
 commits the message or rolls it back. If the broker is not told the result, it asks the producer, which calls `check`.

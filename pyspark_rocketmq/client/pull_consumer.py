@@ -6,8 +6,8 @@
             ...                                             # done when `poll` is called again, or with `commit`
 
 With subscriptions the consumer is a member of its group and holds the queues that are assigned to it. Without them the
-user gives it queues (`assign`), and it is not a member of the group. A background thread pulls messages into a cache of
-limited size.
+user gives it queues (`assign`), and it is not a member of the group. Messages are pulled in the background into a cache
+of limited size.
 
 By default, messages that `poll` returned count as done when `poll` is called again. If the program fails before that,
 they are delivered again.
@@ -138,7 +138,7 @@ class PullConsumer(Consumer):
         self._member.pulls.begin(new, 0.0)
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
-        """Read a queue from the first message on that was stored at `time_ms` or later."""
+        """Read a queue from the first message that was stored at `time_ms` or later."""
         self.seek(queue, self._member.cluster.offsets.fetch_first_since({queue: time_ms})[queue])
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
@@ -174,8 +174,7 @@ class PullConsumer(Consumer):
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit the given offsets, or by default the positions after all messages that `poll` returned.
 
-        Queues that the consumer has lost are left out of the default: their new owner commits them. Raise if a broker
-        refuses.
+        By default queues that the consumer has lost are left out: their new owner commits. Raise if a broker refuses.
         """
         if done := self._buffer.done() if offsets is None else dict(offsets):
             self._member.store.write(done)
