@@ -1,25 +1,26 @@
-"""RocketMQ without Spark: consumers and producers for Python programs. docs/client.md shows each at work.
+"""RocketMQ without Spark: consumers and producers for Python programs. docs/client.md has an example of each.
 
     consumer, pull_consumer     consumers                    producer       sends, ordered and in transactions
-    dead_letters                messages that a group has given up
+    dead_letters                reads and resends messages that a group could not consume
     settings, checks            settings and their checks    results        the results of listeners
     message                     received messages            running        start, wait, close
-    member                      one member of a group, where all parts are made and connected
-    membership                  heartbeats and members       subscription_check   members that want different things
+    member                      one member of a group; makes and connects all its parts
+    membership                  heartbeats and members       subscription_check   members with other subscriptions
     rebalance                   which queues are held        assignment     the table of held queues
-    stores                      positions, and where a queue without one begins
+    stores                      positions, and where to begin in a queue without one
     pull_service                one pull in flight for each held queue       pull_connections   its connections
-    concurrent, orderly         how pulled messages reach the listener       locks   locks of queues consumed in order
-    redelivery                  failed messages go back      corrections    positions that brokers or admins move
-    requests, running_info, statistics                       what brokers and administrators ask of a member
-    clock, loop                 time, threads                outgoing       messages become send requests
+    concurrent, orderly         call the listener with pulled messages       locks   locks of queues consumed in order
+    redelivery                  returns failed messages      corrections    moves positions for brokers and admins
+    requests, running_info, statistics                       responses to requests of brokers and administrators
+    clock, loop                 time, threads                outgoing       turns messages into send requests
 
-Threads: one *timer* loop (rounds of rebalancing, commits, everything that is due later); one *heartbeats* loop,
-which must not wait for that; one *pull* loop (a queue's first pull, and every other that must wait for something); one
-thread for each address that pulls are connecting to; the readers of the shared connections, which take each pull's
-response and send the next pull; and the workers that run the listener. Only the timer loop changes the table of queues.
+Threads: The *timer* loop runs rounds of rebalancing, commits and everything that is due later. Only this loop changes
+the table of held queues, apart from `assign` and `seek` of a pull consumer. The *heartbeats* loop sends heartbeats,
+which must not wait for the timer loop. The *pull* loop sends the first pull of a queue, and each pull that was delayed.
+The readers of the shared connections handle each response to a pull and send the next pull. One short-lived thread
+connects to each new address. Workers run the listener.
 
-Names are imported when they are first used: Spark's processes need the settings alone.
+Names are imported when they are first used, because Spark's processes need only the settings.
 """
 
 from __future__ import annotations

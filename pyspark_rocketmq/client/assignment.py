@@ -1,8 +1,8 @@
-"""Keep the table of held queues, and what belongs to each of them.
+"""Keep the table of held queues, with the state of each.
 
-An `Assigned` is one queue for as long as the member holds it: its process queue, and the offset of its next pull. It is
-never used again: a queue that was lost and comes back gets a new one, so threads that still work on the old one see
-`process_queue.dropped` and throw their results away.
+An `Assigned` is one queue for as long as the member holds it: its process queue, and the offset of its next pull. If a
+queue is lost and comes back, it gets a new `Assigned`. So threads that still work on the old one see that its
+`process_queue.dropped` is true, and discard their results.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ __all__ = ["Assigned", "AssignmentTable"]
 
 
 class Assigned:
-    """One queue while the member holds it."""
+    """The state of one queue while the member holds it."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, *, orderly: bool, clock: Callable[[], float]) -> None:
         self.queue = queue
         self.process_queue: ProcessQueue[MessageBatch] = ProcessQueue(orderly=orderly, clock=clock)
         self.next_offset = next_offset
         self.started_in_order = False
-        """Whether the first pull under the broker's lock has found its offset again."""
+        """Whether the position was read again after the broker granted the lock; for consumption in order only."""
         self.suggested_broker_id = 0
         self.is_paused = False
-        """Whether the user of a pull consumer has paused the queue."""
+        """Whether the user of a pull consumer has paused this queue."""
         self.backoff: BackoffBudget | None = None
-        """The pauses since its broker began to throttle; None while it does not."""
+        """Gives the growing pauses while the queue's broker throttles; None while it does not."""
         self.unlock_attempts = 0
         self.pull_template: tuple[SubscriptionData, PullTemplate] | None = None
-        """The template of the queue's pulls, and the subscription for which it was written."""
+        """The template for header fields of pulls, and the subscription that it was made for."""
 
     def is_lost(self) -> bool:
-        """Return whether the queue was given up; results of work that still goes on are thrown away."""
+        """Return whether the queue was given up, so that results of work still running must be discarded."""
         return self.process_queue.dropped
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class Assigned:
 
 
 class AssignmentTable:
-    """The queues that a member holds. For any thread."""
+    """The queues that a member holds. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,26 +60,26 @@ class AssignmentTable:
         return f"<AssignmentTable {', '.join(map(str, self.queues()))}>"
 
     def get(self, queue: MessageQueue) -> Assigned | None:
-        """Return a held queue; None if it is not held."""
+        """Return the state of a queue; None if the queue is not held."""
         return self._by_queue.get(queue)
 
     def queues(self, topic: str | None = None) -> list[MessageQueue]:
-        """Return the held queues of one topic or of all."""
+        """Return the held queues of one topic, or of all topics."""
         return [assigned.queue for assigned in self.all(topic)]
 
     def all(self, topic: str | None = None) -> list[Assigned]:
-        """Return what belongs to the held queues of one topic or of all."""
+        """Return the states of the held queues of one topic, or of all topics."""
         with self._lock:
             held = list(self._by_queue.values())
         return [assigned for assigned in held if topic is None or assigned.queue.topic == topic]
 
     def add(self, assigned: Assigned) -> None:
-        """Add a queue."""
+        """Add a queue that is held now."""
         with self._lock:
             self._by_queue[assigned.queue] = assigned
 
     def replace(self, old: Assigned, new: Assigned) -> bool:
-        """Replace a queue in one step; return False if it was given up or replaced before."""
+        """Replace the state of a queue; return False, and change nothing, if `old` is no longer in the table."""
         with self._lock:
             is_held = self._by_queue.get(old.queue) is old
             if is_held:
@@ -87,7 +87,7 @@ class AssignmentTable:
             return is_held
 
     def remove(self, assigned: Assigned) -> None:
-        """Remove a queue, unless it was replaced before."""
+        """Remove a queue, unless another state has replaced this one."""
         with self._lock:
             if self._by_queue.get(assigned.queue) is assigned:
                 del self._by_queue[assigned.queue]

@@ -1,7 +1,7 @@
-"""Check and convert what a caller gives, at the place where it is given.
+"""Check and convert the values that a caller gives, before anything else is done with them.
 
-Text is accepted where it is natural: addresses, topics, tag expressions, members of an enum, directories. Every error
-is an `OptionError` that names the parameter as the caller wrote it.
+Text is accepted for addresses, topics, tag expressions, members of an enum and directories. Every error is an
+`OptionError` that names the parameter as the caller wrote it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ E = TypeVar("E", bound=Enum)
 
 
 def check_group(group: str) -> None:
-    """Raise `OptionError` for a group that no broker accepts."""
+    """Raise `OptionError` if brokers would refuse this name of a consumer or producer group."""
     check_instance("group", group, str, "the group's name as text")
     if not _NAME.fullmatch(group) or len(group) > _LONGEST_GROUP or group == _FORBIDDEN_GROUP:
         advice = f"give at most {_LONGEST_GROUP} of the characters a-z A-Z 0-9 _ - % |, and not {_FORBIDDEN_GROUP}"
@@ -57,7 +57,7 @@ def check_group(group: str) -> None:
 
 
 def check_topic(topic: str, name: str = "topic") -> None:
-    """Raise `OptionError` for a topic that no broker accepts."""
+    """Raise `OptionError` if brokers would refuse this topic; the error calls the parameter `name`."""
     check_instance(name, topic, str, "the topic's name as text")
     if not _NAME.fullmatch(topic) or len(topic) > _LONGEST_TOPIC:
         advice = f"give at most {_LONGEST_TOPIC} of the characters a-z A-Z 0-9 _ - % |"
@@ -65,7 +65,7 @@ def check_topic(topic: str, name: str = "topic") -> None:
 
 
 def check_range(name: str, value: float | None, least: float, most: float, *, whole: bool = True) -> None:
-    """Raise `OptionError` for anything but a number in RocketMQ's range, or None."""
+    """Raise `OptionError` unless the value is None or a number from `least` to `most`; `whole` demands an integer."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
@@ -76,24 +76,24 @@ def check_range(name: str, value: float | None, least: float, most: float, *, wh
 
 
 def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], wanted: str) -> None:
-    """Raise `OptionError` for a value of another type; `wanted` says what to give."""
+    """Raise `OptionError` if the value is not an instance of `kinds`; `wanted` says what to give instead."""
     if not isinstance(value, kinds):
         raise OptionError(name, _show(value), f"of type {type(value).__name__}", advice=f"give {wanted}")
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raise `OptionError` for anything but True and False."""
+    """Raise `OptionError` if the value is neither True nor False."""
     check_instance(name, value, bool, "True or False")
 
 
 def check_callable(name: str, value: object, signature: str) -> None:
-    """Raise `OptionError` for a value that cannot be called; `signature` shows what is called."""
+    """Raise `OptionError` if the value cannot be called; `signature` tells the caller how it would be called."""
     if not callable(value):
         raise OptionError(name, _show(value), "cannot be called", advice=f"give a function {signature}")
 
 
 def check_message(message: Message) -> None:
-    """Raise `OptionError` for a message with values that cannot be sent."""
+    """Raise `OptionError` if a field of the message has a wrong type or is out of range."""
     check_instance("message", message, Message, "a Message(topic, body)")
     check_topic(message.topic, "message.topic")
     check_instance("message.body", message.body, (bytes, bytearray, memoryview), "bytes: text.encode()")
@@ -108,12 +108,12 @@ def check_message(message: Message) -> None:
 
 
 def _show(value: object) -> str:
-    """Return a value as errors show it, shortened; they put it between quotes."""
+    """Return a value as short text for an error, without quotes around it because the error adds them."""
     return shorten(value).strip("'\"") if isinstance(value, str) else shorten(value)
 
 
 def check_queue(queue: MessageQueue | None) -> MessageQueue | None:
-    """Return a queue, or None; raise `OptionError` for anything else."""
+    """Return the given queue or None unchanged; raise `OptionError` for a value that is neither."""
     check_instance("queue", queue, (MessageQueue, type(None)), "a MessageQueue, as fetch_queues returns them")
     return queue
 
@@ -122,7 +122,10 @@ def check_queue(queue: MessageQueue | None) -> MessageQueue | None:
 
 
 def to_member_of(kind: type[E], name: str, value: object) -> E:
-    """Return the member of an enum that is given itself, or by its name or value in any case."""
+    """Return the member of the enum `kind` that `value` is, or whose name or value it spells in any case.
+
+    Raise `OptionError` for anything else.
+    """
     if isinstance(value, kind):
         return value
     text = value.casefold() if isinstance(value, str) else None
@@ -133,7 +136,7 @@ def to_member_of(kind: type[E], name: str, value: object) -> E:
 
 
 def to_cluster_settings(cluster: ClusterSettings | str) -> ClusterSettings:
-    """Return cluster settings with parsed addresses; text stands for the name servers' addresses."""
+    """Return cluster settings with parsed addresses; text is taken for the addresses of the name servers."""
     if isinstance(cluster, str):
         return ClusterSettings(parse_addresses(cluster, "cluster"))
     check_instance("cluster", cluster, ClusterSettings, "ClusterSettings, or the name servers as text: 'host:9876'")
@@ -146,7 +149,7 @@ def to_cluster_settings(cluster: ClusterSettings | str) -> ClusterSettings:
 
 
 def to_subscription(name: str, given: Subscription | str) -> Subscription:
-    """Return a subscription; text is a tag expression."""
+    """Return a `Subscription` unchanged after a check, or make one from text, which is a tag expression."""
     if isinstance(given, str):
         return Subscription(given)
     check_instance(name, given, Subscription, "a tag expression as text, or a Subscription")
@@ -157,7 +160,7 @@ def to_subscription(name: str, given: Subscription | str) -> Subscription:
 
 
 def to_subscriptions(given: Subscriptions) -> dict[str, Subscription]:
-    """Return what is wanted of each topic; topics without an expression are read whole."""
+    """Return a `Subscription` for each topic; topics without an expression get one that matches all messages."""
     if isinstance(given, str):
         topics: dict[Any, Any] = {given: "*"}
     elif isinstance(given, Mapping):

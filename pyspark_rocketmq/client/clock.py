@@ -1,7 +1,7 @@
-"""Tell the time to clients, and wait for it to pass.
+"""Tell the time to clients, and wait for a time.
 
-Everything periodic here runs on a `Clock`, so that a test lets hours pass at once. Deadlines of single requests are the
-network's own and always real.
+All periodic work of clients uses a `Clock`, so that a test can let hours pass at once. Timeouts of single requests do
+not use it: they always run in real time.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Monotonic time for what is due, wall time for what is stored."""
+    """The time for a client: monotonic time for delays, wall time for timestamps that are stored."""
 
     def now_s(self) -> float:
-        """Return monotonic seconds."""
+        """Return the monotonic time in seconds."""
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
+        """Return the wall time in milliseconds since 1970."""
 
     def wait(self, news: threading.Condition, seconds: float | None) -> None:
-        """Wait with the condition held until it is notified or the time has passed."""
+        """Wait on a condition, whose lock is held, until it is notified or the time has passed (None: no limit)."""
 
 
 class SystemClock:
-    """The time of this machine."""
+    """The real time of this machine."""
 
     now_s = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
+        """Return the wall time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def wait(self, news: threading.Condition, seconds: float | None) -> None:
-        """Wait with the condition held until it is notified or the time has passed."""
+        """Wait on a condition, whose lock is held, until it is notified or the time has passed."""
         news.wait(seconds)

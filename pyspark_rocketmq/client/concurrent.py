@@ -1,11 +1,11 @@
-"""Hand messages to a listener in any order, many batches at once.
+"""Call the listener with batches of messages from many threads at once, in any order.
 
-The messages of one pull are cut into batches, and each batch is consumed by the next free worker. Messages that succeed
-leave the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be sent back
-stay as the rest of their batch, hold the group's position where it is, and reach the listener again after five seconds.
-So the position never passes a message that is neither done nor stored elsewhere.
+The messages of one pull are cut into batches, and the next free worker consumes each batch. Messages that succeed leave
+the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be sent back stay
+in the process queue, keep the group's position from passing them, and reach the listener again after five seconds. So
+the position never passes a message that is neither done nor stored elsewhere.
 
-Messages that a listener has held for 15 minutes are sent back as if they had failed, from the first of a queue on.
+Messages that a listener has held for 15 minutes are sent back as if they had failed, the smallest offsets first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentService:
-    """Runs the listener on the workers."""
+    """Calls the listener from several workers at once."""
 
     def __init__(
         self,
@@ -61,32 +61,32 @@ class ConcurrentService:
         self._workers = Workers(f"consume {settings.group}", settings.thread_count)
 
     def start(self) -> None:
-        """Begin to consume, and to send back messages that the listener holds too long."""
+        """Start the workers, and send messages back from time to time that the listener has held for too long."""
         self._workers.start()
         pause_s = self._settings.consume_timeout_s
         self._timer.repeat(pause_s, pause_s, self._clean)
 
     def finish(self) -> None:
-        """Wait for running listeners, as long as the settings say."""
+        """Wait for running listeners, at most as long as the settings say."""
         self._workers.stop(self._settings.await_termination_s)
 
     def hand_over(self) -> None:
-        """Do nothing: other members consume what is not done."""
+        """Do nothing: no locks are held, and other members consume the messages that are not done."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Move the position behind messages that a filter left out."""
+        """Move the group's position to `offset`, because a filter left out the messages before it."""
         self._progress.update(assigned.queue, offset, only_forward=True)
 
     def listen_to(self, messages: Messages) -> object:
-        """Return what the listener returns, or raise what it raises."""
+        """Call the listener with the messages and return its result, or raise what it raises."""
         return self._listener(messages)
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """Return batches of the size that the listener gets; they never mix pulls or queues."""
+        """Cut the messages of one pull into batches of the size that the settings give the listener."""
         return messages.pieces(self._settings.batch_size)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Have every batch consumed."""
+        """Let the workers consume every batch."""
         for batch in batches:
             self._workers.submit(partial(self._consume, assigned, batch))
 
@@ -110,7 +110,7 @@ class ConcurrentService:
             self._settle(assigned, batch, done_count, result.delay_level)
 
     def _call_listener(self, messages: Messages) -> Consumed:
-        """Return the listener's result; an exception and anything that is no result count as failure."""
+        """Return the listener's result; if it raises, or returns a value that is no result, return RECONSUME_LATER."""
         try:
             result: object = self._listener(messages)
         except BaseException:  # `sys.exit()`, too: it must not end the worker.
@@ -123,7 +123,7 @@ class ConcurrentService:
         return result
 
     def _settle(self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int) -> None:
-        """Remove what is done or sent back from the process queue, and move the position."""
+        """Send failed messages back, remove finished messages from the process queue, and move the group's position."""
         process_queue = assigned.process_queue
         if done_count < batch.message_count and (kept := self._dispose(assigned, batch, done_count, delay_level)):
             self._consume_again(assigned, batch, kept)
@@ -134,7 +134,7 @@ class ConcurrentService:
             self._progress.update(assigned.queue, offset, only_forward=True)
 
     def _consume_again(self, assigned: Assigned, batch: MessageBatch, kept: Messages) -> None:
-        """Keep the rest of a batch, and have it consumed again after a pause."""
+        """Leave only the messages `kept` in the process queue, and give them to the listener again after a pause."""
         rest = MessageBatch.of(kept)
         assigned.process_queue.shrink(batch, rest)
         self._timer.call_later(
@@ -144,7 +144,7 @@ class ConcurrentService:
     def _dispose(
         self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int
     ) -> list[ReceivedMessage]:
-        """Send failed messages back, and return those that no broker took. Broadcasting drops them all."""
+        """Send failed messages back, and return those that no broker took. In broadcasting they are dropped."""
         failed = batch[done_count:]
         if self._is_broadcasting:
             for message in failed:
@@ -155,7 +155,7 @@ class ConcurrentService:
         return [message for message in failed if not (message.is_sent_back or self._send_back(message, delay_level))]
 
     def _send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """Send a message back, and return whether a broker took it."""
+        """Send a message back, and return True if a broker took it."""
         try:
             self._redelivery.send_back(message, delay_level)
         except RocketMQError as error:
@@ -173,7 +173,10 @@ class ConcurrentService:
                 _log.warning("the listener held %s for too long; the messages were sent back", batch)
 
     def _send_back_held(self, batch: MessageBatch) -> None:
-        """Send a batch back; messages that no broker takes are tried again in the next cleaning."""
+        """Send back each message of a batch that the listener held for too long. Raise if no broker takes one.
+
+        Messages that were not sent back are tried again after the next timeout.
+        """
         for message in batch:
             if not message.is_sent_back:
                 self._redelivery.send_back(message, CLEANED_DELAY_LEVEL)
@@ -181,5 +184,5 @@ class ConcurrentService:
 
 
 def _done_count(result: Consumed, size: int) -> int:
-    """Return how many messages of the batch succeeded."""
+    """Return how many messages, from the first on, of a batch of `size` messages succeeded."""
     return size if result.done_count is None else max(0, min(result.done_count, size))

@@ -1,4 +1,4 @@
-"""Consume messages by a listener that is called with them: a push consumer.
+"""Consume messages with a listener, a function that is called with them: a push consumer.
 
 settings = ConsumerSettings(group="billing", subscriptions={"orders": "paid || sent"})
 with PushConsumer.concurrent("localhost:9876", settings, listener) as consumer:
@@ -31,7 +31,7 @@ __all__ = ["Consumer", "PushConsumer"]
 
 
 class Consumer(Running):
-    """A consumer of either kind. It starts with its `with` block and closes with it."""
+    """The common part of push and pull consumers. It starts and closes with its `with` block."""
 
     def __init__(self, member: Member) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Consumer(Running):
 
     @property
     def client_id(self) -> str:
-        """The name by which brokers list this consumer."""
+        """The id under which brokers list this consumer."""
         return self._member.client_id
 
     @property
@@ -52,15 +52,15 @@ class Consumer(Running):
         return tuple(sorted(assigned.queue for assigned in held))
 
     def subscribe(self, topic: str, wanted: Subscription | str = "*") -> None:
-        """Consume one more topic while running, or change the expression of one; all members must do the same.
+        """Subscribe a running consumer to one more topic, or change its filter of a topic.
 
-        Raises if a broker refuses the filter; then nothing changes.
+        All members of the group must do the same. If a broker refuses the filter, that is raised and nothing changes.
         """
         check_topic(topic)
         self._member.subscribe(topic, to_subscription("wanted", wanted))
 
     def unsubscribe(self, topic: str) -> None:
-        """Stop consuming a topic while running; its queues are given up within a second or two."""
+        """Stop consuming a topic while running; its queues are given up within about two seconds."""
         check_topic(topic)
         if topic == retry_topic(self._member.settings.group) or not self._member.membership.subscription(topic):
             raise OptionError("topic", topic, "not subscribed to", advice="subscribe to it first")
@@ -71,7 +71,7 @@ class Consumer(Running):
 
 
 class PushConsumer(Consumer):
-    """A member of a group whose listener is called with every message."""
+    """A member of a group that calls a listener with the messages."""
 
     @classmethod
     def concurrent(
@@ -83,7 +83,7 @@ class PushConsumer(Consumer):
         queue_listener: QueueListener | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """Return a consumer that calls the listener from many threads at once, with messages in no order."""
+        """Return a consumer that calls the listener from many threads at once, with messages in any order."""
 
         def make_service(member: Member) -> Sink:
             return ConcurrentService(
@@ -129,16 +129,16 @@ class PushConsumer(Consumer):
         return cls(_make_member(cluster, settings, listener, make_service, queue_listener, clock, orderly=True))
 
     def pause(self) -> None:
-        """Pull nothing more for the time being; cached messages are still consumed."""
+        """Stop pulling until `resume` is called; cached messages still reach the listener."""
         self._member.state.pause(True)
 
     def resume(self) -> None:
-        """Pull again."""
+        """Continue pulling after `pause`."""
         self._member.state.pause(False)
         self._member.rounds.wake()
 
     def _start(self) -> None:
-        """Join the group. Raise if no name server answers, or if a filter is refused."""
+        """Join the group. Raise if no name server responds, or if a broker refuses a subscription's filter."""
         self._member.join()
 
 

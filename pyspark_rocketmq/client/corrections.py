@@ -1,12 +1,14 @@
 """Move positions of held queues while listeners are still at work.
 
-The queue is dropped, so what its listeners report is thrown away; the position is set and frozen and committed, and
-the queue is taken anew, by the next round or at once if the user gave the queues. This happens to one queue
-whose offset a broker calls illegal, and to a whole topic when an administrator resets the group by way of its members
-(brokers of 5.2 and later move groups themselves, which members see as illegal offsets).
+The queue is dropped, so results of its running listeners are ignored. Its position is set, frozen and committed. Then
+the queue is taken again: by the next round of rebalancing, or at once if the user assigned the queues. This happens to
+one queue when its broker rejects the offset of a pull. It happens to a topic's queues when an administrator resets the
+group and brokers pass the reset on to members. (Brokers of 5.2 and later move the position themselves; members then see
+rejected offsets.)
 
-Resets overlap, as every broker sends its own for a topic. No round may come between: it would take a dropped queue
-anew where it stood. So queues stay as they are until the last reset has had its pause, and then all of them are moved.
+Resets overlap, because every broker sends its own for a topic. No round of rebalancing may run until all of them are
+done: it would take a dropped queue again at its old position. So rounds wait until the pause of the last reset is over,
+and then all queues are moved.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Corrections:
-    """The moves of one member's positions. For any thread."""
+    """Moves positions of one member. Any thread may call it."""
 
     def __init__(
         self,
@@ -48,17 +50,17 @@ class Corrections:
         self._retake = retake
         self._reset_pause_s = reset_pause_s
         self._resets: dict[MessageQueue, int] = {}
-        """The offsets that pending resets give to held queues; for the timer loop alone."""
+        """The offsets that pending resets set, by queue. Only the timer loop uses it."""
 
     def correct(self, assigned: Assigned, offset: int) -> None:
-        """Move one queue."""
-        # Frozen at once: a round that comes first persists this offset and takes the queue from there.
+        """Drop a queue, set and freeze its position, and take it again soon."""
+        # Frozen at once, so that a round that runs before `_replace` persists this offset and takes the queue there.
         self._progress.freeze(assigned.queue, offset)
         assigned.process_queue.dropped = True
         self._timer.call_soon(lambda: self._replace(assigned, offset))
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move the given queues of a topic after a pause in which running listeners may finish."""
+        """Drop the given queues of a topic, and move them after a pause in which running listeners may finish."""
         self._timer.call_soon(lambda: self._begin_reset(topic, offsets))
 
     def _replace(self, assigned: Assigned, offset: int) -> None:
@@ -66,8 +68,8 @@ class Corrections:
             self._handover.give_up(assigned)
             self._retake(assigned.queue, offset)
         elif self._progress.get(assigned.queue) == offset:
-            # The queue was lost or taken anew (`seek`) before `correct` froze it, and nothing else would thaw it. A
-            # round that took it anew from this very offset has persisted the offset, so it may be forgotten as well.
+            # The queue was lost or replaced (`seek`) before `correct` froze it, and nothing else would unfreeze it. A
+            # round that took the queue again at this same offset has persisted it, so it can be forgotten as well.
             self._progress.forget(assigned.queue)
 
     def _begin_reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
@@ -85,5 +87,5 @@ class Corrections:
             return
         resets, self._resets = self._resets, {}
         for queue, offset in resets.items():
-            if assigned := self._table.get(queue):  # The user may have taken it anew meanwhile.
+            if assigned := self._table.get(queue):  # The user may have given the queue up meanwhile.
                 self.correct(assigned, offset)

@@ -1,8 +1,8 @@
-"""Read the messages that a group has given up, and send them again.
+"""Read the dead letters of a group, and send them again.
 
-Dead letters lie in a topic of their own that no group consumes. They are listed and read like any topic; sending them
-again stores each anew in the topic it came from, where every group that subscribes to it gets it. The dead letter
-itself stays where it is, so the report says from which offsets to go on next time.
+Dead letters lie in a topic of their own that no group consumes. They are listed and read like any topic. Sending
+one again stores a new message in the topic to which it was first sent, and every group that subscribes to this topic
+gets it. The dead letter itself stays in its topic, so the report has the offsets from which the next call continues.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KEPT = frozenset({"UNIQ_KEY"})
 _log = logging.getLogger(__name__)
 
 Wanted = Callable[[ReceivedMessage], bool]
-"""Returns whether a dead letter is wanted."""
+"""Takes a dead letter, and returns whether `resend` sends it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resent:
-    """One dead letter, and the receipt of its new message."""
+    """One dead letter that was sent again, and the receipt of the new message."""
 
     queue: MessageQueue
     offset: int
@@ -57,7 +57,7 @@ class Failed:
 
 @dataclass(slots=True)
 class Report:
-    """The result of `resend`: dead letters that were sent again, those that failed, and the offsets to go on from."""
+    """The result of `resend`: the dead letters sent again, those that failed, and the offsets at which to continue."""
 
     resent: list[Resent] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Report:
 
 
 class DeadLetters:
-    """The dead letters of one group."""
+    """Reads the dead letters of one group and sends them again."""
 
     def __init__(self, cluster: ClusterSettings | str, group: str) -> None:
         check_group(group)
@@ -77,7 +77,7 @@ class DeadLetters:
         self.topic = dead_letter_topic(group)
 
     def bounds(self) -> Mapping[MessageQueue, QueueBounds]:
-        """Return the queues that hold dead letters, with their bounds; none if the group never gave up a message."""
+        """Return the bounds of each queue of the dead-letter topic; an empty mapping if there is no such topic."""
         try:
             queues = self._cluster.routes.route(self.topic).readable
         except TopicNotFound:
@@ -85,7 +85,10 @@ class DeadLetters:
         return self._cluster.offsets.fetch_bounds(queues)
 
     def read(self, starts: Mapping[MessageQueue, int] | None = None) -> Iterator[ReceivedMessage]:
-        """Yield every dead letter, queue by queue in order, from the given offsets on, else from the first."""
+        """Yield every dead letter, queue by queue in the order of offsets.
+
+        `starts` gives the first offset of a queue; a queue without one is read from its first message.
+        """
         wanted = starts or {}
         for queue, bounds in sorted(self.bounds().items()):
             start = max(wanted.get(queue, 0), bounds.min_offset)
@@ -100,7 +103,11 @@ class DeadLetters:
         most_per_second: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> Report:
-        """Send the wanted dead letters to the topics they came from, at most so many a second."""
+        """Send dead letters to the topics they came from, at most `most_per_second`, and return a report.
+
+        Only those for which `wanted` returns True are sent; by default all are. A failed send is reported and the next
+        one tried. `starts` gives the first offset of a queue, as in `read`.
+        """
         report = Report()
         for letter in self.read(starts):
             if wanted is None or wanted(letter):
@@ -135,7 +142,11 @@ class DeadLetters:
             policy.finish()
 
     def _messages(self, block: Block, whole: QueueRange) -> Iterator[ReceivedMessage]:
-        """Yield the wanted messages of a response; in a counted one each has the offset from which it was pulled."""
+        """Yield those messages of a response that lie in the requested range.
+
+        If the response has a message for every offset that it covers, the messages are numbered by these offsets,
+        because a broker may have written other offsets into the records.
+        """
         queue, start, end, _ = block.wanted
         pulled = Pulled(queue, block.data, whole.start, whole.end, self._cluster.settings.namespace.unwrap)
         messages = read_messages(pulled, block.first)
@@ -147,39 +158,39 @@ class DeadLetters:
 
 
 class _TakeWhatIsThere:
-    """A loss policy that logs every loss and goes on: dead letters that retention took are no error."""
+    """The loss policy of this reader: log every loss and go on, because retention may delete dead letters."""
 
     def __init__(self) -> None:
         self._gaps = GapLog()
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Log a missing front."""
+        """Log that the first messages of the range are gone."""
         _log.warning("dead letters from %d to %d of %s are gone", planned, minimum, queue)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Log an end before the planned one."""
+        """Log that the queue ends before the planned end."""
         _log.warning("dead letters of %s end at %d now, not at %d", queue, maximum, planned_end)
 
     def vanished(self, rest: QueueRange) -> None:
-        """Log a queue that has left the route."""
+        """Log that the rest of a queue is not read because the route no longer has the queue."""
         _log.warning("dead letters of %s are not read: the queue is not in the route any more", rest.queue)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Do nothing: no group's position is read."""
+        """Ignore that an administrator moved a group's position: dead letters are read without one."""
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Log a gap, together with its neighbours."""
+        """Log a gap; adjacent gaps of a queue are logged as one."""
         if warning := self._gaps.add(LossWarning(Finding.GAP, queue, start, end, missing_count)):
             _log.warning("%s", warning)
 
     def finish(self) -> None:
-        """Log the remaining gaps and the totals."""
+        """Log the gaps that are not logged yet, and the totals."""
         for warning in (*self._gaps.rest(), *self._gaps.totals()):
             _log.warning("%s", warning)
 
 
 def _revived(letter: ReceivedMessage) -> Message:
-    """Return the message as it was first sent, with its unique id and without what brokers added."""
+    """Return the message as it was first sent: with its unique id, and without the properties that brokers added."""
     own = {name: value for name, value in letter.properties.items() if name in _KEPT or not is_reserved(name)}
     if letter.topic == letter.queue.topic:
         raise DecodeError(

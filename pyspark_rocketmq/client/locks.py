@@ -1,7 +1,8 @@
 """Hold the brokers' locks of queues that are consumed in order.
 
-A broker lends each queue to one client of a group for 60 seconds. Locks are renewed every 20 seconds, and a lock that
-was not renewed for 30 is no longer trusted; so consuming stops before the broker lends the queue to another client.
+A broker's lock of a queue expires after 60 seconds unless its client renews it. Clients renew every 20 seconds, and do
+not trust a lock whose last renewal was more than 30 seconds ago. So a client stops consuming before the broker can give
+the lock to another client.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueLocks:
-    """The brokers' locks of one member's queues. For any thread."""
+    """The brokers' locks of one member's queues. Any thread may use it."""
 
     def __init__(self, groups: Groups, group: str, client_id: str, table: AssignmentTable, clock: Clock) -> None:
         self._groups = groups
@@ -33,29 +34,29 @@ class QueueLocks:
         self._table = table
         self._clock = clock
         self._asking = threading.Lock()
-        """Held during renewals and releases, so that no queue is locked again right after its release."""
+        """Held during renewals and releases, so that no renewal locks a queue again that was just released."""
         self.last = Locked(frozenset(), frozenset(), {})
-        """The brokers' responses to the last request."""
+        """The result of the last lock request: granted queues, refused queues, and errors by broker."""
 
     def take(self, queue: MessageQueue) -> bool:
-        """Take or renew one queue's lock, unless the queue is given up; return whether the lock is held now."""
+        """Lock one queue or renew its lock, unless it was given up; return True if the broker granted the lock."""
         with self._asking:
             assigned = self._table.get(queue)
             return assigned is not None and not assigned.is_lost() and self._renew([queue], assigned) == {queue}
 
     def take_all(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Take the locks of queues that are not held yet, each broker's at once, and return those that were granted."""
+        """Lock queues that are not held yet, with one request to each broker; return those that were granted."""
         return self._renew(list(queues)) if queues else frozenset()
 
     def renew_all(self) -> None:
-        """Renew the locks of all queues that are not given up."""
+        """Renew the locks of all held queues that were not dropped."""
         with self._asking:
             held = [assigned for assigned in self._table.all() if not assigned.is_lost()]
             if held:
                 self._renew([assigned.queue for assigned in held], *held)
 
     def release(self, queues: Iterable[MessageQueue]) -> None:
-        """Release the locks of these queues."""
+        """Release the locks of these queues, without waiting for responses."""
         wanted = list(queues)
         try:
             if wanted:
@@ -65,7 +66,7 @@ class QueueLocks:
             self._warn_locked(error)
 
     def close(self, timeout_s: float) -> None:
-        """Release all locks and wait for the responses; requests without a response, too."""
+        """Drop all held queues, release their locks, and wait for the responses at most `timeout_s`."""
         with self._asking:
             given_up = self._table.all()
             for assigned in given_up:
@@ -77,7 +78,11 @@ class QueueLocks:
                 self._warn_locked(error)
 
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
-        """Ask brokers for locks, and note their responses; without a response a lock stays until it expires."""
+        """Ask brokers for the locks, and return the queues whose lock was granted.
+
+        `held` are updated with the result. If a broker does not respond, the locks of its queues stay until they
+        expire.
+        """
         locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
         for broker_name, error in locked.unknown.items():
             _log.warning("could not renew locks at %s: %s", broker_name, error)

@@ -1,9 +1,9 @@
-"""Run commands at their time in one thread, or at once in several.
+"""Run commands in one thread at planned times, or in several threads at once.
 
-A `Loop` is one thread that runs commands one after the other, each not before its time; commands due at one moment run
-in the order in which they were given. Data that only its commands touch needs no lock. `Workers` are threads that run
-commands at once and side by side; unlike an executor's they never keep a process from ending, because a listener may
-block for any time.
+A `Loop` is one thread that runs commands one after the other, each not before its time; commands of the same time run
+in the order in which they were added. Data that only its commands use needs no lock. `Workers` are several threads that
+run commands as soon as a thread is free. Unlike the threads of an executor they do not keep a process from ending,
+because a listener may block without limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Loop:
-    """A thread that runs commands at their time."""
+    """One thread that runs commands at planned times."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
@@ -42,15 +42,15 @@ class Loop:
         return f"<Loop {self.thread.name} {state}, {len(self._timetable)} commands waiting>"
 
     def start(self) -> None:
-        """Start."""
+        """Start the thread."""
         self.thread.start()
 
     def call_soon(self, command: Command) -> None:
-        """Run a command as soon as possible."""
+        """Plan a command to run as soon as possible."""
         self.call_later(0.0, command)
 
     def call_later(self, delay_s: float, command: Command) -> None:
-        """Run a command after a delay; a stopped loop forgets it."""
+        """Plan a command to run after a delay; a stopped loop ignores this."""
         with self._news:
             if not self._stopped:
                 entry = (self._clock.now_s() + delay_s, next(self._numbers), command)
@@ -59,7 +59,7 @@ class Loop:
                     self._news.notify()
 
     def repeat(self, first_s: float, pause_s: float, command: Command) -> None:
-        """Run a command after a delay, and again and again with a pause between."""
+        """Plan a command to run after `first_s`, and then each time `pause_s` after its previous end."""
 
         def run_and_plan() -> None:
             try:
@@ -70,7 +70,7 @@ class Loop:
         self.call_later(first_s, run_and_plan)
 
     def stop(self, wait_s: float) -> None:
-        """Forget the planned commands, and wait at most `wait_s` for the running one."""
+        """Discard the planned commands, and wait at most `wait_s` for the running one."""
         with self._news:
             self._stopped = True
             self._timetable.clear()
@@ -93,13 +93,13 @@ class Loop:
 
 
 class Workers:
-    """A fixed number of threads that take commands from one queue."""
+    """A fixed number of threads that run commands from one queue."""
 
     def __init__(self, name: str, size: int) -> None:
         self.size = size
         self._commands: SimpleQueue[Command | None] = SimpleQueue()
         self.submit: Callable[[Command], None] = self._commands.put
-        """Runs a command as soon as a thread is free."""
+        """Adds a command, which runs as soon as a thread is free."""
         self._stopped = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name} {number}", daemon=True) for number in range(size)
@@ -109,12 +109,12 @@ class Workers:
         return f"<Workers {self.size} threads, {self._commands.qsize()} commands waiting>"
 
     def start(self) -> None:
-        """Start."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, wait_s: float) -> bool:
-        """Take no more commands, wait at most `wait_s` for the running ones, and return whether they ended."""
+        """Start no more commands, and wait at most `wait_s` for the running ones; return True if they have ended."""
         self._stopped = True
         for _ in self._threads:
             self._commands.put(None)
@@ -133,7 +133,7 @@ class Workers:
 
 
 def carry_out(command: Command) -> None:
-    """Run a command and log what it raises, `sys.exit()` included, so that it ends nothing else."""
+    """Run a command and log any exception, `SystemExit` included, so that the thread goes on."""
     try:
         command()
     except BaseException as error:

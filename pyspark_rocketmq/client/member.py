@@ -1,8 +1,8 @@
 """Run one member of a group: join, hold its queues, keep them pulled, persist positions, leave.
 
-`Member` is the place where all parts are made and connected. Pulled messages go to its `Sink`: the concurrent or
-orderly service of a push consumer, or the buffer of a pull consumer. Starting brings the parts up in an order in which
-no message arrives before its consumer is ready; closing takes them down in an order that loses nothing.
+`Member` makes all parts and connects them. Pulled messages go to its `Sink`: the concurrent or orderly service of a
+push consumer, or the buffer of a pull consumer. `Member` starts its parts in an order in which no message arrives
+before its consumer is ready, and closes them in an order in which no finished message is left uncommitted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Member:
-    """One member of a group, or a consumer of queues that are given to it (`run_alone`)."""
+    """One member of a group; or, with `run_alone`, a consumer outside the group that reads the queues given to it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Member:
         self.client_id = member_id(settings)
         requests = MemberRequests(self, cluster_settings.namespace, clock)
         self.pool = SharedPool(cluster_settings.net, requests.serve)
-        """Carries all requests of the member; pulls over connections of their own would double their number."""
+        """Connections for all requests of the member, pulls included; separate ones would double their number."""
         self.cluster = Cluster(cluster_settings, SharedLinks(self.pool))
         self.membership = Membership(self.cluster, settings, self.client_id, clock, consume_type=consume_type)
         self.table = AssignmentTable()
@@ -74,7 +74,7 @@ class Member:
         self.statistics = Statistics(clock.now_s)
         self.timer = Loop(f"timer {settings.group}", clock)
         self._heartbeats = Loop(f"heartbeats {settings.group}", clock)
-        """Heartbeats wait for nothing but each other: brokers expel a member that is silent for two minutes."""
+        """A separate loop, so that nothing delays heartbeats: brokers expel members after two silent minutes."""
         self._pull_loop = Loop(f"pull {settings.group}", clock)
         self._queue_listener = queue_listener
         self._is_joined = False
@@ -160,7 +160,7 @@ class Member:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Become a member. Raise if no name server answers, or if a filter is refused."""
+        """Join the group. Raise if no name server responds, or if a broker refuses a subscription's filter."""
         self._run()
         for topic in self.settings.wanted:
             self._need_name_server(topic)
@@ -168,14 +168,14 @@ class Member:
         self._is_joined = True
         self._heartbeats.start()
         self._heartbeats.repeat(0.0, self.settings.rhythm.heartbeat_s, self._introduce)
-        self._heartbeats.call_soon(self.rounds.wake)  # After the first heartbeat: before it no broker lists the member.
+        self._heartbeats.call_soon(self.rounds.wake)  # Runs after the first heartbeat, when brokers list the member.
 
     def run_alone(self) -> None:
-        """Pull and commit without being a member: the queues are given by the user."""
+        """Start to pull and commit without joining the group; the user gives the queues with `take`."""
         self._run()
 
     def close(self) -> None:
-        """Stop pulling, let the sink come to an end, persist positions, and leave."""
+        """Stop pulling, let the sink finish, persist positions, and leave the group."""
         was_running, self.state.is_running = self.state.is_running, False
         for loop in (self._pull_loop, self.timer, self._heartbeats):
             loop.stop(CLOSING_S)
@@ -201,7 +201,10 @@ class Member:
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
 
     def _need_name_server(self, topic: str) -> None:
-        """Raise if no name server answers; warn if none knows the topic, which may come later."""
+        """Fetch a topic's route.
+
+        Raise if no name server responds; warn if none knows the topic, which may be created later.
+        """
         try:
             self.cluster.routes.route(topic)
         except RouteError as error:
@@ -210,18 +213,18 @@ class Member:
     # --- subscriptions and queues ------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, wanted: Subscription) -> None:
-        """Consume one more topic, or change what is wanted of it.
+        """Subscribe to one more topic, or change the filter of a subscribed one.
 
-        Raise if no name server answers, or if a broker refuses the filter.
+        Raise if no name server responds, or if a broker refuses the filter.
         """
         self._require_joined("subscribe")
-        self._need_name_server(topic)  # From now on heartbeats reach the topic's brokers.
+        self._need_name_server(topic)  # The route names the topic's brokers, which get heartbeats from now on.
         self.membership.check_filter(topic, wanted)
         self.membership.subscribe(topic, wanted)
         self._introduce_again()
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more; its queues are given up in the next round."""
+        """Stop consuming a topic; its queues are given up in the next round of rebalancing."""
         self._require_joined("unsubscribe")
         self.membership.unsubscribe(topic)
         self._introduce_again()
@@ -235,13 +238,13 @@ class Member:
             )
 
     def take(self, queue: MessageQueue, offset: int) -> None:
-        """Hold a queue that the user gives, and pull it from an offset on."""
+        """Hold a queue that the user assigns, and pull it from `offset` on."""
         assigned = Assigned(queue, offset, orderly=self.orderly, clock=self.clock.now_s)
         self.table.add(assigned)
         self.pulls.begin(assigned, 0.0)
 
     def _retake(self, queue: MessageQueue, offset: int) -> None:
-        """Take a queue again whose position was moved: in the next round, or here if there are no rounds."""
+        """Take a queue again after its position was moved: by a round of rebalancing, or here outside a group."""
         if self._is_joined:
             self.rounds.wake()
         else:
@@ -250,15 +253,15 @@ class Member:
     # --- on the timer loop -------------------------------------------------------------------------------------------
 
     def persist(self) -> None:
-        """Persist the positions in all held queues."""
+        """Persist the positions of all held queues."""
         self.store.persist_all(self.table.queues())
 
     def _run_round(self) -> bool:
         return self.state.is_running and not self.state.is_paused and self.rebalancer.run_round()
 
     def _announce(self, topic: str, assignment: TopicAssignment) -> None:
-        """Tell brokers and the queue listener of changed queues, and divide a topic's limits anew."""
-        self.membership.touch(topic)  # Brokers accept a newer subscription only.
+        """Tell brokers and the queue listener of a topic's changed queues; divide limits anew among all held queues."""
+        self.membership.touch(topic)  # Brokers accept only a newer version.
         settings = self.settings
         if held := len(self.table):
             self.state.limits = self.state.limits.divided(settings.topic_message_count, settings.topic_body_mib, held)
@@ -269,12 +272,12 @@ class Member:
     # --- on the heartbeat loop ---------------------------------------------------------------------------------------
 
     def _introduce(self) -> None:
-        """Send a heartbeat, after comparing subscriptions with what other members told brokers."""
+        """Warn if the group's members have different subscriptions, then send a heartbeat."""
         self.membership.check_others()
         self.membership.heartbeat()
 
     def _introduce_again(self) -> None:
-        """Send a heartbeat and run a round soon: a broker may have been restarted, or the subscriptions changed."""
+        """Send a heartbeat and plan a round, because a broker may have been restarted or subscriptions have changed."""
         if self._is_joined:
             self._heartbeats.call_soon(self.membership.heartbeat)
             self._heartbeats.call_soon(self.rounds.wake)
@@ -282,16 +285,16 @@ class Member:
     # --- requests of brokers and administrators ----------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Run a round soon: the group may have changed."""
+        """Plan a round of rebalancing, because members of the group may have changed."""
         if self._is_joined:
             self.rounds.wake()
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets."""
+        """Move the positions of a topic's queues to these offsets, as an administrator wants."""
         self.corrections.reset(topic, offsets)
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """Return what the listener returns, or raise what it raises."""
+        """Call the listener with the messages and return its result, or raise what it raises."""
         return self.sink.listen_to(messages)
 
 

@@ -1,10 +1,10 @@
 """Tell brokers of a client by heartbeats, and ask them for the members of its group.
 
-Every process of every broker that the topics' routes name gets a heartbeat every 30 seconds, and one at once when the
-member's queues change. A broker keeps one table of subscriptions for the whole group, that of the last heartbeat, so
-all members must want the same. It lists a member once for each of its connections.
+Every process of every broker in the topics' routes gets a heartbeat every 30 seconds, and one at once when the member's
+queues change. A broker keeps one table of subscriptions for the whole group, taken from the last heartbeat, so all
+members must have the same subscriptions. It lists a member once for each of the member's connections.
 
-`Presence` serves producers, too; `Membership` adds a group's subscriptions and the list of its members.
+Producers use `Presence` as well; `Membership` adds a group's subscriptions and the list of its members.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Membership", "Presence", "make_client_id", "member_id", "producer_he
 
 MEMBERS_TIMEOUT_S = 3.0
 LEAVING_S = 5.0
-"""The time in which a client unregisters from all brokers."""
+"""The timeout for unregistering from all brokers together."""
 PUSH, PULL = "CONSUME_PASSIVELY", "CONSUME_ACTIVELY"
 
 _SHARED_NAME = "DEFAULT"
@@ -40,26 +40,29 @@ _log = logging.getLogger(__name__)
 
 
 def make_client_id(instance_name: str | None = None, unit_name: str = "") -> str:
-    """Return a client id as Java makes it, new every time unless an instance is named."""
+    """Return a client id in Java's format; without `instance_name` every call returns a new one."""
     own = instance_name or f"{os.getpid()}#{time.monotonic_ns()}"
     return "@".join([local_host(), own, *filter(None, [unit_name])])
 
 
 def member_id(settings: MemberSettings) -> str:
-    """Return a member's client id; that of a broadcasting member stays, because it names the file of its positions."""
+    """Return a member's client id; without an instance name in the settings every call returns a new one.
+
+    A broadcasting member's id stays the same instead, because it names the directory of the file of positions.
+    """
     lasting = _SHARED_NAME if settings.is_broadcasting else None
     return make_client_id(settings.instance_name or lasting, settings.unit_name)
 
 
 class Presence:
-    """The heartbeats of one client to all brokers that it knows."""
+    """Sends one client's heartbeats to all brokers in its routes."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
         self.cluster = cluster
         self.client_id = client_id
 
     def beat(self, data: HeartbeatData, *, masters_only: bool = False) -> int:
-        """Send a heartbeat to every broker process, and return how many accepted it."""
+        """Send a heartbeat to every broker process, and return how many of them accepted it."""
         accepted = 0
         for broker_name, endpoint in self._endpoints():
             if masters_only and not endpoint.is_master:
@@ -72,7 +75,7 @@ class Presence:
         return accepted
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Unregister from every broker process; one that is not reached in time notices the missing heartbeats."""
+        """Unregister from every broker process; one that is not reached removes the client when heartbeats stop."""
         for (broker_name, endpoint), deadline in in_turn(Deadline.after(LEAVING_S), list(self._endpoints())):
             try:
                 self.cluster.groups.unregister(
@@ -92,7 +95,7 @@ class Presence:
 
 
 class Membership:
-    """One member of a consumer group. For any thread."""
+    """One member's subscriptions and its view of the group. Any thread may use it."""
 
     def __init__(
         self, cluster: Cluster, settings: MemberSettings, client_id: str, clock: Clock, *, consume_type: str = PUSH
@@ -108,55 +111,55 @@ class Membership:
         self._lock = threading.Lock()
         self._subscriptions = {each.topic: each for each in self._first_subscriptions()}
         self.subscription: Callable[[str], SubscriptionData | None] = self._subscriptions.get
-        """Returns what is wanted of a topic; called before every pull."""
+        """Returns a topic's subscription, or None without one; called before every pull."""
 
     def __repr__(self) -> str:
         return f"<Membership of {self.client_id} in {self.group}, {', '.join(self.subscriptions)}>"
 
     @property
     def subscriptions(self) -> Mapping[str, SubscriptionData]:
-        """The subscriptions by topic; the group's retry topic is included unless all members get all messages."""
+        """The subscriptions by topic. The group's retry topic is one of them, except in broadcasting."""
         with self._lock:
             return dict(self._subscriptions)
 
     def subscribe(self, topic: str, wanted: Subscription) -> None:
-        """Add a topic, or replace what is wanted of it."""
+        """Add a topic, or replace its subscription."""
         subscription = self._build(topic, wanted, self._clock.wall_ms())
         with self._lock:
             self._subscriptions[topic] = subscription
 
     def unsubscribe(self, topic: str) -> None:
-        """Remove a topic."""
+        """Remove a topic and its subscription."""
         with self._lock:
             self._subscriptions.pop(topic, None)
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def heartbeat(self) -> int:
-        """Tell every broker what is wanted, and return how many accepted it."""
+        """Send the member's subscriptions to every broker process, and return how many accepted them."""
         return self._presence.beat(HeartbeatData(client_id=self.client_id, consumer_data_set=(self._consumer_data(),)))
 
     def check_others(self) -> None:
-        """Compare what other members of the group want with this member, and log what differs."""
+        """Compare the subscriptions that brokers have for the group with this member's, and log the differences."""
         self._check.compare(self._consumer_data())
 
     def touch(self, topic: str) -> None:
-        """Give the subscription of a topic a newer version, so that brokers accept it from the next heartbeat."""
+        """Give a topic's subscription a newer version, because brokers ignore a change without one."""
         with self._lock:
             if known := self._subscriptions.get(topic):
                 self._subscriptions[topic] = replace(known, sub_version=self._clock.wall_ms())
 
     def leave(self) -> None:
-        """Leave the group."""
+        """Unregister from the group at every broker process."""
         self._presence.leave(consumer_group=self.group)
 
     def check_filters(self) -> None:
-        """Have a broker compile expressions that are not tags; raise if it refuses one."""
+        """Let a broker check all filter expressions other than tags; raise if it refuses one."""
         for subscription in self.subscriptions.values():
             self._check_filter(subscription)
 
     def check_filter(self, topic: str, wanted: Subscription) -> None:
-        """Have a broker compile one topic's expression unless it is one of tags; raise if it refuses."""
+        """Let a broker check one topic's filter expression, unless it is one of tags; raise if it is refused."""
         self._check_filter(self._build(topic, wanted, self._clock.wall_ms()))
 
     def _check_filter(self, subscription: SubscriptionData) -> None:
@@ -166,13 +169,13 @@ class Membership:
     # --- routes and members ------------------------------------------------------------------------------------------
 
     def refresh_routes(self) -> None:
-        """Fetch the routes of all topics again; a topic without a route is tried again next time."""
+        """Fetch the routes of all subscribed topics again; a failure is logged, and the next call tries again."""
         for topic in self.subscriptions:
             self._cluster.routes.expire(topic)
             self.queues(topic)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...] | None:
-        """Return the queues of a topic in RocketMQ's order; None if there is no route."""
+        """Return the readable queues of a topic in RocketMQ's order; None if its route cannot be found."""
         try:
             return self._cluster.routes.route(topic).readable
         except TopicNotFound as error:
@@ -183,9 +186,9 @@ class Membership:
         return None
 
     def members(self, topic: str) -> list[str] | None:
-        """Return the client ids of the group's members in Java's order, as a broker of the topic lists them.
+        """Return the client ids of the group's members, in the order in which Java sorts them.
 
-        None if no broker tells.
+        Return None if no broker of the topic reports them.
         """
         try:
             found = self._cluster.groups.fetch_members(self.group, topic, Deadline.after(MEMBERS_TIMEOUT_S))
@@ -218,5 +221,5 @@ class Membership:
 
 
 def producer_heartbeat(client_id: str, group: str) -> HeartbeatData:
-    """Return the heartbeat of a producer."""
+    """Return the data of a producer's heartbeat."""
     return HeartbeatData(client_id=client_id, producer_data_set=(ProducerData(group_name=group),))

@@ -1,8 +1,8 @@
 """View received messages, and decode their fields when a caller reads them.
 
-A `ReceivedMessage` is a view of one record inside a pull's response. A `MessageBatch` stands for messages of one
-response that are consumed together; it is the entry that a process queue holds. An arriving response is only scanned
-for the starts of its records; message objects are made when a caller looks into their batch.
+A `ReceivedMessage` is a view of one record in the response to a pull. A `MessageBatch` is a sequence of messages of one
+response that are consumed together; a process queue stores such batches. When a response arrives, only the starts of
+its records are found; message objects are made when a caller reads the messages of a batch.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_batch", "read_mess
 
 _QUEUE_OFFSET = struct.Struct(">20xq")
 _FLAGS_AT = 39
-"""The offset of the byte of sysFlag that marks inner batches."""
+"""Position, in a record, of that byte of sysFlag which has the flags of inner batches."""
 _INNER_BATCH = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 class Pulled(NamedTuple):
-    """The data that messages of one response share."""
+    """Data that all messages of one response share."""
 
     queue: MessageQueue
     data: memoryview
     min_offset: int
     max_offset: int
     unwrap: Callable[[str], str]
-    """Returns a topic's name without the namespace."""
+    """Takes a topic's name and returns it without the prefix of the namespace."""
 
 
 class ReceivedMessage:
@@ -42,9 +42,9 @@ class ReceivedMessage:
     def __init__(self, pulled: Pulled, start: int) -> None:
         self.offset = _offset_at(pulled.data, start)
         self.failed_here = 0
-        """The number of failures in this client that the broker does not know of."""
+        """How often it failed in this client without being sent back; its broker does not count these failures."""
         self.is_sent_back = False
-        """Whether it was sent back because its listener held it for too long."""
+        """Whether the message was sent back while its listener still held it."""
         self._pulled = pulled
         self._start = start
 
@@ -53,12 +53,12 @@ class ReceivedMessage:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue that stores it; of a retry, that of the retry topic."""
+        """The queue that stores the message; for a retried message, a queue of the retry topic."""
         return self._pulled.queue
 
     @property
     def topic(self) -> str:
-        """The topic it was first sent to, also if it lies in a retry or dead-letter topic."""
+        """The topic to which the message was first sent, even if a retry or dead-letter topic stores it now."""
         if self.queue.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and (
             origin := self.properties.get("RETRY_TOPIC")
         ):
@@ -67,7 +67,7 @@ class ReceivedMessage:
 
     @property
     def body_bytes(self) -> int:
-        """The size of the stored body."""
+        """The size of the body as it is stored, which may be compressed."""
         return len(self.record.body)
 
     @cached_property
@@ -77,27 +77,27 @@ class ReceivedMessage:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """The properties by name, RocketMQ's own included."""
+        """All properties by name, including those that RocketMQ adds."""
         return self.record.properties
 
     @property
     def tags(self) -> str | None:
-        """The tag by which brokers filter it."""
+        """The message's tag, by which brokers filter; None without one."""
         return self.properties.get("TAGS")
 
     @property
     def keys(self) -> str | None:
-        """The keys by which it can be looked up, separated by spaces."""
+        """The keys, separated by spaces, by which tools find the message; None without keys."""
         return self.properties.get("KEYS")
 
     @property
     def message_id(self) -> str:
-        """The unique id that its producer gave it, else the broker's."""
+        """The unique id that the producer gave the message, or the broker's id if it has none."""
         return self.properties.get("UNIQ_KEY") or self.record.offset_message_id
 
     @property
     def reconsume_times(self) -> int:
-        """The number of failed attempts to consume it."""
+        """The number of failed attempts to consume the message."""
         return self.record.reconsume_times + self.failed_here
 
     @property
@@ -112,22 +112,22 @@ class ReceivedMessage:
 
     @property
     def max_offset(self) -> int:
-        """The queue's next offset when the message was pulled."""
+        """The end of the message's queue, as the broker reported it with the response."""
         return self._pulled.max_offset
 
     @property
     def min_offset(self) -> int:
-        """The queue's smallest offset when the message was pulled."""
+        """The smallest offset in the message's queue, as the broker reported it with the response."""
         return self._pulled.min_offset
 
     @cached_property
     def record(self) -> Record:
-        """Every stored field."""
+        """The stored record, decoded: every field of the message."""
         return decode_record(self._pulled.data, self._start)[0]
 
 
 class MessageBatch(Sequence[ReceivedMessage]):
-    """Messages of one queue, at least one, that are consumed and done together."""
+    """At least one message of one queue; all of them are consumed together and leave the process queue together."""
 
     __slots__ = ("_end", "_messages", "_pulled", "_starts", "body_bytes", "last_offset", "message_count", "offset")
 
@@ -141,11 +141,11 @@ class MessageBatch(Sequence[ReceivedMessage]):
         self.offset = _offset_at(data, starts[0])
         self.last_offset = self.offset if self.message_count == 1 else _offset_at(data, starts[-1])
         self.body_bytes = end - starts[0]
-        """The size of the stored records, a little more than that of the bodies."""
+        """The bytes of the stored records, or of the bodies alone if the batch was made by `of`."""
 
     @classmethod
     def of(cls, messages: Sequence[ReceivedMessage]) -> Self:
-        """Return a batch of messages that exist already."""
+        """Make a batch from message objects, at least one, instead of from records of a response."""
         made = cls.__new__(cls)
         made._pulled, made._messages = None, messages
         made.message_count = len(messages)
@@ -171,14 +171,14 @@ class MessageBatch(Sequence[ReceivedMessage]):
 
     @property
     def messages(self) -> Sequence[ReceivedMessage]:
-        """The messages, which are made when they are first read."""
+        """The message objects; they are made when this is first read."""
         if self._messages is None:
             assert self._pulled is not None, "a batch without records has its messages"
             self._messages = [ReceivedMessage(self._pulled, start) for start in self._starts]
         return self._messages
 
     def pieces(self, size: int) -> list[MessageBatch]:
-        """Return batches of `size` messages; the last one may be smaller."""
+        """Cut this batch into batches of `size` messages and return them in order; the last one may be smaller."""
         if self.message_count <= size:
             return [self]
         firsts, pulled = range(0, self.message_count, size), self._pulled
@@ -192,13 +192,16 @@ class MessageBatch(Sequence[ReceivedMessage]):
 
 
 def read_messages(pulled: Pulled, requested_offset: int) -> Sequence[ReceivedMessage]:
-    """Return the messages of a response, those of an inner batch singly and from the requested offset on."""
+    """Return the messages of a response.
+
+    An inner batch (one record with several messages) is unpacked; messages before `requested_offset` are left out.
+    """
     batch = read_batch(pulled, requested_offset)
     return batch.messages if batch else ()
 
 
 def read_batch(pulled: Pulled, requested_offset: int) -> MessageBatch | None:
-    """Return the same messages as a batch, which makes them when they are first read; None if there are none."""
+    """Return the messages as `read_messages` does, but as a batch, which makes them later; None without messages."""
     data = pulled.data
     starts = record_starts(data)
     if any(data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH for start in starts):
@@ -217,7 +220,7 @@ def _read_singly(pulled: Pulled, starts: Iterable[int]) -> Iterator[ReceivedMess
 
 
 def view_record(pulled: Pulled, record: Record) -> ReceivedMessage:
-    """Return the view of a record that is no part of a response's bytes."""
+    """Return a message object for a single decoded record, which is not part of a response to a pull."""
     return ReceivedMessage(pulled._replace(data=memoryview(encode_record(record))), 0)
 
 

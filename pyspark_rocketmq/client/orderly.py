@@ -1,9 +1,10 @@
-"""Hand messages to a listener in the order of their offsets, queue by queue.
+"""Call the listener with each queue's messages in the order of their offsets.
 
-One worker at a time consumes a queue, under the broker's lock, and takes the smallest offsets. A failed message is
-tried again in its place after a rest, so no message overtakes it; only when its retries are used up (by default never)
-is a copy sent to the dead letters. A run gives up its worker after a minute, and checks before every batch that the
-queue and its lock are still held.
+In a *run*, one worker calls the listener with batch after batch of one queue, beginning with the smallest offsets. Only
+one worker at a time does so, and only under the broker's lock of the queue. A failed message is given to the listener
+again after a pause and before all later messages of its queue. When its retries are used up (by default never), a copy
+is sent to the dead letters instead. A run ends after a minute, so that other queues get the worker. Before every batch
+it checks that the member still holds the queue and its lock.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class OrderlyService:
-    """Runs the listener on the workers, one at a time for each queue."""
+    """Calls the listener from several workers, for each queue from one worker at a time."""
 
     def __init__(
         self,
@@ -65,52 +66,52 @@ class OrderlyService:
         self._progress = progress
         self._redelivery = redelivery
         self._locks = locks
-        """None where every member has every queue for itself."""
+        """None for broadcasting: each member reads all queues, so there is nothing to lock."""
         self._timer = timer
         self._now_s = clock.now_s
         self._statistics = statistics
         self._workers = Workers(f"consume {settings.group}", settings.thread_count)
         self._turns: defaultdict[MessageQueue, threading.Lock] = defaultdict(threading.Lock)
-        """By queue and not by assignment: a queue may be lost and taken anew while its listener runs."""
+        """One lock for each queue, held by its run, also across a replacement of `Assigned` while the listener runs."""
         self._renewals = Loop(f"locks {settings.group}", clock)
-        """Renewals wait for no round: a lock that is renewed too late is trusted no more, and then lent to others."""
+        """A loop of its own for renewals, so that no round of rebalancing can delay them until a lock expires."""
 
     def start(self) -> None:
-        """Begin to consume, and to renew locks."""
+        """Start the workers, and renew the brokers' locks from time to time."""
         self._workers.start()
         if self._locks:
             self._renewals.repeat(self._rhythm.first_lock_s, self._rhythm.lock_s, self._locks.renew_all)
             self._renewals.start()
 
     def finish(self) -> None:
-        """Wait for running listeners, as long as the settings say, and renew their locks meanwhile."""
+        """Wait for running listeners, at most as long as the settings say, and renew their locks meanwhile."""
         self._workers.stop(self._settings.await_termination_s)
         self._renewals.stop(CLOSING_S)
 
     def hand_over(self) -> None:
-        """Release all locks."""
+        """Release the locks of all held queues, so that other members can take the queues."""
         if self._locks:
             self._locks.release(self._table.queues())
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """Return single messages: one call of the listener may get messages of several pulls."""
+        """Return batches of one message each, so that one call of the listener can get messages of several pulls."""
         return messages.pieces(1)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Start a run of the queue unless one is under way, which takes the messages from the process queue."""
+        """Start a run of the queue if `starts` is true; otherwise the current run consumes the new messages, too."""
         if starts:
             self._resume(assigned)
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Move the position behind messages that a filter left out."""
+        """Move the group's position to `offset`, because a filter left out the messages before it."""
         self._progress.update(assigned.queue, offset, only_forward=True)
 
     def listen_to(self, messages: Messages) -> object:
-        """Return what the listener returns, or raise what it raises."""
+        """Call the listener with the messages and return its result, or raise what it raises."""
         return self._listener(messages)
 
     def _call_listener(self, messages: Messages) -> Ordered:
-        """Return the listener's result; an exception and anything that is no result suspend the queue."""
+        """Return the listener's result; if it raises, or returns a value that is no result, return SUSPEND."""
         try:
             result: object = self._listener(messages)
         except BaseException:  # `sys.exit()`, too: it must not end the worker.
@@ -128,7 +129,7 @@ class OrderlyService:
     # --- one run -----------------------------------------------------------------------------------------------------
 
     def _resume(self, assigned: Assigned, delay_s: float = 0.0) -> None:
-        """Start a run of a queue, now or after a delay."""
+        """Let a worker start a run of the queue, now or after a delay."""
 
         def submit() -> None:
             self._workers.submit(lambda: self._run(assigned))
@@ -154,7 +155,7 @@ class OrderlyService:
             turn.release()
 
     def _consume(self, assigned: Assigned) -> None:
-        """Consume batch after batch, until there is a reason to stop; each reason plans what comes next."""
+        """Give the listener batch after batch until the run must end; then plan the next run if one is needed."""
         process_queue = assigned.process_queue
         until_s = self._now_s() + self._rhythm.longest_run_s
         goes_on = True
@@ -170,7 +171,7 @@ class OrderlyService:
             goes_on = bool(batch) and self._consume_batch(assigned, batch)
 
     def _consume_batch(self, assigned: Assigned, batch: Messages) -> bool:
-        """Call the listener with a batch, apply its result, and return whether the run goes on."""
+        """Call the listener with a batch and apply its result; return False if the run must end."""
         began_s = self._now_s()
         with assigned.process_queue.consume_lock:
             if assigned.process_queue.dropped:
@@ -184,7 +185,7 @@ class OrderlyService:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _settle(self, assigned: Assigned, batch: Messages, result: Ordered) -> bool:
-        """Apply the listener's result, and return whether the run goes on."""
+        """Commit, retry or roll back a batch as the listener's result demands; return False if the run must end."""
         auto = self._settings.auto_commit
         if result.status is OrderlyStatus.SUSPEND:
             kept = [message for message in batch if not self._send_away(message)]
@@ -209,13 +210,13 @@ class OrderlyService:
             self._progress.update(assigned.queue, offset, only_forward=False)
 
     def _rest(self, assigned: Assigned, result: Ordered) -> bool:
-        """Let the queue rest, and return False: the run ends."""
+        """Plan the next run of the queue after the pause that the result or the settings give, and return False."""
         rest_s = self._settings.suspend_s if result.suspend_s is None else result.suspend_s
         self._resume(assigned, min(max(rest_s, SHORTEST_REST_S), LONGEST_REST_S))
         return False
 
     def _send_away(self, message: ReceivedMessage) -> bool:
-        """Send a copy of a message whose retries are used up to the dead letters; return whether a broker took it."""
+        """Send a message to the dead letters if it has no retries left; return True if a broker took it."""
         if message.reconsume_times < self._redelivery.most_retries:
             return False
         try:
@@ -234,7 +235,7 @@ class OrderlyService:
         return process_queue.locked and not process_queue.is_lock_expired(self._rhythm.lock_max_live_s)
 
     def _relock(self, assigned: Assigned, delay_s: float) -> None:
-        """Ask the broker for the lock again after a while, in a worker: its answer may take time."""
+        """Ask the broker for the lock again after a delay, in a worker because the request may take long."""
         self._timer.call_later(delay_s, lambda: self._workers.submit(lambda: self._lock_and_resume(assigned)))
 
     def _lock_and_resume(self, assigned: Assigned) -> None:

@@ -1,7 +1,7 @@
-"""Pack messages into send requests.
+"""Turn messages into the bodies and properties of send requests.
 
-A message gets a unique id and the properties that stand for its other fields, and a large body is compressed. A message
-that no broker would accept is refused before anything is sent.
+Each message gets a unique id, and properties for its tags, keys and delay. A large body is compressed. A message that
+brokers would refuse raises an error before anything is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DELAY_NEEDS_SINGLE = "send delayed messages one by one"
 
 
 class Payload(NamedTuple):
-    """The parts of a send request that come from its messages."""
+    """The fields of a send request that are made from its messages."""
 
     body: bytes
     properties: str
@@ -38,7 +38,7 @@ class Payload(NamedTuple):
 
 
 class Packing:
-    """The packing of one producer's messages. For any thread."""
+    """Makes the send requests' fields for one producer's messages. Any thread may use it."""
 
     def __init__(self, settings: ProducerSettings, clock: Clock) -> None:
         self._settings = settings
@@ -47,7 +47,10 @@ class Packing:
         self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), clock.wall_ms)
 
     def pack(self, message: Message, more: Mapping[str, str] | None = None) -> Payload:
-        """Return one message's payload; `more` are reserved properties that the producer adds."""
+        """Return the payload of one message; `more` are reserved properties that the producer adds.
+
+        Raise if it is invalid.
+        """
         check_message(message)
         self._check_size(len(message.body))
         properties = {**self._properties(message), **(more or {})}
@@ -56,7 +59,7 @@ class Packing:
         return Payload(body, text, sys_flag, message.flag, unique_id=properties["UNIQ_KEY"])
 
     def pack_batch(self, messages: Sequence[Message]) -> Payload:
-        """Return the payload of several messages of one topic, whose bodies are never compressed."""
+        """Return one payload for several messages of one topic, uncompressed. Raise if they cannot be sent together."""
         check_instance("messages", messages, Sequence, "a list of messages")
         for message in messages:
             check_message(message)

@@ -1,15 +1,15 @@
-"""Send messages, each to a queue that takes it.
+"""Send messages, each to one of its topic's queues.
 
     with Producer("localhost:9876", ProducerSettings(group="shop")) as producer:
         receipt = producer.send(Message("orders", b"..."))
 
-Queues take turns. A send that fails is tried at another broker within its time; a message whose response was lost may
-so be stored twice, as with every RocketMQ producer. Messages of one key go to one queue and are not tried elsewhere,
-since that would break their order. A topic that does not exist is created by the broker that gets its first message, if
-brokers allow that (`autoCreateTopicEnable`).
+Queues are used in turn. A failed send is tried again at other brokers, as often and as long as the settings allow. If
+the response to an attempt was lost, the message may then be stored twice, as with every RocketMQ producer. Messages of
+one key go to one queue and are not tried at another, because that would break their order. If a topic does not exist,
+the broker that gets its first message creates it, provided that brokers allow it (`autoCreateTopicEnable`).
 
-A *transaction* stores a half message, which no consumer sees, runs the caller's own part, and then commits the message
-or rolls it back. If the broker hears of neither, it asks (`check`).
+A *transaction* stores a half message, which no consumer sees, and calls a function of the user. The function's result
+commits the message or rolls it back. If the broker is not told the result, it asks the producer, which calls `check`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = ["Producer", "TransactionChecker", "TransactionReceipt", "TransactionR
 
 CLOSING_S = 5.0
 _MOST_NEW_QUEUES = 4
-"""Java's producer asks for as many queues when its message creates a topic."""
+"""The largest number of queues of a topic that its first message creates, as in Java's producer."""
 _ELSEWHERE = (
     TransportError,
     TopicNotExist,
@@ -75,15 +75,15 @@ _ELSEWHERE = (
     NotInCurrentUnit,
     GoAway,
 )
-"""Errors after which another broker may take the message."""
+"""Errors after which the producer tries another broker."""
 _MAY_BE_STORED = (TransportError, RemoteProtocolError)
-"""Errors after which the message may be stored: no response came, or one that cannot be understood."""
+"""Errors that leave open whether the message is stored: no response came, or one that cannot be understood."""
 
 _log = logging.getLogger(__name__)
 
 
 class TransactionResolution(IntEnum):
-    """The end of a transaction; the values are sysFlag's."""
+    """The ways in which a transaction can end, with the numbers that sysFlag has for them."""
 
     UNKNOWN = TransactionState.NONE
     COMMIT = TransactionState.COMMIT
@@ -91,11 +91,11 @@ class TransactionResolution(IntEnum):
 
 
 TransactionChecker = Callable[[ReceivedMessage], TransactionResolution]
-"""Returns the end of a transaction when its broker asks for it."""
+"""Takes a half message, and returns how its transaction ends; called when a broker asks for that."""
 
 
 class TransactionReceipt(NamedTuple):
-    """The receipt of the half message, and how the transaction ended."""
+    """The receipt of a half message, and how its transaction ended."""
 
     receipt: Receipt
     resolution: TransactionResolution
@@ -125,7 +125,7 @@ class Producer(Running):
         self._packing = Packing(settings, self._clock)
         self._turns = itertools.count()
         self._new_topics: set[str] = set()
-        """Topics without a route, which the first message creates."""
+        """Topics that do not exist yet: their first message creates them."""
         self._timer = Loop(f"producer {settings.group}", self._clock)
         self._checks = Loop(f"checks {settings.group}", self._clock)
 
@@ -148,24 +148,27 @@ class Producer(Running):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message, queue: MessageQueue | None = None) -> Receipt:
-        """Store a message in the given queue, or in the next one that takes it. Raise `SendError` if none does."""
+        """Store a message and return its receipt. Raise `SendError` if no attempt succeeds.
+
+        A given queue is tried once; otherwise the topic's queues are used in turn, with retries at other brokers.
+        """
         payload = self._packing.pack(message)
         return self._send(message.topic, payload, check_queue(queue))
 
     def send_ordered(self, message: Message, key: str) -> Receipt:
-        """Store a message in the queue of its key, which Java's selector by hash chooses, too."""
+        """Store a message in the queue that the key's hash selects, as in Java's client; return the receipt."""
         check_instance("key", key, str, "the key as text")
         check_message(message)
         queues = self._queues(message.topic)
         return self.send(message, queues[abs(java_hash(key)) % len(queues)])
 
     def send_batch(self, messages: Sequence[Message], queue: MessageQueue | None = None) -> Receipt:
-        """Store messages of one topic together in one queue."""
+        """Store messages of one topic together in one queue, and return the receipt of the batch."""
         payload = self._packing.pack_batch(messages)
         return self._send(messages[0].topic, payload, check_queue(queue), count=len(messages))
 
     def send_oneway(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Send without waiting for a response."""
+        """Send a message without waiting for a response, so that a refusal stays unknown."""
         payload = self._packing.pack(message)
         chosen = check_queue(queue) or next(self._candidates(message.topic))
         self._cluster.messages.send_oneway(self._sending(chosen, payload), self._deadline())
@@ -173,9 +176,9 @@ class Producer(Running):
     def send_in_transaction(
         self, message: Message, execute: Callable[[Message], TransactionResolution]
     ) -> TransactionReceipt:
-        """Store a half message, run `execute`, and commit the message or roll it back, as `execute` returns.
+        """Store a half message, call `execute`, and end the transaction as `execute` returns.
 
-        With UNKNOWN, or when `execute` raises, the broker asks `check` later.
+        If `execute` returns UNKNOWN or raises, the broker asks later, and `check` decides.
         """
         check_callable("execute", execute, "of the message, which returns a TransactionResolution")
         half = {"TRAN_MSG": "true", "PGROUP": self._cluster.settings.namespace.wrap(self._settings.group)}
@@ -191,7 +194,7 @@ class Producer(Running):
     # --- one send ----------------------------------------------------------------------------------------------------
 
     def _send(self, topic: str, payload: Payload, queue: MessageQueue | None, count: int = 1) -> Receipt:
-        """Try one queue after another until a broker stores the message; a given queue is tried once."""
+        """Send to one queue after another until a broker stores the message; a given queue is tried once."""
         deadline = self._deadline()
         candidates = iter([queue]) if queue else self._candidates(topic)
         attempts = 1 if queue else 1 + self._settings.retries
@@ -207,7 +210,7 @@ class Producer(Running):
         raise AssertionError("there is always a candidate")
 
     def _candidates(self, topic: str) -> Iterator[MessageQueue]:
-        """Yield queues in turn; after each, one of another broker if there is any."""
+        """Yield the topic's queues in turn without end; two in a row are of different brokers if possible."""
         queues = self._queues(topic)
         at = next(self._turns)
         last = None
@@ -218,7 +221,7 @@ class Producer(Running):
             yield chosen
 
     def _queues(self, topic: str) -> Sequence[MessageQueue]:
-        """Return the queues that take messages; of a topic that does not exist, those that brokers would create."""
+        """Return the topic's writable queues; for a missing topic, the queues that its first message creates."""
         try:
             queues = self._cluster.routes.route(topic).writable
             self._new_topics.discard(topic)
@@ -230,7 +233,11 @@ class Producer(Running):
         return queues
 
     def _new_queues(self, topic: str, not_found: TopicNotFound) -> tuple[MessageQueue, ...]:
-        """Return queues after the template topic, which brokers have that create topics at the first message."""
+        """Return the queues that a new topic will have, derived from those of the template topic.
+
+        Only brokers that create topics at the first message have the template topic. If there is none, raise
+        `not_found`.
+        """
         try:
             template = self._cluster.routes.route(TEMPLATE_TOPIC).writable
         except TopicNotFound:
@@ -257,7 +264,7 @@ class Producer(Running):
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def _execute(self, message: Message, execute: Callable[[Message], TransactionResolution]) -> TransactionResolution:
-        """Return how the caller's part ends the transaction; UNKNOWN if it fails: the broker asks later."""
+        """Return how `execute` ends the transaction; UNKNOWN if it raises, so that the broker asks later."""
         try:
             return _check_resolution("execute", execute(message))
         except Exception:
@@ -278,14 +285,14 @@ class Producer(Running):
         self._tell_end(receipt.queue.broker_name, header)
 
     def _tell_end(self, broker_name: str, header: EndTransactionRequestHeader) -> None:
-        """Send the end of a transaction; if it does not arrive the broker asks later."""
+        """Tell the broker how a transaction ended; if that fails, log it, and the broker asks later."""
         try:
             self._cluster.messages.end_transaction(broker_name, header, self._deadline())
         except RocketMQError as error:
             _log.warning("the end of a transaction was not sent; the broker will ask for it: %s", error)
 
     def _serve(self, address: Address, request: Command) -> Command | None:
-        """Accept a broker's question about a transaction, which is answered in the loop for checks."""
+        """Accept a broker's question about a transaction, to answer it in another thread; None for other requests."""
         if request.code != RequestCode.CHECK_TRANSACTION_STATE:
             return None
         header = from_fields(CheckTransactionStateRequestHeader, request.fields)
@@ -335,7 +342,7 @@ class Producer(Running):
         self._presence.beat(producer_heartbeat(self.client_id, self._settings.group), masters_only=True)
 
     def _beat_at(self, topic: str) -> None:
-        """Send a heartbeat to a topic's brokers before the first transaction: they ask only producers they know."""
+        """Send heartbeats if the topic's brokers are new: brokers ask only producers that they know."""
         known = set(self._cluster.routes.known_brokers())
         self._queues(topic)
         if not known or set(self._cluster.routes.known_brokers()) - known:
@@ -343,7 +350,7 @@ class Producer(Running):
 
 
 def _check_resolution(name: str, resolution: object) -> TransactionResolution:
-    """Return what a function of the user returned; UNKNOWN, which is logged, if it is no resolution."""
+    """Return what the user's function `name` returned; if that is no resolution, log it and return UNKNOWN."""
     if isinstance(resolution, TransactionResolution):
         return resolution
     text = "%s returned %r, which leaves the transaction open; return TransactionResolution.COMMIT, ROLLBACK or UNKNOWN"
@@ -352,7 +359,7 @@ def _check_resolution(name: str, resolution: object) -> TransactionResolution:
 
 
 def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:
-    """Return the error of a send: how it failed tells whether the message may be stored all the same."""
+    """Return the `SendError` for a failed send of `count` messages; it says whether they may be stored all the same."""
     numbers = range(count)
     what = f"not sent: {error.what}" if not isinstance(error, RequestTimeout) else f"no answer: {error.what}"
     outcome = {"unknown": numbers} if is_unknown else {"failed": numbers}

@@ -1,8 +1,8 @@
 """Find or open the connection that a pull uses.
 
-Neither the pull loop nor a connection's reader may wait for an address that does not answer, because all other queues
-would wait with them. So a thread of its own connects to the address and then ends. All queues that need the address
-meanwhile wait for this one attempt, which succeeds or fails for all of them.
+Neither the pull loop nor the reader of a connection may wait for an address that does not respond, because all other
+queues would wait as well. So a separate thread connects to the address and then ends. All queues that need the address
+meanwhile wait for this one attempt, and its success or failure counts for all of them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..net.threaded import ThreadedConnection
 __all__ = ["PullConnections"]
 
 Callback = Callable[[RocketMQError | None], object]
-"""Called with the reason why there is no connection, or with None if there is one now."""
+"""Called with the error if connecting failed, or with None if there is a connection now."""
 
 _log = logging.getLogger(__name__)
 
 
 class PullConnections:
-    """The connections that pulls use. For any thread."""
+    """The connections that pulls use, by address. Any thread may use it."""
 
     def __init__(self, pool: SharedPool, reconnected: Callable[[], object]) -> None:
         self._pool = pool
@@ -38,15 +38,15 @@ class PullConnections:
         return f"<PullConnections {len(self._known)} known, {len(self._waiting)} opening>"
 
     def find(self, address: Address) -> ThreadedConnection | None:
-        """Return the open connection to an address; None if there is none that is usable."""
+        """Return the open connection to an address; None if there is none, or if it is broken."""
         known = self._known.get(address)
         return known if known and known.is_usable else None
 
     def open(self, address: Address, waiting: Callback) -> None:
-        """Open a connection in another thread, which calls back when it is done."""
+        """Connect to an address in another thread, which calls `waiting` when it has succeeded or failed."""
         with self._lock:
             if address not in self._waiting:
-                # Before the first callback is noted: if no thread can be started, none waits for it.
+                # Started before the callback is stored, so that no callback waits forever if starting raises.
                 threading.Thread(target=self._open, args=(address,), name=f"open {address}", daemon=True).start()
                 self._waiting[address] = []
             self._waiting[address].append(waiting)
@@ -59,7 +59,7 @@ class PullConnections:
             each(failure)
 
     def _connect(self, address: Address) -> RocketMQError | None:
-        """Open a connection; return the error if that fails."""
+        """Connect to an address and keep the connection; return the error if that fails, else None."""
         try:
             connection = self._pool.connection(address)
         except RocketMQError as error:

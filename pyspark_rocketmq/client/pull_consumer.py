@@ -1,14 +1,16 @@
-"""Consume messages by asking for them: a pull consumer.
+"""Consume messages by calling `poll`: a pull consumer.
 
     settings = PullConsumerSettings(group="billing", subscriptions="orders")
     with PullConsumer("localhost:9876", settings) as consumer:
         while batch := consumer.poll(5.0):
             ...                                             # done when `poll` is called again, or with `commit`
 
-With subscriptions the consumer is a member of its group and holds the queues that are assigned to it. Without, the user
-gives it queues (`assign`), and it is no member of the group. Queues are pulled in the background, up to their limits.
+With subscriptions the consumer is a member of its group and holds the queues that are assigned to it. Without them the
+user gives it queues (`assign`), and it is not a member of the group. Messages are pulled in the background into a cache
+of limited size.
 
-Messages count as done when the next `poll` asks for more: a program that fails in between gets them again.
+By default, messages that `poll` returned count as done when `poll` is called again. If the program fails before that,
+they are delivered again.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class _Batch(NamedTuple):
 
 
 class PullConsumer(Consumer):
-    """A consumer that is asked for messages, by one thread at a time."""
+    """A consumer whose user calls `poll` for messages. One thread at a time may use it."""
 
     def __init__(
         self,
@@ -79,30 +81,36 @@ class PullConsumer(Consumer):
         super().__exit__(kind, error, trace)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Yield every message, until the consumer is closed."""
+        """Yield every message until the consumer is closed."""
         while not self._buffer.is_closed:
             yield from self.poll(1.0)
 
     def _start(self) -> None:
-        """Start; with subscriptions, join the group."""
+        """Start pulling; with subscriptions, join the group first."""
         if self._settings.subscriptions:
             self._member.join()
         else:
             self._member.run_alone()
 
     def _close(self) -> None:
-        """Stop; what `poll` returned last counts as done if auto-commit is on. A waiting `poll` returns nothing."""
+        """Stop the consumer; a `poll` that waits returns nothing.
+
+        With auto-commit, the messages that `poll` returned last count as done.
+        """
         self._buffer.close()
         super()._close()
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues of a topic that may be read."""
+        """Return the readable queues of a topic."""
         return self._member.cluster.routes.route(topic).readable
 
     def assign(self, queues: Collection[MessageQueue], wanted: Subscription | str = "*") -> None:
-        """Read these queues and no others; each goes on at the group's position, or begins as the settings say."""
+        """Read these queues and no others. Raise if the consumer has subscriptions.
+
+        Each queue is read from the group's position on; without one, `consume_from` of the settings decides.
+        """
         if self._settings.subscriptions:
             what = "assign was called on a consumer with subscriptions, whose group assigns its queues"
             raise LocalProtocolError(what, advice="make the consumer without subscriptions, or do not call assign")
@@ -119,7 +127,7 @@ class PullConsumer(Consumer):
                 member.take(queue, member.first_offsets.find(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on with this offset; cached messages that `poll` has not returned are forgotten."""
+        """Read a queue from this offset on; cached messages that `poll` has not returned are discarded."""
         check_range("offset", offset, 0, 2**63 - 1)
         old = self._held(queue)
         new = Assigned(queue, offset, orderly=False, clock=self._member.clock.now_s)
@@ -130,16 +138,19 @@ class PullConsumer(Consumer):
         self._member.pulls.begin(new, 0.0)
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
-        """Go on with the first message stored at or after a time."""
+        """Read a queue from the first message that was stored at `time_ms` or later."""
         self.seek(queue, self._member.cluster.offsets.fetch_first_since({queue: time_ms})[queue])
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Pull nothing from these queues, and return nothing of them, for the time being."""
+        """Stop pulling these queues until `resume` is called.
+
+        Until then `poll` returns no cached messages of them either.
+        """
         for queue in queues:
             self._held(queue).is_paused = True
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Continue with these queues after `pause`."""
         for queue in queues:
             self._held(queue).is_paused = False
         self._buffer.notify()
@@ -147,23 +158,23 @@ class PullConsumer(Consumer):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> Sequence[ReceivedMessage]:
-        """Return the messages of one pull of one queue; none if none arrive in time, or the consumer is closed."""
+        """Return the messages of one pull of one queue; none if none arrive in time or the consumer is closed."""
         check_range("timeout_s", timeout_s, 0, 2**31, whole=False)
         return self._buffer.take(Deadline.after(timeout_s))
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Return the group's position in a queue; None if it has none."""
+        """Return the group's persisted position in a queue; None if there is none."""
         member = self._member
         if isinstance(member.store, LocalStore):
             return member.store.read(queue)
         return member.cluster.offsets.fetch_committed(self._settings.group, [queue]).get(queue)
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit that all messages which `poll` returned are done, or the given offsets. Raise if a broker refuses.
+        """Commit the given offsets, or by default the positions after all messages that `poll` returned.
 
-        Without given offsets, lost queues are left out: their new owner commits them.
+        By default queues that the consumer has lost are left out: their new owner commits. Raise if a broker refuses.
         """
         if done := self._buffer.done() if offsets is None else dict(offsets):
             self._member.store.write(done)
@@ -194,7 +205,7 @@ class PullConsumer(Consumer):
 
 
 class _Buffer:
-    """Pulled messages until `poll` returns them, and then until they are done."""
+    """Keeps pulled messages until `poll` returns them, and notes which of them are done."""
 
     def __init__(self, progress: Progress, *, auto_commit: bool) -> None:
         self._progress = progress
@@ -203,45 +214,45 @@ class _Buffer:
         self._waiting: deque[_Batch] = deque()
         self._handed_out: _Batch | None = None
         self._done: WeakKeyDictionary[Assigned, int] = WeakKeyDictionary()
-        """Positions that the next commit may commit. Weak: those of lost queues are forgotten."""
+        """Positions to commit next. The keys are weak, so that the position of a lost queue disappears."""
         self.is_closed = False
 
     # --- the member's side -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Do nothing: `poll` takes the messages."""
+        """Do nothing: no thread consumes, because `poll` takes the messages."""
 
     def finish(self) -> None:
-        """Count the messages that were handed out last as done."""
+        """Count the messages that `poll` returned last as done."""
         with self._news:
             self._settle()
 
     def hand_over(self) -> None:
-        """Do nothing: other members consume what is not done."""
+        """Do nothing: no locks are held, and other members consume the messages that are not done."""
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """Return one pull's messages whole: they are handed out, and done, together."""
+        """Return the messages of one pull as a single batch: `poll` returns them together."""
         return (messages,)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Keep messages until `take` asks for them."""
+        """Keep the batches until `poll` takes them."""
         with self._news:
             self._waiting.extend(_Batch(assigned, batch) for batch in batches)
             self._news.notify()
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Move the position behind messages that a filter left out, with the next commit."""
+        """Note `offset` as the position for the next commit, because a filter left out the messages before it."""
         with self._news:
             self._note(assigned, offset)
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """Raise: there is no listener."""
+        """Raise `LocalProtocolError`, because a pull consumer has no listener."""
         raise LocalProtocolError("a pull consumer has no listener", advice="ask a push consumer of the group")
 
     # --- the user's side ---------------------------------------------------------------------------------------------
 
     def take(self, deadline: Deadline) -> Sequence[ReceivedMessage]:
-        """Return the next batch; the one before counts as done."""
+        """Count the batch returned before as done, and return the messages of the next; none if the time is over."""
         with self._news:
             self._settle()
             while not self.is_closed:
@@ -254,14 +265,14 @@ class _Buffer:
             return ()
 
     def done(self) -> dict[MessageQueue, int]:
-        """Return the positions behind all messages that were handed out."""
+        """Count all returned messages as done, and return the positions to commit that no earlier call has returned."""
         with self._news:
             self._settle()
             done, self._done = self._done, WeakKeyDictionary()
             return {assigned.queue: offset for assigned, offset in done.items() if not assigned.is_lost()}
 
     def moved(self, assigned: Assigned, offset: int) -> None:
-        """Note that the user goes on at another offset of a queue."""
+        """Note that the user moved the position of a queue to `offset`, even if that is backwards."""
         with self._news:
             self._settle()
             self._done[assigned] = offset
@@ -269,25 +280,25 @@ class _Buffer:
                 self._progress.update(assigned.queue, offset, only_forward=False)
 
     def disown(self) -> None:
-        """Count the messages that were handed out last as not done."""
+        """Count the messages that `poll` returned last as not done."""
         with self._news:
             self._handed_out = None
 
     def close(self) -> None:
-        """Hand out nothing more, and wake up all who wait."""
+        """Return no more messages, and wake up all threads that wait in `take`."""
         with self._news:
             self.is_closed = True
             self._news.notify_all()
 
     def notify(self) -> None:
-        """Wake up all who wait: a queue was resumed."""
+        """Wake up all threads that wait in `take`, because a queue was resumed."""
         with self._news:
             self._news.notify_all()
 
     # --- under the lock ----------------------------------------------------------------------------------------------
 
     def _next(self) -> _Batch | None:
-        """Return the first batch of a held queue that is not paused, and forget those of lost queues."""
+        """Return the first batch whose queue is not paused, or None; discard the batches of lost queues."""
         self._waiting = deque(batch for batch in self._waiting if not batch.assigned.is_lost())
         for batch in self._waiting:
             if not batch.assigned.is_paused:

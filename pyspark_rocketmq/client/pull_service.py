@@ -1,15 +1,16 @@
 """Keep every held queue pulled, with at most one pull in flight for each.
 
-A queue's loop is: check for obstacles, pull, cache the messages of the response, hand them to the sink, and check
-again. An obstacle postpones the check; the loop ends only when the queue is dropped.
+For each queue these steps repeat: check whether it may be pulled now, pull, cache the messages of the response, give
+them to the sink. If the queue may not be pulled now, the check is repeated later. The loop ends when the queue is
+dropped.
 
-The thread that receives a response also sends the next pull, so no broker waits for another thread's turn. That thread
-must not wait for anything, so what is due later runs in the pull loop, and so does finding the first offset. No thread
-waits for a connection (`PullConnections`): a queue without one comes back when there is one.
+The thread that receives a response also sends the next pull, so a broker never waits for a switch of threads. That
+thread must not wait, so delayed steps and the search for a first offset run in the pull loop, a thread of its own. No
+thread waits for a connection (`PullConnections`): a queue without a connection is pulled once there is one.
 
-After an offset outside a queue's bounds, or an administrator's reset, a broker responds with the offset to go on from.
-Listeners may still work on earlier messages, so the queue is dropped, its position is corrected and frozen, and the
-queue is taken anew (`Corrections`, on the timer loop).
+If the offset of a pull is outside the queue's bounds, or an administrator has reset the group, the broker responds with
+another offset. Listeners may still work on earlier messages, so the queue is dropped, its position is corrected and
+frozen, and the queue is taken again (`Corrections`, on the timer loop).
 """
 
 from __future__ import annotations
@@ -66,29 +67,29 @@ class Sink(Protocol):
         """Begin to consume."""
 
     def finish(self) -> None:
-        """Come to an end: after this nothing more becomes done."""
+        """Stop consuming; afterwards no further message counts as done."""
 
     def hand_over(self) -> None:
-        """Let other members have the queues, whose positions are persisted now."""
+        """Release the held queues for other members, after their positions were persisted."""
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """Return parts of one pull's messages, each of which is done as a whole."""
+        """Divide the messages of one pull into batches; the messages of one batch are done together."""
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Consume parts that were cached; `starts` says whether the queue needs a new run."""
+        """Consume batches that are now in the process queue; `starts` is true if no worker consumes the queue now."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Note that all messages before an offset are done: a filter left them out."""
+        """Count all messages before `offset` as done, because a filter left out those that were not received."""
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """Return what the listener returns, or raise what it raises."""
+        """Call the listener with the messages and return its result, or raise what it raises."""
 
 
 class PullRequests:
-    """The header fields of one member's pulls.
+    """Makes the header fields of one member's pulls.
 
-    From one pull of a queue to the next only the offsets change. So the fields of a queue's first pull are kept as a
-    template until the member's subscription of the topic changes. A signature covers all fields and comes last.
+    From one pull of a queue to the next only the offsets and flags change. So the other fields of a queue are kept as a
+    template until the member's subscription to the topic changes. A signature covers all fields and is added last.
     """
 
     def __init__(self, cluster: ClusterSettings, settings: MemberSettings, progress: Progress) -> None:
@@ -99,7 +100,7 @@ class PullRequests:
         self._is_broadcasting = settings.is_broadcasting
 
     def fields(self, assigned: Assigned, subscription: SubscriptionData, endpoint: BrokerEndpoint) -> dict[str, str]:
-        """Return the header fields of a queue's next pull."""
+        """Return the header fields of the next pull of a queue."""
         template = assigned.pull_template
         if template is None or template[0] is not subscription:
             template = assigned.pull_template = subscription, self._make_template(assigned.queue, subscription)
@@ -124,7 +125,7 @@ class PullRequests:
         return PullTemplate(self._cluster, header, queue.broker_name, _CHANGING)
 
     def _committed(self, queue: MessageQueue) -> int:
-        """Return the group's position, which the pull commits."""
+        """Return the position that the pull commits: 0 for broadcasting, `NOTHING_CACHED` if it is unknown."""
         if self._is_broadcasting:
             return 0
         offset = self._progress.get(queue)
@@ -132,7 +133,7 @@ class PullRequests:
 
 
 class PullService:
-    """The pull loops of one member's queues."""
+    """Pulls the queues that one member holds."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class PullService:
         self._now_s = clock.now_s
 
     def begin(self, assigned: Assigned, delay_s: float) -> None:
-        """Begin to pull a queue that was taken, after a pause in which brokers may learn of it."""
+        """Begin to pull a queue after a delay."""
         self._call_later(assigned, delay_s)
 
     def _call_later(self, assigned: Assigned, delay_s: float) -> None:
@@ -178,7 +179,7 @@ class PullService:
     # --- before the pull ---------------------------------------------------------------------------------------------
 
     def _step(self, assigned: Assigned) -> None:
-        """Pull a queue, or try again later if there is an obstacle."""
+        """Pull a queue, or plan the next attempt if it may not be pulled now."""
         if assigned.process_queue.dropped:
             return
         try:
@@ -196,7 +197,7 @@ class PullService:
             self._call_later(assigned, self._failure_pause_s)
 
     def _obstacle_s(self, assigned: Assigned) -> float | None:
-        """Return after how long to check again, in RocketMQ's order; None if the queue may be pulled."""
+        """Return the seconds until the next check; None if the queue may be pulled. The order of checks is Java's."""
         state, process_queue = self._state, assigned.process_queue
         if not state.is_running:
             return self._failure_pause_s
@@ -213,7 +214,7 @@ class PullService:
             self._connections.open(endpoint.address, partial(self._resume_connected, assigned))
             return
         if self._needs_locks and not assigned.started_in_order:
-            # Under the lock the first pull finds its offset again: the last owner may have gone on until then.
+            # The previous owner may have committed until this member got the lock, so the position is read again.
             assigned.next_offset = self._first_offsets.find(assigned.queue)
             assigned.started_in_order = True
         fields = self._requests.fields(assigned, subscription, endpoint)
@@ -222,7 +223,10 @@ class PullService:
         future.add_done_callback(partial(self._take_in_turn, take))
 
     def _take_in_turn(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
-        """Take a response; one that arrived while the pull loop was still sending waits for its turn there."""
+        """Call `take` with the response in this thread, or later in the pull loop if this thread is the pull loop.
+
+        A response may arrive before the pull loop, which sent the pull, has left `submit`.
+        """
         if threading.current_thread() is self._loop.thread:
             self._loop.call_soon(partial(take, done))
         else:
@@ -235,7 +239,7 @@ class PullService:
             self._call_later(assigned, 0.0)
 
     def _find_endpoint(self, assigned: Assigned) -> BrokerEndpoint:
-        """Return the process to pull from by the routes at hand, which the timer loop renews."""
+        """Return the broker process to pull from, by the cached routes; the timer loop refreshes them."""
         queue = assigned.queue
         broker = self._routes.known_brokers().get(queue.broker_name)
         if broker is None:
@@ -268,7 +272,7 @@ class PullService:
             self._call_later(assigned, self._failure_pause_s)
 
     def _apply(self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome) -> int:
-        """Do what a response calls for, and return how many messages it brought."""
+        """Cache the messages of a response, or correct the offset that it rejects; return the number of messages."""
         if outcome.status is PullStatus.OFFSET_MOVED:
             _log.warning("the broker moves %s from offset %d to %d", assigned.queue, offset, outcome.next_offset)
             self._corrections.correct(assigned, outcome.next_offset)
@@ -279,14 +283,14 @@ class PullService:
         if batch:
             batches = self._sink.cut(batch)
             starts = assigned.process_queue.put(batches, outcome.max_offset)
-            if self._interval_s:  # The user's pause comes after messages only.
+            if self._interval_s:  # Pulls without messages are not followed by the user's interval.
                 self._call_later(assigned, self._interval_s)
             else:
                 self._step(assigned)
             self._sink.submit(assigned, batches, starts)
             return batch.message_count
         if not is_found and not assigned.process_queue.message_count:
-            # With cached messages this would commit them before they are done.
+            # While messages are cached, this would commit offsets of messages that are not done yet.
             self._sink.skip(assigned, outcome.next_offset)
         self._step(assigned)
         return 0
@@ -294,7 +298,10 @@ class PullService:
     def _read(
         self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome
     ) -> MessageBatch | None:
-        """Return the messages of a response, with their tags compared: "Aa" and "BB" have one hash at brokers."""
+        """Return a response's messages whose tags match; None if there are none.
+
+        Brokers compare only hashes of tags, and different tags, such as "Aa" and "BB", may have the same hash.
+        """
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
         batch = read_batch(pulled, offset)
         if batch is None or not subscription.tags_set:
@@ -303,7 +310,10 @@ class PullService:
         return MessageBatch.of(wanted) if wanted else None
 
     def _retry_refused(self, assigned: Assigned, endpoint: BrokerEndpoint, error: RocketMQError) -> None:
-        """Pull again after pauses that grow if the broker throttles; leave a replica for its master if it refuses."""
+        """Pull again after a failure; while the broker throttles, after growing pauses.
+
+        If a replica refuses the pull, the next one goes to its master.
+        """
         reason = explain_refusal(error, from_master=endpoint.is_master)
         if reason is None:
             self._retry_failed(assigned, error)

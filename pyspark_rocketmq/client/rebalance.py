@@ -1,13 +1,13 @@
-"""Decide which queues are this member's, take them and give them up.
+"""Decide which queues this member holds, take them and give them up.
 
-Every member assigns the same sorted queues to the same sorted members by the same strategy and keeps its own; no
-process coordinates them. A round looks at each topic: queues that are assigned to others now are dropped and handed
-over, new ones are taken from the group's position on. A member that cannot look (no route, no list of members) changes
-nothing.
+Every member sorts queues and members in the same way, assigns queues to members by the same strategy, and takes the
+queues that are assigned to itself; no process coordinates the members. A *round* of rebalancing does this for each
+topic: queues that are now assigned to others are dropped and handed over, and new ones are taken at the group's
+position. If the route or the list of members cannot be fetched, the topic's queues stay as they are.
 
-Rounds come every 20 seconds, one second after a round that left something to do, and on a wake-up (`wake`); never
-within a second of the last one. While no broker tells who is in the group, the next round comes after one second as
-well, and then after pauses that grow up to the regular one.
+The next round comes after 20 seconds, or after one second if a round could not take or give up every queue. A wake-up
+(`wake`) brings it forward, but at least one second lies between two rounds. While no broker reports the members, the
+next round comes after one second at first, and then after growing pauses of up to 20 seconds.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _AFTER_REFUSED_LOCK_S = 0.5
 _log = logging.getLogger(__name__)
 
 QueueListener = Callable[[str, Collection[MessageQueue], Collection[MessageQueue]], object]
-"""Called with a topic, all its queues and this member's queues when the latter have changed."""
+"""Called with a topic, all its queues, and this member's queues of it, after the member has taken or lost queues."""
 
 
 class TopicAssignment(NamedTuple):
-    """The queues of one topic, and those among them that are assigned to this member."""
+    """All queues of one topic, and those of them that are assigned to this member."""
 
     all_queues: Sequence[MessageQueue]
     own_queues: Sequence[MessageQueue]
 
 
 def assign_topic(topic: str, membership: Membership, strategy: AllocateStrategy | None) -> TopicAssignment | None:
-    """Return this member's queues of a topic, all of them without a strategy; None if no server tells.
+    """Return a topic's queues and which of them are assigned to this member: all if there is no strategy.
 
-    Raises what the strategy raises.
+    Return None if no server reports the route or the members. Raise what the strategy raises.
     """
     queues = membership.queues(topic)
     if queues is None:
@@ -65,7 +65,7 @@ def assign_topic(topic: str, membership: Membership, strategy: AllocateStrategy 
 
 
 class QueueHandover:
-    """Takes queues from other members and gives them up, with their positions and locks. For the timer loop alone."""
+    """Takes queues and gives them up, together with their positions and locks. Only the timer loop may call it."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class QueueHandover:
         self._store = store
         self._first_offsets = first_offsets
         self._locks = locks
-        """Only where order matters."""
+        """None unless messages are consumed in order."""
         self._orderly = orderly
         self._clock = clock
         self._unlock_delay_s = unlock_delay_s
 
     def lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Lock these queues where order matters, and return those that may be taken."""
+        """Lock queues at their brokers and return those whose lock was granted; return all if no locks are needed."""
         if self._locks is None:
             return queues
         try:
@@ -99,7 +99,10 @@ class QueueHandover:
         return [queue for queue in queues if queue in granted]
 
     def take(self, queue: MessageQueue, unreachable: UnreachableBrokers) -> Assigned | None:
-        """Take a queue from the group's position on; None if its broker does not tell the first offset."""
+        """Add a queue to the table, to be read from the group's position on.
+
+        Return what the table holds for it, or None if the broker does not report the first offset.
+        """
         self._store.progress.forget(queue)
         failing = f"{queue} is not taken in this round"
         start = unreachable.attempt(queue.broker_name, lambda: self._first_offsets.find(queue), failing)
@@ -111,7 +114,7 @@ class QueueHandover:
         return assigned
 
     def give_up(self, assigned: Assigned, unreachable: UnreachableBrokers | None = None) -> bool:
-        """Persist a queue's position and hand it over; return False if its listener is still at work."""
+        """Persist a queue's position and remove it from the table; return False if its listener is still at work."""
         unreachable = unreachable or UnreachableBrokers()
         self._store.persist(assigned.queue, unreachable)
         if self._locks and not self._unlock(assigned, self._locks, unreachable):
@@ -121,7 +124,10 @@ class QueueHandover:
         return True
 
     def _unlock(self, assigned: Assigned, locks: QueueLocks, unreachable: UnreachableBrokers) -> bool:
-        """Unlock once the listener has returned, or when the lock was not renewed for too long."""
+        """Release a queue's lock when its listener has returned, or when the lock was not renewed for `unlock_delay_s`.
+
+        Return False if the listener is still at work.
+        """
         process_queue = assigned.process_queue
         overdue = process_queue.is_lock_expired(self._unlock_delay_s)
         if not (overdue or process_queue.consume_lock.acquire(timeout=HAND_OVER_WAIT_S)):
@@ -140,7 +146,10 @@ class QueueHandover:
 
 
 class Rebalancer:
-    """Changes the table of held queues until it is what the strategy assigns. For the timer loop alone."""
+    """Takes and gives up queues until the member holds those that the strategy assigns.
+
+    Only the timer loop may call it.
+    """
 
     def __init__(
         self,
@@ -156,21 +165,21 @@ class Rebalancer:
     ) -> None:
         self._membership = membership
         self._strategy = strategy
-        """None: every member gets everything."""
+        """None for broadcasting: every member holds all queues."""
         self._table = table
         self._handover = handover
         self._dispatch = dispatch
-        """Begins to pull a queue that was taken, after a delay."""
+        """Called with a queue that was taken and a delay, after which pulling begins."""
         self._changed = changed
-        """Called when this member's queues of a topic have changed."""
+        """Called with a topic and its assignment when this member has taken or lost queues of the topic."""
         self._wake_later = wake_later
         self._rhythm = rhythm
         self._pauses = Backoff(first_s=rhythm.rebalance_soonest_s, longest_s=rhythm.rebalance_s)
         self._unknown_rounds: Counter[str] = Counter()
-        """By topic, the number of consecutive rounds in which no server told of it."""
+        """For each topic, the number of consecutive rounds in which no server reported its route or its members."""
 
     def run_round(self) -> bool:
-        """Look at every topic, and return whether nothing is left to do."""
+        """Rebalance every topic; return False if some queues are still to be taken or given up."""
         topics, unreachable = list(self._membership.subscriptions), UnreachableBrokers()
         settled = [self._settle_topic(topic, unreachable) for topic in topics]
         for assigned in self._table.all():
@@ -198,12 +207,15 @@ class Rebalancer:
         return held == set(assignment.own_queues)
 
     def _look_again(self, topic: str) -> None:
-        """Wake up soon at first, and then less and less often, so that brokers pay little for a long failure."""
+        """Plan an earlier round for a topic of unknown assignment: soon at first, then after growing pauses."""
         self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
         self._unknown_rounds[topic] += 1
 
     def _surplus(self, topic: str, own_queues: Sequence[MessageQueue]) -> list[Assigned]:
-        """Return held queues that are no longer assigned, and those that nothing pulls, which are taken anew."""
+        """Return held queues to give up: those assigned to others, dropped ones, and those not pulled for too long.
+
+        The last two kinds are taken again in the same round if they are still assigned to this member.
+        """
         wanted, idle_s = set(own_queues), self._rhythm.pull_max_idle_s
         return [
             assigned
@@ -222,13 +234,13 @@ class Rebalancer:
         free = self._handover.lock(missing)
         if len(free) < len(missing):
             self._wake_later(_AFTER_REFUSED_LOCK_S)
-        # In random order: a queue whose broker is slow to answer must not delay the same other queues in each round.
+        # Random order, so that one slow broker does not delay the same other queues in every round.
         taken = [self._handover.take(queue, unreachable) for queue in random.sample(free, len(free))]
         return [assigned for assigned in taken if assigned]
 
 
 class Rounds:
-    """The times of rounds: a plan on the timer loop."""
+    """Plans the rounds of rebalancing on the timer loop."""
 
     def __init__(self, run_round: Callable[[], bool], loop: Loop, clock: Clock, rhythm: Rhythm) -> None:
         self._run_round = run_round
@@ -239,11 +251,11 @@ class Rounds:
         self._ended = clock.now_s() - rhythm.rebalance_soonest_s
 
     def wake(self) -> None:
-        """Plan a round as soon as is allowed. For any thread."""
+        """Plan a round for the earliest time that is allowed. Any thread may call this."""
         self.wake_later(0.0)
 
     def wake_later(self, delay_s: float) -> None:
-        """Plan a round after a delay. For any thread."""
+        """Plan a round after a delay, unless an earlier one is planned. Any thread may call this."""
         self._loop.call_soon(lambda: self._plan(self._clock.now_s() + delay_s))
 
     def _plan(self, due: float) -> None:
@@ -254,7 +266,7 @@ class Rounds:
 
     def _tick(self, due: float) -> None:
         if due != self._due:
-            return  # An earlier round was planned since and has replaced this one.
+            return  # An earlier round was planned later and has replaced this one.
         balanced = self._run_guarded()
         self._due, self._ended = None, self._clock.now_s()
         rhythm = self._rhythm

@@ -1,9 +1,9 @@
-"""Give messages that a listener could not consume back to their brokers.
+"""Return messages that a listener could not consume to their brokers, for later delivery.
 
-Concurrent consumption *sends back*: the broker stores the message again for the group, after a delay that grows with
-every failure, and in the end among the dead letters. If the broker refuses or does not respond, a copy is sent to the
-retry topic like any message, by way of any broker that takes it. Consumption in order sends only such copies, and only
-when the retries are used up; brokers store them as dead letters at once.
+In concurrent consumption messages are *sent back*: the broker stores the message again for the group, after a delay
+that grows with every failure, and finally among the dead letters. If the broker refuses or does not respond, a copy is
+sent to the group's retry topic, at any broker that takes it. In orderly consumption only such copies are sent, and only
+when a message has no retries left; brokers then store the copy as a dead letter at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class Redelivery:
-    """Gives messages of one group back to their brokers. For any thread."""
+    """Returns messages of one group to brokers for later delivery. Any thread may call it."""
 
     def __init__(self, cluster: Cluster, group: str, most_retries: int, clock: Clock) -> None:
         self._cluster = cluster
@@ -46,7 +46,10 @@ class Redelivery:
         self._turns = itertools.count()
 
     def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Have a message delivered again. Raise if neither way works; a lost response may lead to a second copy."""
+        """Send a message back to its broker, or else send a copy to the retry topic. Raise if both fail.
+
+        If a response is lost, the message may be delivered twice.
+        """
         try:
             self._cluster.messages.send_back(
                 self._group,
@@ -62,7 +65,10 @@ class Redelivery:
             self.send_copy(message)
 
     def send_copy(self, message: ReceivedMessage) -> None:
-        """Send a copy to the group's retry topic, at one queue after another until one takes it."""
+        """Send a copy of a message to the group's retry topic.
+
+        At most three queues are tried; the last error is raised.
+        """
         queues = self._cluster.routes.route(retry_topic(self._group)).writable
         if not queues:
             raise NoBrokerAvailable("the retry topic takes no messages now", topic=retry_topic(self._group))
@@ -83,7 +89,7 @@ class Redelivery:
         kept["RETRY_TOPIC"] = self._cluster.settings.namespace.wrap(message.topic)
         kept.setdefault("ORIGIN_MESSAGE_ID", message.message_id)
         kept["DELAY"] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
-        # The Java client leaves these two in the text, too, beside the header fields that brokers go by.
+        # Brokers read both values from header fields; the Java client keeps them as properties as well.
         kept["RECONSUME_TIME"] = str(message.reconsume_times + 1)
         kept["MAX_RECONSUME_TIMES"] = str(self.most_retries)
         packed = compression_of(record.sys_flag)

@@ -1,10 +1,11 @@
 """Serve the requests that brokers send to a member.
 
-    40   the group has changed: start a round     220  move to other offsets
-    221  report the positions                     307  report the state
-    309  consume one message now
+    40   the group has changed: plan a round of rebalancing     220  move positions to given offsets
+    221  report the positions                                   307  report the member's state
+    309  give one message to the listener now
 
-Brokers pass on what administrators want, and a member answers in Java's words. All other requests are declined.
+Brokers pass on the requests of administrators, and a member responds with the names that the Java client uses. Other
+requests are declined.
 """
 
 from __future__ import annotations
@@ -43,24 +44,24 @@ _CONSUMED = {
 
 
 class Serves(Protocol):
-    """The member that serves the requests."""
+    """The methods of a member that `MemberRequests` calls."""
 
     def wake(self) -> None:
-        """Start a round soon: the group may have changed."""
+        """Plan a round of rebalancing, because members of the group may have changed."""
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets."""
+        """Move the positions of a topic's queues to these offsets."""
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
-        """Return what the listener returns, or raise what it raises."""
+        """Call the listener with the messages and return its result, or raise what it raises."""
 
     @property
     def running_info(self) -> RunningInfo:
-        """The state of the member."""
+        """The description of the member for administrators."""
 
 
 class MemberRequests:
-    """Serves the requests of brokers, in the connections' threads."""
+    """Serves requests of brokers in the threads that read the connections."""
 
     def __init__(self, member: Serves, namespace: Namespace, clock: Clock) -> None:
         self._member = member
@@ -75,7 +76,7 @@ class MemberRequests:
         }
 
     def serve(self, address: Address, request: Command) -> Command | None:
-        """Return the answer to one request; None if it is not among those above."""
+        """Return the response to one request; None if a member does not serve its code."""
         handler = self._handlers.get(request.code)
         return handler(request) if handler else None
 
@@ -114,7 +115,10 @@ class MemberRequests:
         return Command(ResponseCode.SUCCESS, body=encode_body(replace(result, spent_time_mills=spent_ms)))
 
     def _call_listener(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        """Call the listener and return its result for the administrator; commit and send back nothing."""
+        """Call the listener with one message, and return its result for the administrator.
+
+        The result has no other effect: no position is committed, and the message is not sent back.
+        """
         orderly = self._member.running_info.orderly
         try:
             result = self._member.listen_to([message])

@@ -1,7 +1,7 @@
 """The results that a listener returns.
 
-A concurrent listener's result counts the messages of the batch that succeeded, from the first on. Anything else that a
-listener returns, None too, counts as failure, as does an exception: a slip loses no message.
+A concurrent listener's result says how many messages of the batch succeeded, counted from the first. If the listener
+raises, or returns any other value (None, too), the whole batch counts as failed, so that a mistake loses no message.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ __all__ = [
 ]
 
 DEAD_LETTER = -1
-"""The delay level by which a message is not delivered again: it becomes a dead letter."""
+"""The delay level that turns a message into a dead letter instead of delivering it again."""
 
 CONCURRENT_ADVICE = "return SUCCESS, RECONSUME_LATER, later(delay_level) or success_of_first(count)"
 ORDERLY_ADVICE = "return SUCCESS, SUSPEND or suspend(seconds); without auto_commit COMMIT or ROLLBACK, too"
 
 
 class Consumed(NamedTuple):
-    """The result of a batch: the first `done_count` messages succeeded (None: all), the rest is sent back."""
+    """The result of a batch: the first `done_count` messages succeeded (None: all), the others are sent back."""
 
     done_count: int | None = None
     delay_level: int = 0
-    """0: the broker decides by the count of failures; above 0: that level; -1: to the dead letters."""
+    """0: the broker chooses by the number of failures; above 0: this level; -1: the messages become dead letters."""
 
 
 class OrderlyStatus(Enum):
-    """The next step of a queue consumed in order; COMMIT and ROLLBACK matter without auto-commit only."""
+    """The next step for a queue consumed in order. COMMIT and ROLLBACK are for listeners without auto-commit."""
 
     SUCCESS = "SUCCESS"
     COMMIT = "COMMIT"
@@ -60,7 +60,7 @@ class Ordered(NamedTuple):
 
     status: OrderlyStatus
     suspend_s: float | None = None
-    """The rest of the queue, if not as the settings say; RocketMQ allows 10 ms to 30 s."""
+    """The pause before the batch is tried again; None takes the settings' pause. It is kept between 10 ms and 30 s."""
 
 
 SUCCESS = Consumed()
@@ -71,19 +71,19 @@ SUSPEND = Ordered(OrderlyStatus.SUSPEND)
 
 ConcurrentListener = Callable[[Sequence[ReceivedMessage]], Consumed]
 OrderlyListener = Callable[[Sequence[ReceivedMessage]], Ordered | Consumed]
-"""`SUCCESS` and `RECONSUME_LATER` are accepted here, too: they mean success and suspend."""
+"""May also return `SUCCESS`, or `RECONSUME_LATER`, which means `SUSPEND` here."""
 
 
 def success_of_first(count: int, delay_level: int = 0) -> Consumed:
-    """Return the result that the first `count` messages succeeded and the others are sent back."""
+    """Return the result for a batch whose first `count` messages succeeded; the others are sent back."""
     return Consumed(count, delay_level)
 
 
 def later(delay_level: int) -> Consumed:
-    """Return the result that all messages are sent back with this delay level."""
+    """Return the result for a failed batch: all messages are sent back and come again after this delay level."""
     return Consumed(0, delay_level)
 
 
 def suspend(seconds: float) -> Ordered:
-    """Return the result that the queue rests for so many seconds."""
+    """Return the result for a failed batch in order: the same messages come again after a pause of `seconds`."""
     return Ordered(OrderlyStatus.SUSPEND, seconds)

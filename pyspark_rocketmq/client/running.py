@@ -1,4 +1,4 @@
-"""Start, wait and close, which all consumers and producers have in common, and the flags of a running member."""
+"""Start, wait for and close any consumer or producer, and keep the flags of a running member."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CLOSING_S = 5.0
 
 
 class Running(ABC):
-    """A consumer or producer, which runs from `start` to `close`: as long as its `with` block."""
+    """Base class of consumers and producers. It runs from `start` to `close`, or during its `with` block."""
 
     def __init__(self) -> None:
         self._started = threading.Lock()
         self._closing = threading.Lock()
-        """Both locks are taken once and never released."""
+        """Each of the two locks is acquired once, by the first call of `start` or `close`, and never released."""
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
@@ -34,7 +34,10 @@ class Running(ABC):
         self.close()
 
     def start(self) -> None:
-        """Start, once. What cannot start is closed before the error is raised."""
+        """Start the consumer or producer.
+
+        Raise if it was started or closed before; if starting fails, close it and raise.
+        """
         if self._closing.locked():
             raise LocalProtocolError(f"{self!r} is closed and cannot start", advice="make a new one")
         if not self._started.acquire(blocking=False):
@@ -46,16 +49,16 @@ class Running(ABC):
             raise
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until another thread has called `close`; return whether that happened within `timeout_s`.
+        """Wait until another thread has called `close`; return True if that happened within `timeout_s`.
 
-        Ctrl-C raises `KeyboardInterrupt` here as anywhere, and a `with` block then closes what it started.
+        Ctrl-C raises `KeyboardInterrupt` in this call, and a `with` block then closes the consumer or producer.
         """
         if not self._started.locked():
             raise LocalProtocolError(f"{self!r} was not started", advice="call start, or use a with block")
         return self._closed.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop and free everything. A second call waits for the first one, at most 5 seconds."""
+        """Stop and free all resources. A second call waits until the first one has finished, at most 5 seconds."""
         if not self._closing.acquire(blocking=False):
             self._closed.wait(_CLOSING_S)
             return
@@ -66,45 +69,45 @@ class Running(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Start."""
+        """Start the parts of the subclass."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Close, whether it was started or not."""
+        """Close the parts of the subclass, also if starting failed or never happened."""
 
 
 class MemberState:
-    """Flags and limits of a member. Any thread may read them at any moment; each is replaced as a whole."""
+    """Flags and limits of a member. Any thread may read them without a lock."""
 
     def __init__(self, limits: FlowLimits) -> None:
         self.is_running = False
         self.is_paused = False
-        """Whether nothing is pulled, and no queue is taken or given up, for the time being."""
+        """True while the user or a pending reset pauses the member: it neither pulls, nor takes or gives up queues."""
         self.limits = limits
-        """What a queue may hold now: the settings' limits, or its part of a topic's limits."""
+        """The present limits of each queue's cache: those of the settings, or a share of the topic limits."""
         self._lock = threading.Lock()
         self._is_paused_by_user = False
         self._pending_resets = 0
-        """Administrators' resets whose pause is not over."""
+        """The number of administrators' resets whose pause is not over."""
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "not running"
         return f"<MemberState {state}{', paused' if self.is_paused else ''}, {self.limits}>"
 
     def pause(self, is_paused: bool) -> None:
-        """Pause or resume for the user."""
+        """Set or clear the user's pause."""
         with self._lock:
             self._is_paused_by_user = is_paused
             self._update()
 
     def begin_reset(self) -> None:
-        """Pause for an administrator's reset."""
+        """Pause the member until an administrator's reset has ended."""
         with self._lock:
             self._pending_resets += 1
             self._update()
 
     def end_reset(self) -> bool:
-        """Resume after a reset, and return whether it was the last pending one."""
+        """End the pause of one reset, and return True if no other reset is pending."""
         with self._lock:
             self._pending_resets -= 1
             self._update()

@@ -1,6 +1,6 @@
-"""Describe a member to administrators, in the words and units of the Java consumer.
+"""Describe a member for administrators, with the names and units of the Java consumer.
 
-`mqadmin consumerStatus` shows the description.
+The command `mqadmin consumerStatus` shows this description.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENT_VERSION_NAME = "V4_9_8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningInfo:
-    """The description of one member, made anew for each request."""
+    """Describes one member for administrators; each call describes its present state."""
 
     cluster: ClusterSettings
     membership: Membership
@@ -42,7 +42,7 @@ class RunningInfo:
     started_ms: int
 
     def describe(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """Return the whole state."""
+        """Return the member's state as the body of a response; `with_stacks` adds the stacks of all threads."""
         wrap = self.cluster.namespace.wrap
         subscriptions = self.membership.subscriptions
         return ConsumerRunningInfo(
@@ -59,7 +59,7 @@ class RunningInfo:
         )
 
     def offsets(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Return the positions in the queues of a topic."""
+        """Return the positions that the member has in memory for a topic's queues."""
         known = self.store.progress.snapshot()
         return {queue: offset for queue, offset in known.items() if queue.topic == topic}
 
@@ -99,7 +99,7 @@ class RunningInfo:
 
 
 def _stacks() -> str:
-    """Return the stack of every thread."""
+    """Return the names and stacks of all threads as text."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():

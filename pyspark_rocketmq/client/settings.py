@@ -1,7 +1,7 @@
 """Settings of consumers and producers.
 
-Names follow RocketMQ's settings, and units stand in the names. Defaults and ranges are those of the Java client of
-5.3.3, whose constructor also sets `pullTimeDelayMillsWhenException` to 1000 ms, whatever its field says.
+Names follow RocketMQ's settings and end with their unit. Defaults and ranges are those of the Java client 5.3.3. (Its
+constructor sets `pullTimeDelayMillsWhenException` to 1000 ms, although the field says otherwise; 1000 ms is used here.)
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _FOR_EVER = 2**31 - 1
 
 
 class MessageModel(Enum):
-    """The members of a group that get a message: one of them, or every one."""
+    """The members of a group that get a message: one of them (CLUSTERING), or all of them (BROADCASTING)."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFrom(Enum):
-    """The offset at which a queue begins in which the group has no position."""
+    """The place to begin reading a queue in which the group has no position: its end, its start, or a time."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -63,28 +63,28 @@ class Rhythm:
     heartbeat_s: float = 30.0
     route_s: float = 30.0
     rebalance_s: float = 20.0
-    """Between rounds, after one that left nothing to do."""
+    """The time until the next round of rebalancing if the last one left nothing to do."""
     rebalance_soonest_s: float = 1.0
-    """Between rounds otherwise; no wake-up makes it shorter."""
+    """The time until the next round if something is left to do, and the shortest time between any two rounds."""
     first_persist_s: float = 10.0
     persist_s: float = 5.0
     first_lock_s: float = 1.0
     lock_s: float = 20.0
     lock_max_live_s: float = 30.0
-    """A lock is no longer trusted when its last renewal is older."""
+    """The time since the last renewal of a lock after which it is no longer trusted."""
     unlock_delay_s: float = 20.0
-    """A queue consumed in order is handed over by force this long after the last renewal of its lock."""
+    """The time since the last renewal of a lock after which its queue is handed over even if its listener runs."""
     pull_max_idle_s: float = 120.0
     dispatch_s: float = 0.5
-    """From taking a queue to its first pull."""
+    """The time from taking a queue to its first pull."""
     failure_pause_s: float = 1.0
-    """From a failed pull to the next."""
+    """The time from a failed pull to the next attempt."""
     resubmit_s: float = 5.0
-    """Until messages that could not be sent back reach the listener again."""
+    """The time from a failure to send messages back until they reach the listener again."""
     longest_run_s: float = 60.0
-    """The time after which a queue consumed in order gives its worker to another queue."""
+    """The longest time that a worker consumes one queue in order before another queue can have the worker."""
     reset_pause_s: float = 10.0
-    """The time that running listeners get to finish before an administrator's reset takes effect."""
+    """The time that running listeners get to finish before an administrator's reset moves positions."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -93,33 +93,33 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """Settings that all kinds of consumers have."""
+    """Settings that push and pull consumers have in common."""
 
     group: str
     subscriptions: Subscriptions
-    """The topics and what is wanted of each: `"orders"`, `["orders", "refunds"]`, or `{"orders": "paid || sent"}`."""
+    """The topics and their filters: `"orders"`, `["orders", "refunds"]`, or `{"orders": "paid || sent"}`."""
     message_model: MessageModel | str = MessageModel.CLUSTERING
     consume_from: ConsumeFrom | str = ConsumeFrom.LAST_OFFSET
     consume_timestamp_ms: int | None = None
-    """For TIMESTAMP; 30 minutes before the start if it is not given."""
+    """The time from which `ConsumeFrom.TIMESTAMP` reads; None means 30 minutes before the start."""
     allocation: AllocationSettings | str = field(default_factory=AllocationSettings)
-    """The assignment of queues to the group's members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
+    """The strategy that assigns queues to members: settings, or a strategy's name such as `"AVG_BY_CIRCLE"`."""
     consumer_rooms: Mapping[str, str] = field(default_factory=dict)
-    """MACHINE_ROOM_NEARBY: room by client id, where the id's host does not tell it."""
+    """For MACHINE_ROOM_NEARBY: the machine room by client id; by default the part of the id before its only `@`."""
     limits: FlowLimits = field(default_factory=FlowLimits)
-    """The cache of a queue at which its pulls pause."""
+    """The limits of a queue's cache; pulls pause while one of them is reached."""
     topic_message_count: int | None = None
-    """Replaces the limit of messages per queue: all held queues share it."""
+    """A limit of cached messages that all held queues share; it replaces the limit for each queue."""
     topic_body_mib: int | None = None
-    """Replaces the limit of MiB per queue in the same way."""
+    """A limit of cached MiB that all held queues share; it replaces the limit for each queue."""
     pull_batch_size: int = 32
     pull_interval_s: float = 0.0
     post_subscription_when_pull: bool = False
     instance_name: str | None = None
-    """A name that tells this client's id from others of its host; a new one is made if none is given."""
+    """The part of the client id that must differ between clients of one host; None makes a new one."""
     unit_name: str = ""
     local_offset_dir: Path | str | None = None
-    """The directory of broadcasting members' positions; `~/.rocketmq_offsets` if none is given."""
+    """The directory for positions of broadcasting members; None means `~/.rocketmq_offsets`."""
     rhythm: Rhythm = field(default_factory=Rhythm)
 
     def __post_init__(self) -> None:
@@ -153,12 +153,12 @@ class MemberSettings:
 
     @property
     def wanted(self) -> Mapping[str, Subscription]:
-        """The subscriptions, converted: what is wanted of each topic."""
+        """The subscriptions after conversion: a `Subscription` for each topic."""
         return cast(Mapping[str, Subscription], self.subscriptions)
 
     @property
     def is_broadcasting(self) -> bool:
-        """Whether every member gets every message."""
+        """Whether every member of the group gets every message."""
         return self.message_model is MessageModel.BROADCASTING
 
 
@@ -170,15 +170,15 @@ class ConsumerSettings(MemberSettings):
     batch_size: int = 1
     """The largest number of messages that one call of the listener gets."""
     max_reconsume_times: int = _BROKERS_CHOICE
-    """-1: 16 times concurrently, without end in order."""
+    """The most retries of a failed message; -1 means 16 in concurrent, and no limit in orderly consumption."""
     suspend_s: float = 1.0
-    """The rest of a queue consumed in order before failed messages are tried again."""
+    """In orderly consumption: the pause of a queue before its failed messages are tried again."""
     consume_timeout_s: float = 15 * 60.0
-    """The time after which messages that a concurrent listener still holds are sent back."""
+    """The time after which messages are sent back if a concurrent listener has not returned."""
     auto_commit: bool = True
-    """In order: whether success commits at once, or only when the listener returns COMMIT."""
+    """In orderly consumption: whether success commits at once, or only when the listener returns COMMIT."""
     await_termination_s: float = 0.0
-    """The time that closing waits for running listeners; what they finish later is delivered again."""
+    """The time that closing waits for running listeners; messages that they finish later are delivered again."""
 
     def __post_init__(self) -> None:
         super(ConsumerSettings, self).__post_init__()
@@ -191,18 +191,21 @@ class ConsumerSettings(MemberSettings):
         check_range("await_termination_s", self.await_termination_s, 0, 86400 * 365, whole=False)
 
     def most_retries(self, default: int) -> int:
-        """Return the setting, or RocketMQ's default for this kind of consumption."""
+        """Return `max_reconsume_times`, or `default` if the setting is -1."""
         return default if self.max_reconsume_times == _BROKERS_CHOICE else self.max_reconsume_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerSettings(MemberSettings):
-    """Settings of a pull consumer. With subscriptions it shares queues with its group; without, it is given them."""
+    """Settings of a pull consumer.
+
+    With subscriptions it joins its group; without them the user assigns queues to it.
+    """
 
     subscriptions: Subscriptions = field(default_factory=dict)
     post_subscription_when_pull: bool = True
     auto_commit: bool = True
-    """Whether messages that `poll` returned are done with the next `poll`, or only with `commit`."""
+    """Whether messages that `poll` returned are done at the next `poll`, or only after `commit`."""
 
     def __post_init__(self) -> None:
         super(PullConsumerSettings, self).__post_init__()
@@ -215,9 +218,9 @@ class ProducerSettings:
 
     group: str
     send_timeout_s: float = 3.0
-    """For all attempts of one send together."""
+    """The timeout of one send, all its attempts together."""
     retries: int = 2
-    """The number of attempts at other queues after a failed send."""
+    """The number of further attempts, at other queues, after a send has failed."""
     compress_over_bytes: int = 4096
     compression: Compression | str = Compression.ZLIB
     max_message_bytes: int = 4 * 1024 * 1024

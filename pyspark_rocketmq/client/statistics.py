@@ -1,7 +1,7 @@
-"""Count how fast a member pulls and consumes.
+"""Count pulls, received messages and results of the listener.
 
-Administrators ask for the rates of the last minute, topic by topic. Events are counted in slots of six seconds, so that
-counting costs the same at any rate.
+Administrators ask for each topic's rates of the last minute. Events are counted in time slots of six seconds, so that
+counting does not get slower when there are more events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Slot:
 
 
 class Statistics:
-    """The counts of one member. For any thread."""
+    """The counts of one member, by topic. Any thread may use it."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -41,7 +41,7 @@ class Statistics:
         self._topics: dict[str, deque[_Slot]] = {}
 
     def pulled(self, topic: str, seconds: float, messages: int = 0) -> None:
-        """Count a pull that was answered."""
+        """Count a pull that took `seconds` and returned this many messages."""
         with self._lock:
             slot = self._slot(topic)
             slot.pulls += 1
@@ -49,7 +49,7 @@ class Statistics:
             slot.messages += messages
 
     def consumed(self, topic: str, seconds: float, *, succeeded: int, failed: int) -> None:
-        """Count the messages of a listener's call that returned."""
+        """Count one call of the listener that took `seconds`, and the messages that succeeded and failed in it."""
         with self._lock:
             slot = self._slot(topic)
             slot.runs += 1
@@ -58,7 +58,7 @@ class Statistics:
             slot.failed += failed
 
     def status(self, topic: str) -> ConsumeStatus:
-        """Return a topic's rates of the last minute in milliseconds and events per second, and failures of an hour."""
+        """Return a topic's mean times (ms) and rates (per second) of the last minute, and failures of the last hour."""
         with self._lock:
             slots = list(self._topics.get(topic, ()))
         recent = [slot for slot in slots if slot.began_s > self._now_s() - _SLOT_S * _SLOTS]

@@ -1,11 +1,11 @@
-"""Keep a member's positions: in memory, at brokers or in a file, and find where a queue without one begins.
+"""Keep a member's positions in memory and persist them; find the first offset to read in a queue without a position.
 
-A store keeps the next offset of each queue in memory and persists it from time to time: at the brokers for a group
-whose members share the queues (`RemoteStore`), in a file for a group whose members all read everything (`LocalStore`).
-Both need what `offsets` may not see, the network and this machine's files, so they stand here.
+A store keeps the next offset of each queue in memory and persists it from time to time: at the brokers if the group's
+members share the queues (`RemoteStore`), in a file if every member reads all queues (`LocalStore`). They are not part
+of `offsets`, because that package may use neither the network nor files.
 
-A *frozen* position takes no further updates: it was corrected while listeners still ran, and what they report late must
-not undo that.
+A *frozen* position ignores updates: it was corrected while listeners were running, and their late results must not
+change it back.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ T = TypeVar("T")
 
 
 class UnreachableBrokers:
-    """The brokers that one pass over many queues has found unreachable. For one thread.
+    """The brokers that could not be reached while many queues are handled one after the other. Used by one thread.
 
-    After a broker's first failure the pass leaves out the rest of its queues: otherwise it would wait for seconds for
-    each of them, while healthy brokers wait behind it. The next pass begins with a new object.
+    After a broker's first failure its other queues are skipped: otherwise each of them would cost seconds, for which
+    queues of healthy brokers would wait. The next pass over all queues begins with a new, empty object.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,10 @@ class UnreachableBrokers:
         return broker_name in self._names
 
     def attempt(self, broker_name: str, act: Callable[[], T], failing: str) -> T | None:
-        """Return what an action at a broker returns; None if it fails, which is logged, or if it is left out."""
+        """Call `act`, which sends a request to a broker, and return its result.
+
+        Return None if it fails, after logging `failing` with the error, or without a call if the broker is unreachable.
+        """
         if broker_name in self._names:
             return None
         try:
@@ -81,7 +84,7 @@ class _Entry:
 
 
 class Progress:
-    """The next offset of each queue, in memory. For any thread."""
+    """The next offset of each queue, in memory. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,13 +94,13 @@ class Progress:
         return f"<{type(self).__name__} {len(self._entries)} queues>"
 
     def get(self, queue: MessageQueue) -> int | None:
-        """Return the next offset of a queue; None if it is not known."""
+        """Return the next offset of a queue; None if it is not in memory."""
         with self._lock:
             entry = self._entries.get(queue)
             return entry.offset if entry else None
 
     def update(self, queue: MessageQueue, offset: int, *, only_forward: bool) -> None:
-        """Move a queue's offset, unless it is frozen."""
+        """Set a queue's offset unless it is frozen; with `only_forward`, never to a smaller one."""
         with self._lock:
             entry = self._entries.get(queue)
             if entry is None:
@@ -106,44 +109,47 @@ class Progress:
                 entry.offset = max(entry.offset, offset) if only_forward else offset
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Set a queue's offset until it is forgotten; updates are ignored meanwhile."""
+        """Set a queue's offset, and ignore updates until `forget` is called for the queue."""
         with self._lock:
             self._entries[queue] = _Entry(offset, frozen=True)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Forget a queue's offset."""
+        """Remove a queue's offset, frozen or not."""
         with self._lock:
             self._entries.pop(queue, None)
 
     def snapshot(self) -> dict[MessageQueue, int]:
-        """Return all offsets as they are now."""
+        """Return a copy of all offsets."""
         with self._lock:
             return {queue: entry.offset for queue, entry in self._entries.items()}
 
 
 class OffsetStore(Protocol):
-    """Positions that are persisted."""
+    """Keeps positions in memory and persists them."""
 
     progress: Progress
 
     def read(self, queue: MessageQueue) -> int | None:
-        """Read a persisted offset into memory and return it; None if there is none. Raise if that cannot be known."""
+        """Read a queue's persisted offset into memory and return it; None if there is none.
+
+        Raise if the broker does not say.
+        """
 
     def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
-        """Persist one queue's offset, unless its broker is unreachable in this pass."""
+        """Persist one queue's offset, unless its broker is in `unreachable`."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Persist the positions in these queues, and forget all others."""
+        """Persist the offsets of these queues. `RemoteStore` also removes those of all other queues from memory."""
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets and persist them. Raise if a broker does not take them."""
+        """Set these offsets in memory and persist them. Raise if a broker refuses them."""
 
 
 class RemoteStore:
-    """Offsets at the brokers, committed without waiting for a response.
+    """Offsets that brokers store for the group; regular commits do not wait for a response.
 
-    Threads that commit to one broker take turns, and each reads an offset in its turn. So no thread sends an offset
-    after another thread has sent a newer one, even if its broker lets it wait for long.
+    Threads that commit to the same broker take turns, and each reads the offset only when its turn has come. So no
+    thread sends an offset after another thread has sent a newer one, even if the broker is slow.
     """
 
     def __init__(self, offsets: Offsets, group: str) -> None:
@@ -151,10 +157,13 @@ class RemoteStore:
         self._offsets = offsets
         self._group = group
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        """By broker, so that no thread waits for another broker than its own."""
+        """One lock for each broker, so that a slow broker delays only commits to itself."""
 
     def read(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset; a broker returns 0 instead of none where a queue is young."""
+        """Return the group's committed offset and keep it in memory; None if there is none.
+
+        For a group without an offset a broker returns 0, if the queue still has its first message.
+        """
         deadline = Deadline.after(QUERY_TIMEOUT_S)
         stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
         if stored is not None:
@@ -162,7 +171,7 @@ class RemoteStore:
         return stored
 
     def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
-        """Commit one queue's offset, unless its broker is unreachable in this pass; the next pass tries again."""
+        """Commit one queue's offset, unless its broker is in `unreachable`; a failure is logged."""
 
         def commit() -> None:
             with self._turns[queue.broker_name]:
@@ -173,7 +182,7 @@ class RemoteStore:
         (unreachable or UnreachableBrokers()).attempt(queue.broker_name, commit, failing)
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Commit these queues' offsets, changed or not, and forget all others."""
+        """Commit these queues' offsets, changed or not, and remove those of all other queues from memory."""
         if not queues:
             return
         unreachable, held = UnreachableBrokers(), set(queues)
@@ -184,12 +193,12 @@ class RemoteStore:
                 self.progress.forget(queue)
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets and commit them. Raise if a broker does not take them."""
+        """Set these offsets in memory, commit them and wait for the responses. Raise if a broker refuses them."""
         for queue, offset in offsets.items():
             self.progress.update(queue, offset, only_forward=False)
         for broker_name in {queue.broker_name for queue in offsets}:
             with self._turns[broker_name]:
-                pass  # An older offset that is being sent goes first; all that follow are the new ones.
+                pass  # Wait until a commit of an older offset is sent; all later commits read the new offsets.
         self._offsets.commit(self._group, offsets)
 
 
@@ -197,27 +206,27 @@ class RemoteStore:
 
 
 def offset_file(directory: Path | str | None, client_id: str, group: str) -> Path:
-    """Return the path of the positions' file, the same as the Java client's."""
+    """Return the path of the file of positions, which is the same as the Java client's."""
     return Path(directory or Path.home() / ".rocketmq_offsets") / client_id / group / _FILE_NAME
 
 
 class LocalStore:
-    """Offsets in a file, in the format of the Java client, with the file before it as backup."""
+    """Offsets in a file in the Java client's format; the previous version of the file is kept as a backup."""
 
     def __init__(self, path: Path) -> None:
         self.progress = Progress()
         self.is_damaged = False
-        """Whether the last look at the files found some, but could read none."""
+        """Whether the last attempt to read found a file but could read neither it nor the backup."""
         self._path = path
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Read all persisted offsets into memory; if both files are damaged, warn and read none."""
+        """Read all offsets of the file into memory; if the file and its backup are damaged, log that and read none."""
         for queue, offset in (self._read_files() or {}).items():
             self.progress.update(queue, offset, only_forward=False)
 
     def read(self, queue: MessageQueue) -> int | None:
-        """Return the offset in the file."""
+        """Return a queue's offset in the file and keep it in memory; None if there is none."""
         stored = (self._read_files() or {}).get(queue)
         if stored is not None:
             self.progress.update(queue, stored, only_forward=False)
@@ -228,17 +237,20 @@ class LocalStore:
         self._merge({queue})
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Write these queues' offsets to the file, which keeps those of other queues."""
+        """Write these queues' offsets to the file; offsets of other queues in the file stay."""
         self._merge({queue for queue in self.progress.snapshot() if queue in queues})
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move to these offsets and write them to the file; a failure is a warning."""
+        """Set these offsets in memory and write them to the file; a failure is only logged."""
         for queue, offset in offsets.items():
             self.progress.update(queue, offset, only_forward=False)
         self._merge(offsets.keys())
 
     def _merge(self, queues: Set[MessageQueue]) -> None:
-        """Write the offsets of this moment: another thread may have written newer ones since the call."""
+        """Write the current offsets of these queues to the file.
+
+        They are read from memory under the lock, because another thread may have changed them since the call.
+        """
         with self._lock:
             own = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}
             if not own:
@@ -249,7 +261,7 @@ class LocalStore:
                 self._write(merged)
 
     def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Write a new file and rename the old one to the backup, so that a crash leaves one of the two whole."""
+        """Replace the file and keep the old one as backup, so that a crash leaves at least one of them intact."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fresh = self._path.with_name(self._path.name + ".tmp")
@@ -265,7 +277,7 @@ class LocalStore:
         return self._path.with_name(self._path.name + _BACKUP_SUFFIX)
 
     def _read_files(self) -> dict[MessageQueue, int] | None:
-        """Return the offsets of the file, or of its backup if the file is missing, empty or damaged."""
+        """Return the offsets of the file, or of its backup if the file cannot be read; None if neither can."""
         is_damaged, found = False, None
         for path in (self._path, self._backup):
             try:
@@ -298,7 +310,7 @@ def _parse_offset(value: object) -> int:
 
 
 def _write_offsets(offsets: Mapping[MessageQueue, int]) -> str:
-    """Return the text as Java writes it, with its tabs."""
+    """Return the offsets as JSON text with the line breaks and tabs of the Java client."""
     entries = ",".join(map(_write_entry, _sorted(offsets)))
     return f'{{\n\t"offsetTable":{{{entries}\n\t}}\n}}'
 
@@ -318,11 +330,11 @@ def _sorted(offsets: Mapping[MessageQueue, int]) -> Iterable[tuple[MessageQueue,
 
 
 class FirstOffsets:
-    """Finds the offset from which a queue is pulled that was just taken. Raises what the cluster raises.
+    """Finds the first offset to pull of a queue that was just taken. Raises the error if a broker does not report it.
 
-    A position of the group always wins, 0 too. Without one `consume_from` decides, save for retry topics: what failed
-    once is not skipped, so they begin at 0, or with TIMESTAMP at their end. A position outside the queue's bounds is
-    left as it is: the first pull corrects it.
+    If the group has a position, that is used, also if it is 0. Otherwise `consume_from` decides, except for retry
+    topics: they begin at 0 so that no failed message is skipped, or at their end if `consume_from` is TIMESTAMP. A
+    position outside the queue's bounds is returned all the same: the first pull corrects it.
     """
 
     def __init__(
@@ -334,7 +346,7 @@ class FirstOffsets:
         self._consume_timestamp_ms = consume_timestamp_ms
 
     def find(self, queue: MessageQueue) -> int:
-        """Return the offset of the first pull."""
+        """Return the offset at which pulling the queue begins."""
         stored = self._store.read(queue)
         return self._find_configured(queue) if stored is None else stored
 

@@ -1,9 +1,9 @@
-"""Warn of members of one group that want different things.
+"""Warn if members of one group have different subscriptions.
 
-Brokers keep one table of subscriptions and one message model for a whole group: those of the last heartbeat. Members
-that differ take each other's topics away, or share queues with a member that reads everything anyway, and no broker
-tells them. So a member compares the brokers' table with its own subscriptions before each of its heartbeats, and logs
-each difference once for as long as it lasts.
+Brokers keep one table of subscriptions and one message model for a whole group: those of the last heartbeat. If members
+differ, one takes another's topics away, or shares queues with a member that reads every queue anyway; no broker reports
+this. So before each heartbeat a member compares the brokers' table with its own subscriptions. It logs each difference
+once, and again only if the difference has gone and comes back.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _log = logging.getLogger(__name__)
 
 
 class SubscriptionCheck:
-    """The comparison of one member with its group as brokers see it. For one thread."""
+    """Compares one member with its group as brokers know it. Used by one thread."""
 
     def __init__(self, cluster: Cluster, group: str, client_id: str) -> None:
         self._cluster = cluster
         self._group = group
         self._client_id = client_id
         self._is_known = False
-        """Whether brokers may list this member itself."""
+        """Whether a heartbeat was sent before, so that brokers may list this member itself."""
         self._logged: frozenset[str] = frozenset()
         self._may_ask = True
 
     def compare(self, own: ConsumerData) -> None:
-        """Ask the group's brokers, before this member's next heartbeat, and log how the group differs from it."""
+        """Fetch the group's subscriptions and log how they differ from `own`. Called before each heartbeat."""
         if self._may_ask:
             self._ask(own)
         self._is_known = True
@@ -71,7 +71,7 @@ class SubscriptionCheck:
 def find_differences(
     message_model: str | None, subscriptions: Iterable[SubscriptionData], own: ConsumerData
 ) -> Iterator[str]:
-    """Yield how a broker's table of a group differs from one member's own, each difference with what to do."""
+    """Yield a text for each difference between a broker's table of the group and one member's data, with advice."""
     if message_model not in (None, own.message_model):
         yield f"others are {message_model}, this member is {own.message_model}; give each model a group of its own"
     others, member = _expressions(subscriptions), _expressions(own.subscription_data_set)
@@ -82,7 +82,7 @@ def find_differences(
 
 
 def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
-    """Return type and expression by topic; the order of tags makes no difference."""
+    """Return expression type and expression by topic; tags are sorted, so that their order makes no difference."""
     return {
         each.topic: (each.expression_type, " || ".join(sorted(each.tags_set)) or each.sub_string)
         for each in subscriptions

@@ -1,4 +1,4 @@
-"""The surroundings of tests of a group: a stub, members in front of it, and a clock that tests advance."""
+"""Fixtures and helpers for tests of a group: a stub, its clients, and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -48,38 +48,38 @@ QUICK = Rhythm(
     resubmit_s=0.05,
     reset_pause_s=0.05,
 )
-"""A rhythm in which seconds of a real member are moments."""
+"""Periods of a fraction of a second, for tests in real time."""
 
 
 class ManualClock:
-    """A clock that stands still until a test advances it."""
+    """A clock whose time changes only when a test advances it."""
 
     def __init__(self) -> None:
         self._now_s = 1000.0
         self._waiting: set[threading.Condition] = set()
 
     def now_s(self) -> float:
-        """Return monotonic seconds."""
+        """Return the clock's monotonic time in seconds."""
         return self._now_s
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
+        """Return the clock's wall time in milliseconds since 1970."""
         return int((1_700_000_000 + self._now_s) * 1000)
 
     def wait(self, news: threading.Condition, seconds: float | None) -> None:
-        """Wait until notified, or until a test advances the clock."""
+        """Wait on the condition until it is notified, or until a test advances the clock."""
         self._waiting.add(news)
         news.wait()
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock."""
+        """Advance the clock, and wake up all threads that wait on it."""
         self._now_s += seconds
         for news in tuple(self._waiting):
             with news:
                 news.notify_all()
 
     def advance_until(self, condition: Callable[[], object]) -> None:
-        """Advance the clock in small steps until a condition is true."""
+        """Advance the clock in small steps until the condition is true."""
 
         def step() -> object:
             self.advance(0.05)
@@ -89,7 +89,7 @@ class ManualClock:
 
 
 def until(condition: Callable[[], object], what: str = "the condition came true") -> None:
-    """Wait for a condition, and fail when it does not become true."""
+    """Wait until the condition is true; fail with `what` if that takes too long."""
     end = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, f"not within {TIMEOUT_S:g} s: {what}"
@@ -97,31 +97,31 @@ def until(condition: Callable[[], object], what: str = "the condition came true"
 
 
 class Log:
-    """A listener that remembers its messages and returns what a test tells it."""
+    """A listener that records its messages and returns what the test's function `answer` returns."""
 
     def __init__(self, answer: Callable[[Sequence[ReceivedMessage]], Any] = lambda _: SUCCESS) -> None:
         self.answer = answer
         self.messages: list[ReceivedMessage] = []
 
     def __call__(self, messages: Sequence[ReceivedMessage]) -> Consumed:
-        """Remember the messages, then return a result."""
+        """Record the messages, and return the result of `answer`."""
         self.messages.extend(messages)
         answer: Consumed = self.answer(messages)
         return answer
 
     @property
     def bodies(self) -> list[bytes]:
-        """The bodies of the received messages, in order of arrival."""
+        """The bodies of the recorded messages, in order of arrival."""
         return [message.body for message in self.messages]
 
     def wait_for(self, count: int) -> list[ReceivedMessage]:
-        """Wait until `count` messages have arrived, and return all of them."""
+        """Wait until at least `count` messages have arrived, and return all of them."""
         until(lambda: len(self.messages) >= count, f"{count} messages, not {self.bodies!r:.300}")
         return self.messages
 
 
 class Group:
-    """A stub with one topic, and the members of one group in front of it."""
+    """A stub with one topic, and functions to start clients of one group, which end with the test."""
 
     def __init__(self, stub: StubCluster, offset_dir: Path) -> None:
         self.stub = stub
@@ -136,60 +136,60 @@ class Group:
         self._open = ExitStack()
 
     def close(self) -> None:
-        """Close every member that still runs."""
+        """Close all clients that were started."""
         self._open.close()
 
     def settings(self, **given: Any) -> ConsumerSettings:
-        """Return settings of a push consumer of the topic."""
+        """Return settings of a push consumer that subscribes to the topic; `given` replaces some of them."""
         return ConsumerSettings(**self._common(given))
 
     def pull_settings(self, **given: Any) -> PullConsumerSettings:
-        """Return settings of a pull consumer of the topic."""
+        """Return settings of a pull consumer that subscribes to the topic; `given` replaces some of them."""
         return PullConsumerSettings(**self._common(given))
 
     def concurrent(self, listener: Any, *, clock: Any = None, queue_listener: Any = None, **given: Any) -> PushConsumer:
-        """Start a concurrent consumer, which is closed with the test."""
+        """Start a concurrent push consumer and return it."""
         made = PushConsumer.concurrent(
             self.cluster_settings, self.settings(**given), listener, queue_listener=queue_listener, clock=clock
         )
         return self._open.enter_context(made)
 
     def orderly(self, listener: Any, *, clock: Any = None, **given: Any) -> PushConsumer:
-        """Start an orderly consumer, which is closed with the test."""
+        """Start an orderly push consumer and return it."""
         made = PushConsumer.orderly(self.cluster_settings, self.settings(**given), listener, clock=clock)
         return self._open.enter_context(made)
 
     def pulling(self, **given: Any) -> PullConsumer:
-        """Start a pull consumer, which is closed with the test."""
+        """Start a pull consumer and return it."""
         made = PullConsumer(self.cluster_settings, self.pull_settings(**given))
         return self._open.enter_context(made)
 
     def producer(self, check: Any = None, **given: Any) -> Producer:
-        """Start a producer, which is closed with the test."""
+        """Start a producer and return it."""
         settings = ProducerSettings(**{"group": "shop", **given})
         return self._open.enter_context(Producer(self.cluster_settings, settings, check=check))
 
     def cluster(self) -> Cluster:
-        """Return the cluster, for requests without a group."""
+        """Return a new connection to the cluster, for requests that need no member."""
         cluster = open_shared_cluster(self.cluster_settings)
         self._open.callback(cluster.close)
         return cluster
 
     def put(self, *bodies: str, queue_id: int | None = None, **properties: str) -> None:
-        """Store messages without a client."""
+        """Store messages directly in the stub."""
         tags = properties.pop("tags", "")
         for body in bodies:
             self.stub.put(TOPIC, body.encode(), queue_id=queue_id, tags=tags, properties=properties)
 
     def committed(self, topic: str = TOPIC) -> Mapping[int, int]:
-        """Return the group's positions by queue number."""
+        """Return the group's positions in a topic, by queue number."""
         return {q.queue_id: offset for q, offset in self.stub.offsets(GROUP).items() if q.topic == topic}
 
     def _common(self, given: dict[str, Any]) -> dict[str, Any]:
         common = {
             "group": GROUP,
             "subscriptions": {TOPIC: Subscription(given.pop("tags", "*"))},
-            # The default, the end, would miss messages that are sent while a member asks for the end.
+            # The default, LAST_OFFSET, would skip messages that are sent before a member knows the end.
             "consume_from": ConsumeFrom.FIRST_OFFSET,
             "rhythm": QUICK,
             "local_offset_dir": self.offset_dir,
@@ -198,13 +198,13 @@ class Group:
 
 
 def queue(number: int, topic: str = TOPIC) -> MessageQueue:
-    """Return a queue of the stub's only broker."""
+    """Return a queue of the stub's only broker, by its number."""
     return MessageQueue(topic, BROKER, number)
 
 
 @pytest.fixture
 def make_group(make_stub: Callable[..., StubCluster], tmp_path: Path) -> Iterator[Callable[..., Group]]:
-    """A function that makes groups; its options are those of the stub."""
+    """Yield a function that makes a stub and its group; it takes the stub's options."""
     groups: list[Group] = []
 
     def make(queues: int = 4, brokers: int = 1, **options: Any) -> Group:
@@ -218,7 +218,7 @@ def make_group(make_stub: Callable[..., StubCluster], tmp_path: Path) -> Iterato
 
 @pytest.fixture
 def group(make_group: Callable[..., Group]) -> Group:
-    """A group before one broker with a topic of four queues."""
+    """Return a group with one broker and a topic of four queues."""
     return make_group()
 
 

@@ -1,4 +1,4 @@
-"""Run the programs that docs/client.md prints, and compare what they print with what the page says."""
+"""Run the programs in docs/client.md, and compare their output with the output in the page."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SECTION = re.compile(r"^##+ (.*)\n", flags=re.MULTILINE)
 _PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _ADDRESS, _TOPIC = "localhost:9876", "orders"
 _TAKES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-"""Makes a program take Ctrl-C although tests run in the background, where shells have processes ignore it."""
+"""Code that makes a program end at Ctrl-C; shells let programs in the background ignore it."""
 _GROUP = re.compile(r'(group=|letters = DeadLetters\("[^"]*", )"(\w+)"')
 
 
 class Program(NamedTuple):
-    """A program of the guide, and the lines that it prints."""
+    """A program of the guide, and the lines that it should print."""
 
     code: str
     lines: list[str]
 
 
 def sections() -> dict[str, list[Program]]:
-    """Return the programs of each section, which run one after the other before one broker."""
+    """Return the programs of each section that has any, by the section's title."""
     parts = _SECTION.split(GUIDE.read_text())[1:]
     found = {
         title: [Program(code, text.splitlines()) for code, text in _PROGRAM.findall(body)]
@@ -42,7 +42,10 @@ def sections() -> dict[str, list[Program]]:
 
 
 def run_section(title: str, directory: Path, name_server: str, *, topic: str = _TOPIC, group_prefix: str = "") -> None:
-    """Run a section's programs, and end those that wait by Ctrl-C; raise if one prints other lines than the page."""
+    """Run a section's programs one after the other; raise if the output of one differs from the page.
+
+    Programs that wait for messages are ended by Ctrl-C.
+    """
     for program in sections()[title]:
         code = program.code.replace(_ADDRESS, name_server).replace(f'"{_TOPIC}"', f'"{topic}"')
         code = _GROUP.sub(rf'\1"{group_prefix}\2"', code)
@@ -73,7 +76,7 @@ def _run(code: str, directory: Path, expected: list[str]) -> list[str]:
 
 
 def _read(process: subprocess.Popen[str], count: int) -> list[str]:
-    """Return the first `count` lines of a program's output; fewer if it ends or takes too long."""
+    """Return the first `count` lines of a program's output; fewer if the program ends before."""
     assert process.stdout is not None
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
     stdout = process.stdout

@@ -1,4 +1,4 @@
-"""Measure the processor time of members that have nothing to do."""
+"""Measure the processor time that idle members need."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["idle_cpu_share"]
 
 
 def idle_cpu_share(seconds: float) -> float:
-    """Return the share of one core that this process takes while it only waits, with all threads of its members.
+    """Wait for `seconds`, and return the share of one core that this process used meanwhile.
 
-    Only the process's own time counts, so it may be measured on a busy machine.
+    The time of other processes does not count, so a busy machine does not change the result.
     """
     began_s, cpu_s = time.monotonic(), time.process_time()
     threading.Event().wait(seconds)

@@ -1,4 +1,4 @@
-"""Run members in order that fail, suspend, leave and die, and record what they have done together."""
+"""Run orderly members that fail, suspend, leave and crash, and record which messages succeeded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.results import SUCCESS, Consumed, Ordered, suspend
 
 
 class Ledger:
-    """The messages that all members together have done, in the order in which they did them."""
+    """Records the messages that succeeded at any member, in the order of their success."""
 
     def __init__(self, seed: int) -> None:
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class Ledger:
         self.done: list[tuple[int, int]] = []
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Consumed | Ordered:
-        """Record messages, and fail now and then."""
+        """Record messages as done, or at random raise an error or suspend the queue."""
         with self._lock:
             chance = self._chance.random()
             if chance < 0.01:
@@ -32,12 +32,12 @@ class Ledger:
         return SUCCESS
 
     def firsts(self, queue_id: int) -> list[int]:
-        """Return the offsets of a queue in the order in which each was first done."""
+        """Return the offsets of a queue's messages, each once, in the order of their first success."""
         return list(dict.fromkeys(offset for number, offset in self.done if number == queue_id))
 
 
 def kill(consumer: PushConsumer) -> None:
-    """End a member as a crash does: its connections break, and it unregisters nowhere."""
+    """End a member as a crash does: close its connections without unregistering it or committing."""
     member = consumer._member
     member.state.is_running = False
     for assigned in member.table.all():
@@ -50,7 +50,10 @@ def kill(consumer: PushConsumer) -> None:
 def change_members(
     start: Callable[[], PushConsumer], count_done: Callable[[], int], count: int, *, pause_s: float, timeout_s: float
 ) -> None:
-    """Keep two members running, close or kill one of them after each pause, and return when everything is done."""
+    """Keep two members running until `count` messages are committed; after each pause replace one of them.
+
+    The one that goes is either closed or killed, by chance.
+    """
     chance = random.Random(count)
     members = [start(), start()]
     end = time.monotonic() + timeout_s

@@ -1,4 +1,4 @@
-"""A closed member or producer stays closed, also for threads that are late."""
+"""A closed member or producer sends no more requests, even if one of its threads is late."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
 
 
 def test_a_closed_member_does_not_come_back(group: Group) -> None:
-    """A late round, such as one that a slow broker held up, changes nothing, and no broker lists the member again."""
+    """If a round runs or a heartbeat is due after the member was closed, brokers do not list the member again."""
     consumer = group.concurrent(Log())
     until(lambda: GROUP in group.stub.groups() and len(consumer.queues) == 5)
     consumer.close()
@@ -23,7 +23,7 @@ def test_a_closed_member_does_not_come_back(group: Group) -> None:
 
 
 def test_a_closed_producer_sends_nothing(group: Group) -> None:
-    """A send after the end raises an error that says why."""
+    """A send after closing raises an error that says so, and stores nothing."""
     producer = group.producer()
     producer.send(Message(TOPIC, b"before"))
     producer.close()

@@ -22,11 +22,11 @@ DELAYS_MS = [
     *(number * SECONDS_MS for number in (1, 5, 10, 30)),
     *(number * MINUTES_MS for number in (*range(1, 11), 20, 30, 60, 120)),
 ]
-"""The delays of levels 1 to 18 at a broker with the default configuration."""
+"""The delays of levels 1 to 18 in a broker's default configuration, in milliseconds."""
 
 
 def test_every_message_is_consumed_and_committed(group: Group) -> None:
-    """All messages of all queues arrive, and the group's positions are behind them."""
+    """All messages of all queues reach the listener, and the group's positions reach the ends of the queues."""
     group.stub.fill(TOPIC, 400, 10)
     log = Log()
     group.concurrent(log, batch_size=8)
@@ -36,7 +36,7 @@ def test_every_message_is_consumed_and_committed(group: Group) -> None:
 
 
 def test_batches_hold_as_many_as_set_of_one_queue(group: Group) -> None:
-    """The listener gets at most `batch_size` messages at once, never of two queues."""
+    """One call of the listener gets at most `batch_size` messages, all of one queue."""
     group.stub.fill(TOPIC, 200, 10)
     batches: list[list[int]] = []
 
@@ -53,7 +53,7 @@ def test_batches_hold_as_many_as_set_of_one_queue(group: Group) -> None:
 
 
 def test_failed_messages_are_sent_back_and_done(group: Group) -> None:
-    """A failed message goes to the retry schedule, and the position passes it."""
+    """A failed message is stored for later delivery at its broker, and the group's position passes it."""
     group.put("a", "b", "c", queue_id=0)
     log = Log(lambda batch: RECONSUME_LATER if batch[0].body == b"b" else SUCCESS)
     group.concurrent(log)
@@ -67,7 +67,7 @@ def test_failed_messages_are_sent_back_and_done(group: Group) -> None:
 
 
 def test_only_what_follows_the_first_successes_is_sent_back(group: Group) -> None:
-    """`success_of_first(2)` of four messages sends the other two back."""
+    """If the listener returns `success_of_first(2)` for four messages, the last two are sent back."""
     group.stub.fill(TOPIC, 16, 10)
     log = Log(lambda batch: success_of_first(2) if batch[0].queue.queue_id == 1 else SUCCESS)
     group.concurrent(log, batch_size=4)
@@ -78,7 +78,7 @@ def test_only_what_follows_the_first_successes_is_sent_back(group: Group) -> Non
 
 
 def test_the_listener_chooses_the_delay(group: Group) -> None:
-    """The broker applies the delay level that the listener returns; -1 stores a dead letter at once."""
+    """The broker uses the delay level that the listener returns; for -1 it stores a dead letter at once."""
     group.put("slow", "never", queue_id=0)
     log = Log(lambda batch: later(5) if batch[0].body == b"slow" else later(DEAD_LETTER))
     group.concurrent(log)
@@ -91,7 +91,7 @@ def test_the_listener_chooses_the_delay(group: Group) -> None:
 
 @pytest.mark.parametrize("answer", [None, "done", 0, True], ids=repr)
 def test_nonsense_counts_as_failure(group: Group, answer: object, caplog: pytest.LogCaptureFixture) -> None:
-    """A value that is no result sends the message back, and the log says what to return."""
+    """If the listener returns a value that is no result, the message is sent back, and the log says what to return."""
     group.put("a", queue_id=0)
     group.concurrent(Log(lambda _: answer))
 
@@ -100,7 +100,7 @@ def test_nonsense_counts_as_failure(group: Group, answer: object, caplog: pytest
 
 
 def test_an_exception_counts_as_failure(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A listener that raises ends nothing: its message is sent back, and the next one is consumed."""
+    """If the listener raises, its message is sent back, the error is logged, and the next message is consumed."""
     group.put("bad", "good", queue_id=0)
     log = Log(lambda batch: SUCCESS if batch[0].body == b"good" else 1 / 0)
     group.concurrent(log)
@@ -111,7 +111,7 @@ def test_an_exception_counts_as_failure(group: Group, caplog: pytest.LogCaptureF
 
 
 def test_a_retry_arrives_with_its_origin(make_group: Callable[..., Group]) -> None:
-    """After the delay of its level the message comes again under its first topic, with its count of failures."""
+    """A message that was sent back comes again after its delay, with its first topic and its number of failures."""
     group = make_group(frozen_clock=True)
     group.put("a", queue_id=0)
     log = Log(lambda batch: RECONSUME_LATER if batch[0].reconsume_times == 0 else SUCCESS)
@@ -128,7 +128,7 @@ def test_a_retry_arrives_with_its_origin(make_group: Callable[..., Group]) -> No
 
 
 def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """While the retry topic is out of reach the position waits, and the listener gets the message again, counted."""
+    """If a message can be neither sent back nor copied, the position stays, and the listener gets it again."""
     for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
         group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
     group.put("a", "b", "c", queue_id=0)
@@ -150,7 +150,7 @@ def test_what_cannot_be_sent_back_stays_and_is_tried_again(group: Group, caplog:
 
 
 def test_the_position_stands_at_the_first_message_that_stays(group: Group) -> None:
-    """The first half of a batch is done for good though its second half fails and cannot be sent back."""
+    """If half of a batch succeeds and the rest cannot be sent back, the position moves past the first half only."""
     for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
         group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
     group.put(*"abcd", queue_id=0)
@@ -169,7 +169,7 @@ def test_the_position_stands_at_the_first_message_that_stays(group: Group) -> No
 
 
 def test_a_copy_is_sent_where_sending_back_is_refused(group: Group) -> None:
-    """The copy goes through the retry topic's schedule like a message that is sent back."""
+    """If the broker refuses to take a message back, a copy is sent and scheduled for the same delay."""
     group.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.CONSUMER_SEND_MSG_BACK)
     group.put("a", queue_id=0, colour="red")
     group.concurrent(Log(lambda _: RECONSUME_LATER))
@@ -182,7 +182,7 @@ def test_a_copy_is_sent_where_sending_back_is_refused(group: Group) -> None:
 
 
 def test_messages_held_too_long_are_sent_back(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A message that a listener holds for 15 minutes is sent back; its late result changes nothing."""
+    """If a listener holds a message for 15 minutes, it is sent back once; the late result has no effect."""
     clock, gate = ManualClock(), threading.Event()
     group.put("a", queue_id=0)
     log = Log(lambda _: gate.wait(20) and RECONSUME_LATER)
@@ -198,7 +198,7 @@ def test_messages_held_too_long_are_sent_back(group: Group, caplog: pytest.LogCa
 
 
 def test_what_was_not_sent_back_in_one_cleaning_is_in_the_next(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a batch held too long the broker refuses one message, which the next cleaning sends back."""
+    """If a broker refuses one message of a batch held too long, that message is sent back after the next 15 minutes."""
     clock, gate = ManualClock(), threading.Event()
     group.put("a", "b", queue_id=0)
     log = Log(lambda _: gate.wait(20) and RECONSUME_LATER)
@@ -219,7 +219,7 @@ def test_what_was_not_sent_back_in_one_cleaning_is_in_the_next(group: Group, cap
 
 
 def test_closing_waits_for_the_listener_if_asked_to(group: Group) -> None:
-    """Messages that a running listener finishes while closing are committed."""
+    """With `await_termination_s` closing waits for a running listener, and its message is committed."""
     gate = threading.Event()
     group.put("a", queue_id=0)
     log = Log(lambda _: gate.wait(10) and SUCCESS)
@@ -232,7 +232,7 @@ def test_closing_waits_for_the_listener_if_asked_to(group: Group) -> None:
 
 
 def test_closing_does_not_wait_for_a_listener_that_blocks(group: Group) -> None:
-    """The message of a listener that blocks is not committed, so another member gets it."""
+    """By default closing does not wait for a running listener; its message goes to another member."""
     gate = threading.Event()
     group.put("a", queue_id=0)
     blocked = Log(lambda _: gate.wait(10) and SUCCESS)
@@ -249,7 +249,7 @@ def test_closing_does_not_wait_for_a_listener_that_blocks(group: Group) -> None:
 
 
 def test_every_failure_waits_longer_until_the_message_is_given_up(make_group: Callable[..., Group]) -> None:
-    """The k-th failure waits exactly as level 2 + k says, and the seventeenth stores a dead letter."""
+    """The first failure delays a message by level 3, each further one by the next level; the 17th ends its retries."""
     group = make_group(frozen_clock=True)
     group.put("a", queue_id=0)
     log = Log(lambda _: RECONSUME_LATER)
@@ -268,7 +268,7 @@ def test_every_failure_waits_longer_until_the_message_is_given_up(make_group: Ca
 
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
 def test_what_would_end_a_thread_counts_as_failure(group: Group, error: type[BaseException]) -> None:
-    """A listener that calls `sys.exit()` has its message sent back, and its only worker goes on."""
+    """If the listener raises `SystemExit`, its message is sent back, and the only worker consumes the next one."""
     group.put("bad", "good", queue_id=0)
 
     def answer(batch: Sequence[ReceivedMessage]) -> Consumed:

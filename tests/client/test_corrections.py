@@ -1,4 +1,4 @@
-"""Positions are moved while listeners are at work: every reset takes effect, and no position stays frozen."""
+"""Positions are moved while listeners are running: every reset takes effect, and no position stays frozen."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark_rocketmq.model import MessageQueue
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, queue, until
 
 UNHURRIED = replace(QUICK, reset_pause_s=5.0, pull_max_idle_s=3600)
-"""Rounds come many times within the pause of a reset."""
+"""Periods with many rounds of rebalancing during the pause of a reset."""
 
 
 def test_resets_that_overlap_are_all_obeyed(make_group: Callable[..., Group]) -> None:
-    """When two brokers reset their queues, the second within the pause of the first, both are consumed again."""
+    """If a second broker resets its queue during the pause of the first reset, both queues are consumed again."""
     group, clock, log = make_group(brokers=2, queues=1), ManualClock(), Log()
     queues = [MessageQueue(TOPIC, name, 0) for name in ("broker-a", "broker-b")]
     for each in queues * 2:
@@ -33,7 +33,7 @@ def test_resets_that_overlap_are_all_obeyed(make_group: Callable[..., Group]) ->
 
 
 def test_of_two_resets_of_a_queue_the_later_counts(make_group: Callable[..., Group]) -> None:
-    """The second of two resets within one pause takes effect."""
+    """If a queue is reset twice within one pause, it is consumed from the second offset on."""
     group, clock, log = make_group(queues=1), ManualClock(), Log()
     group.put("a", "b", "c", "d")
     member = group.concurrent(log, clock=clock, rhythm=UNHURRIED)._member
@@ -50,7 +50,7 @@ def test_of_two_resets_of_a_queue_the_later_counts(make_group: Callable[..., Gro
 
 
 def test_a_reset_leaves_a_pause_of_its_user(make_group: Callable[..., Group]) -> None:
-    """A paused consumer gets the messages of a reset when it is resumed, and not before."""
+    """If a paused consumer is reset, it gets the messages again after `resume`, not before."""
     group, log = make_group(queues=1), Log()
     group.put("a", "b")
     consumer = group.concurrent(log)
@@ -65,7 +65,7 @@ def test_a_reset_leaves_a_pause_of_its_user(make_group: Callable[..., Group]) ->
 
 
 def test_a_correction_that_comes_too_late_freezes_nothing(make_group: Callable[..., Group]) -> None:
-    """When the user seeks while an old response is applied, messages polled after that are committed."""
+    """If a late response corrects a queue that the user has moved with `seek`, later messages are still committed."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 100, 10)
     consumer = group.pulling()

@@ -18,7 +18,7 @@ from tests.client.fixtures import GROUP, TOPIC, Group, Log, queue, until
 
 @pytest.fixture
 def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
-    """A group that has given up five messages."""
+    """Return a group that has five dead letters, and their reader."""
     group = make_group(queues=1)
     group.put(*"abcde", colour="red", tags="t")
     consumer = group.concurrent(Log(lambda _: later(DEAD_LETTER)))
@@ -29,7 +29,7 @@ def letters(make_group: Callable[..., Group]) -> tuple[Group, DeadLetters]:
 
 
 def test_a_group_without_dead_letters_has_none(group: Group) -> None:
-    """A group that never gave up a message has no queues of dead letters, and nothing is read or sent."""
+    """If a group has no dead letters, `bounds` is empty and `resend` sends nothing."""
     letters = DeadLetters(group.cluster_settings, GROUP)
 
     assert letters.bounds() == {}
@@ -37,7 +37,7 @@ def test_a_group_without_dead_letters_has_none(group: Group) -> None:
 
 
 def test_dead_letters_are_read_with_their_origin(letters: tuple[Group, DeadLetters]) -> None:
-    """Each dead letter has the topic it was first sent to, and reading may begin at any offset."""
+    """A dead letter's `topic` is the one it was first sent to; reading may start at any offset."""
     _, found = letters
 
     assert {message.topic for message in found.read()} == {TOPIC}
@@ -46,7 +46,7 @@ def test_dead_letters_are_read_with_their_origin(letters: tuple[Group, DeadLette
 
 
 def change(group: Group, changed: Callable[[list[Record]], Sequence[Record]], times: int = 100) -> None:
-    """Let the broker change the records of its next `times` responses, which still cover the same offsets."""
+    """Change the records in the broker's next `times` responses; the responses cover the same offsets as before."""
     store, left = group.stub.state.brokers[0].store, [times]
     honest = store.get_message
 
@@ -65,7 +65,7 @@ def change(group: Group, changed: Callable[[list[Record]], Sequence[Record]], ti
 def test_a_short_answer_is_read_again_and_what_is_missing_is_told(
     letters: tuple[Group, DeadLetters], times: int, found: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A dead letter that is missing in every response is logged as gone; one that is there the second time is read."""
+    """If a response lacks a dead letter, it is read again; if every response lacks it, it is logged as gone."""
     group, all_letters = letters
     change(group, lambda records: [each for each in records if each.queue_offset != 1], times)
 
@@ -74,7 +74,7 @@ def test_a_short_answer_is_read_again_and_what_is_missing_is_told(
 
 
 def test_a_dead_letter_tells_its_position(letters: tuple[Group, DeadLetters]) -> None:
-    """A dead letter's offset is its position, though the broker wrote another offset into the record."""
+    """If the broker writes a wrong offset into a record, the dead letter still has the offset it was pulled from."""
     group, found = letters
     [topic] = {each.topic for each in found.bounds()}
     change(group, lambda records: [replace(each, queue_offset=each.queue_offset + 2) for each in records])
@@ -83,7 +83,7 @@ def test_a_dead_letter_tells_its_position(letters: tuple[Group, DeadLetters]) ->
 
 
 def test_dead_letters_are_sent_to_where_they_came_from(letters: tuple[Group, DeadLetters]) -> None:
-    """Body, tag, unique id and the user's properties stay; the count of retries is reset."""
+    """`resend` keeps body, tag, unique id and the user's properties, and resets the count of retries."""
     group, found = letters
     ids = {record.properties["UNIQ_KEY"] for record in group.stub.messages(TOPIC)}
     report = found.resend(group.producer())
@@ -96,7 +96,7 @@ def test_dead_letters_are_sent_to_where_they_came_from(letters: tuple[Group, Dea
 
 
 def test_only_wanted_dead_letters_are_sent_and_not_too_fast(letters: tuple[Group, DeadLetters]) -> None:
-    """A filter chooses dead letters, the rate is kept, and the report counts the others."""
+    """`resend` sends only dead letters that `wanted` accepts, counts the others, and keeps to the rate."""
     group, found = letters
     pauses: list[float] = []
     report = found.resend(
@@ -108,7 +108,7 @@ def test_only_wanted_dead_letters_are_sent_and_not_too_fast(letters: tuple[Group
 
 
 def test_the_report_says_where_to_go_on(letters: tuple[Group, DeadLetters]) -> None:
-    """A second pass from the report's offsets sends nothing twice."""
+    """If `resend` starts from the offsets of an earlier report, it sends nothing twice."""
     group, found = letters
     report = found.resend(group.producer())
     again = found.resend(group.producer(), starts=report.next_offsets)
@@ -118,7 +118,7 @@ def test_the_report_says_where_to_go_on(letters: tuple[Group, DeadLetters]) -> N
 
 
 def test_what_is_not_taken_is_reported(letters: tuple[Group, DeadLetters]) -> None:
-    """A refused dead letter is part of the report and does not stop the others."""
+    """If a broker refuses one dead letter, the report says so, and the others are sent."""
     group, found = letters
     group.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_MESSAGE_V2)
     report = found.resend(group.producer())

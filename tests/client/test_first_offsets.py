@@ -21,7 +21,7 @@ def _first_offsets(group: Group, consume_from: ConsumeFrom) -> FirstOffsets:
 
 
 def _fill(group: Group, topic: str, count: int, gone: int) -> None:
-    """Store messages in seconds 1, 2, 3 ..., and let retention take the first ones."""
+    """Store messages with times of 1, 2, 3, ... seconds, and delete the first `gone` of them as retention does."""
     for second in range(1, count + 1):
         group.stub.put(topic, b"x", queue_id=0, store_timestamp=1000 * second)
     group.stub.expire(topic, 0, gone)
@@ -29,7 +29,7 @@ def _fill(group: Group, topic: str, count: int, gone: int) -> None:
 
 @pytest.mark.parametrize(("consume_from", "start"), [(LAST, 4), (FIRST, 0), (TIME, 2)], ids=["last", "first", "time"])
 def test_without_a_position_the_settings_count(group: Group, consume_from: ConsumeFrom, start: int) -> None:
-    """A queue begins at its end, at 0 (which the first pull corrects), or at the first message since a time."""
+    """Without a position the settings decide: a queue is read from its end, from 0, or from a time on."""
     _fill(group, TOPIC, 4, gone=1)
 
     assert _first_offsets(group, consume_from).find(queue(0)) == start
@@ -37,7 +37,7 @@ def test_without_a_position_the_settings_count(group: Group, consume_from: Consu
 
 @pytest.mark.parametrize(("consume_from", "start"), [(LAST, 0), (FIRST, 0), (TIME, 4)], ids=["last", "first", "time"])
 def test_retries_are_not_skipped(group: Group, consume_from: ConsumeFrom, start: int) -> None:
-    """A retry topic begins at 0, or with TIMESTAMP at its end."""
+    """Without a position a retry topic is read from 0, or with TIMESTAMP from its end."""
     retries = retry_topic(GROUP)
     config = TopicConfig(topic_name=retries, read_queue_nums=1, write_queue_nums=1)
     group.cluster().admin.create_topic(config)
@@ -48,7 +48,7 @@ def test_retries_are_not_skipped(group: Group, consume_from: ConsumeFrom, start:
 
 @pytest.mark.parametrize("consume_from", list(ConsumeFrom))
 def test_a_position_always_wins(group: Group, consume_from: ConsumeFrom) -> None:
-    """A queue begins at the group's position, also at 0."""
+    """If the group has a position in a queue, it is read from there, even if the position is 0."""
     _fill(group, TOPIC, 4, gone=1)
     cluster = group.cluster()
     cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
@@ -59,14 +59,14 @@ def test_a_position_always_wins(group: Group, consume_from: ConsumeFrom) -> None
 
 @pytest.mark.parametrize("consume_from", list(ConsumeFrom))
 def test_a_young_queue_is_read_from_its_first_message(group: Group, consume_from: ConsumeFrom) -> None:
-    """Brokers return 0 for groups they do not know as long as the first message is there."""
+    """If a queue still has its first message, it is read from 0, because brokers report 0 for unknown groups."""
     _fill(group, TOPIC, 4, gone=0)
 
     assert _first_offsets(group, consume_from).find(queue(0)) == 0
 
 
 def test_a_broker_that_does_not_tell_is_an_error(group: Group) -> None:
-    """When a broker refuses to tell a position, the error is raised, and no offset is guessed."""
+    """If a broker refuses to report the position, `find` raises its error."""
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.QUERY_CONSUMER_OFFSET)
     with pytest.raises(RocketMQError, match="16"):
         _first_offsets(group, LAST).find(queue(0))

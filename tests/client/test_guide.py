@@ -1,4 +1,4 @@
-"""The programs of docs/client.md run on the stub and print what the page says."""
+"""The programs of docs/client.md run on the stub and print the output that the page shows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HASTY = Settings(transaction_timeout_ms=500, transaction_check_interval_ms=500)
 
 @pytest.mark.parametrize("title", sections())
 def test_programs_of_the_guide_run(title: str, make_stub: Callable[..., StubCluster], tmp_path: Path) -> None:
-    """A reader who copies a section's programs sees the output that the page shows."""
+    """Each program of a section prints the lines that the page shows for it."""
     stub = make_stub(1, topics={"orders": 4}, settings=HASTY)
     run_section(title, tmp_path, stub.name_server)
 
 
 def test_the_guide_shows_every_face() -> None:
-    """Each kind of consuming and sending has a program."""
+    """The guide has a program for each kind of sending and consuming."""
     assert set(sections()) == {
         "Send",
         "In order",

@@ -1,4 +1,4 @@
-"""A pull consumer hands out messages when it is asked for them."""
+"""A pull consumer returns messages when its user calls `poll`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, queue, until
 
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
-    """Poll until `count` messages were handed out, and return them."""
+    """Call `poll` until it has returned at least `count` messages altogether, and return them."""
     end, messages = time.monotonic() + TIMEOUT_S, list[ReceivedMessage]()
     while len(messages) < count:
         assert time.monotonic() < end, f"{len(messages)} of {count} messages"
@@ -27,14 +27,14 @@ def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
 
 
 def _held(member: PullConsumer) -> int:
-    """Return how many of the topic's queues a member holds."""
+    """Return how many queues of the topic a consumer holds."""
     return sum(each.topic == TOPIC for each in member.queues)
 
 
 def test_members_of_a_group_share_what_they_ask_for(group: Group) -> None:
-    """Two pull consumers hold two queues each and together get everything."""
+    """Two pull consumers of one group hold two queues each, and together they return all messages."""
     first = group.pulling()
-    until(lambda: _held(first) == 4)  # Else both may hold a queue for a moment.
+    until(lambda: _held(first) == 4)  # Otherwise both may hold one queue for a moment.
     second = group.pulling()
     until(lambda: [_held(first), _held(second)] == [2, 2])
     group.put(*map(str, range(20)))
@@ -44,7 +44,7 @@ def test_members_of_a_group_share_what_they_ask_for(group: Group) -> None:
 
 
 def test_messages_are_done_with_the_next_poll(make_group: Callable[..., Group]) -> None:
-    """Messages are committed after `poll` is called again, not before."""
+    """With auto-commit a message is committed after the next call of `poll`, not before."""
     group = make_group(queues=1)
     consumer = group.pulling()
     group.put("a")
@@ -57,7 +57,7 @@ def test_messages_are_done_with_the_next_poll(make_group: Callable[..., Group]) 
 
 
 def test_a_failure_leaves_the_last_batch_to_others(make_group: Callable[..., Group]) -> None:
-    """Leaving the block by an exception does not commit the last batch."""
+    """If the `with` block ends by an exception, the last batch is not committed, and another consumer gets it."""
     group = make_group(queues=1)
     group.put("a")
     failing = PullConsumer(group.cluster_settings, group.pull_settings())
@@ -70,7 +70,7 @@ def test_a_failure_leaves_the_last_batch_to_others(make_group: Callable[..., Gro
 
 
 def test_leaving_in_peace_commits_the_last_batch(make_group: Callable[..., Group]) -> None:
-    """The last batch is committed when the block ends."""
+    """If the consumer is closed without an exception, the last batch is committed."""
     group = make_group(queues=1)
     group.put("a")
     consumer = group.pulling()
@@ -81,7 +81,7 @@ def test_leaving_in_peace_commits_the_last_batch(make_group: Callable[..., Group
 
 
 def test_assigned_queues_belong_to_no_group_of_members(group: Group) -> None:
-    """Assigned queues are read without a heartbeat, whether or not other clients read them."""
+    """A consumer with assigned queues reads them without sending heartbeats, so brokers list no member."""
     group.put("a", queue_id=1)
     group.put("b", queue_id=2)
     consumer = group.pulling(subscriptions={})
@@ -96,7 +96,7 @@ def test_assigned_queues_belong_to_no_group_of_members(group: Group) -> None:
 
 
 def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> None:
-    """Without auto-commit only `commit` commits, before it returns."""
+    """Without auto-commit the position moves only by `commit`, and the new one is stored when `commit` returns."""
     group = make_group(queues=1)
     group.put("a", "b")
     consumer = group.pulling(subscriptions={}, auto_commit=False)
@@ -112,7 +112,7 @@ def test_only_a_commit_counts_if_so_set(make_group: Callable[..., Group]) -> Non
 
 
 def test_filtered_messages_are_not_committed_by_themselves(make_group: Callable[..., Group]) -> None:
-    """Without auto-commit even offsets without matches wait for `commit`."""
+    """Without auto-commit the position does not pass messages left out by the filter until `commit` is called."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 2000, 10, tags="other")
     group.put("mine", tags="mine")
@@ -126,7 +126,7 @@ def test_filtered_messages_are_not_committed_by_themselves(make_group: Callable[
 
 
 def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
-    """After `seek` the next message is the one at that offset, and cached messages are forgotten."""
+    """After `seek`, `poll` returns messages from that offset on, and cached messages are discarded."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 100, 10)
     consumer = group.pulling(subscriptions={})
@@ -140,7 +140,7 @@ def test_seeking_goes_on_elsewhere(make_group: Callable[..., Group]) -> None:
 
 
 def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]) -> None:
-    """`seek_to_time` goes on with the first message stored since that time."""
+    """After `seek_to_time`, `poll` returns the first message that was stored at or after that time."""
     group = make_group(queues=1)
     for stored_ms in (1_000, 2_000, 3_000):
         group.stub.put(TOPIC, b"%d" % stored_ms, queue_id=0, store_timestamp=stored_ms)
@@ -152,7 +152,7 @@ def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]
 
 
 def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -> None:
-    """An offset that retention has passed goes on at the queue's beginning, also without a group's rounds."""
+    """If `seek` goes to an offset that retention has deleted, `poll` returns the first existing message."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 10, 10)
     group.stub.expire(TOPIC, 0, 8)
@@ -164,7 +164,7 @@ def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -
 
 
 def test_a_paused_queue_hands_out_nothing(group: Group) -> None:
-    """Cached messages of a paused queue are handed out after `resume`; other queues go on."""
+    """`poll` returns no messages of a paused queue until `resume`, but those of other queues."""
     consumer = group.pulling(subscriptions={})
     consumer.assign([queue(0), queue(1)])
     consumer.pause([queue(0)])
@@ -178,7 +178,7 @@ def test_a_paused_queue_hands_out_nothing(group: Group) -> None:
 
 
 def test_what_is_not_asked_for_stays_within_limits(make_group: Callable[..., Group]) -> None:
-    """Without a call of `poll` the cache fills up to its limit, and no further."""
+    """Without calls of `poll` the cache exceeds its limit by at most one pull."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 500, 10)
     consumer = group.pulling(subscriptions={}, limits=FlowLimits(message_count=40))
@@ -191,7 +191,7 @@ def test_what_is_not_asked_for_stays_within_limits(make_group: Callable[..., Gro
 
 
 def test_iterating_hands_out_everything(make_group: Callable[..., Group]) -> None:
-    """A consumer is an endless iterator of messages."""
+    """Iterating over a pull consumer yields its messages."""
     group = make_group(queues=1)
     group.put("a", "b", "c")
     consumer = group.pulling()
@@ -200,7 +200,7 @@ def test_iterating_hands_out_everything(make_group: Callable[..., Group]) -> Non
 
 
 def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:
-    """Broadcasting members get everything, and `committed` reads the file."""
+    """If a broadcasting consumer commits, `committed` reads the position from its file, and brokers store none."""
     consumer = group.pulling(message_model=MessageModel.BROADCASTING)
     group.put("a", queue_id=0)
     poll_all(consumer, 1)
@@ -211,7 +211,7 @@ def test_broadcasting_keeps_its_positions_in_a_file(group: Group) -> None:
 
 
 def test_what_is_not_ours_is_refused(group: Group) -> None:
-    """Seeking a queue that is not held, and assigning to a member that shares queues, are errors with advice."""
+    """`seek` in a queue that is not held, and `assign` on a consumer with subscriptions, raise errors."""
     consumer = group.pulling()
     with pytest.raises(GroupError) as refused:
         consumer.seek(queue(77), 0)
@@ -221,7 +221,7 @@ def test_what_is_not_ours_is_refused(group: Group) -> None:
 
 
 def test_a_commit_leaves_out_what_was_lost(make_group: Callable[..., Group]) -> None:
-    """Messages polled from a queue that was lost do not move its new owner's position back."""
+    """If a consumer has lost a queue, its `commit` does not change the position that the new owner has committed."""
     group = make_group(queues=2)
     group.stub.fill(TOPIC, 8, 10)
     first = group.pulling(auto_commit=False)
@@ -238,7 +238,7 @@ def test_a_commit_leaves_out_what_was_lost(make_group: Callable[..., Group]) -> 
 
 
 def test_what_is_done_goes_back_with_a_queue_that_was_lost(make_group: Callable[..., Group]) -> None:
-    """A queue that is assigned again further back is committed at its new position, not at the old one."""
+    """If a queue is assigned again at an earlier position, `commit` stores the position reached since then."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 5, 10)
     consumer = group.pulling(subscriptions={}, auto_commit=False, pull_batch_size=1)
@@ -253,7 +253,7 @@ def test_what_is_done_goes_back_with_a_queue_that_was_lost(make_group: Callable[
 
 
 def test_polling_ends_with_the_consumer(group: Group) -> None:
-    """Threads that poll or iterate go on when the consumer is closed, and later polls return nothing."""
+    """If the consumer is closed, waiting calls of `poll` and iterations end, and later calls return nothing."""
     consumer, ended = group.pulling(), list[str]()
 
     def iterate() -> None:

@@ -1,4 +1,4 @@
-"""Order holds through failures, suspensions, and members that come, go and die."""
+"""Orderly consumption keeps the order while listeners fail and members join, leave and crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = Settings(lock_lease_ms=600)
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_order_holds_through_failures_and_deaths(make_group: Callable[..., Group], count: int) -> None:
-    """In each queue messages are first done in the order of their offsets, and none is missing."""
+    """If members fail and crash, messages of a queue first succeed in the order of offsets, and none is missing."""
     group = make_group(queues=QUEUES, settings=SETTINGS)
     group.stub.fill(TOPIC, count, 10)
     ledger = Ledger(seed=count)

@@ -1,4 +1,4 @@
-"""Commands run at their time, one after the other, and an exception of one ends nothing."""
+"""A loop runs commands at their times, one after the other, and goes on after an exception."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.client.fixtures import ManualClock, until
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that tests advance."""
+    """Return a clock that tests advance."""
     return ManualClock()
 
 
 @pytest.fixture
 def loop(clock: ManualClock) -> Iterator[Loop]:
-    """A started loop on that clock."""
+    """Yield a running loop that uses the manual clock."""
     loop = Loop("test", clock)
     loop.start()
     yield loop
@@ -29,7 +29,7 @@ def loop(clock: ManualClock) -> Iterator[Loop]:
 
 
 def test_commands_run_in_order_of_their_times(loop: Loop, clock: ManualClock) -> None:
-    """Commands run in the order of their times, and in the order of the calls where times are equal."""
+    """Commands run in the order of their times; commands of the same time run in the order of the calls."""
     ran: list[str] = []
     loop.call_later(20, lambda: ran.append("late"))
     loop.call_later(10, lambda: ran.append("early"))
@@ -45,7 +45,7 @@ def test_commands_run_in_order_of_their_times(loop: Loop, clock: ManualClock) ->
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_failing_command_ends_nothing(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
-    """The next command runs, and the log says what happened."""
+    """If a command raises, the error is logged and the next command runs."""
     done = threading.Event()
     loop.call_soon(lambda: 1 / 0)
     loop.call_soon(done.set)
@@ -55,7 +55,7 @@ def test_a_failing_command_ends_nothing(loop: Loop, caplog: pytest.LogCaptureFix
 
 
 def test_repetition_goes_on_after_a_failure(loop: Loop, clock: ManualClock) -> None:
-    """A repeated command comes again although it failed."""
+    """A repeated command that raises is repeated all the same."""
     turns: list[float] = []
 
     def fail() -> None:
@@ -69,7 +69,7 @@ def test_repetition_goes_on_after_a_failure(loop: Loop, clock: ManualClock) -> N
 
 
 def test_a_stopped_loop_forgets_what_is_planned(clock: ManualClock) -> None:
-    """After `stop` nothing runs any more, and nothing more is taken."""
+    """A stopped loop runs neither commands planned before nor commands added later."""
     loop, ran = Loop("test", clock), []
     loop.start()
     loop.call_later(10, lambda: ran.append("planned"))
@@ -82,7 +82,7 @@ def test_a_stopped_loop_forgets_what_is_planned(clock: ManualClock) -> None:
 
 
 def test_the_system_clock_lets_commands_wait() -> None:
-    """In real time a command runs after its delay and not before."""
+    """With the system clock a command runs after its delay and not before."""
     clock, ran = SystemClock(), threading.Event()
     loop = Loop("test", clock)
     loop.start()
@@ -95,7 +95,7 @@ def test_the_system_clock_lets_commands_wait() -> None:
 
 
 def test_workers_run_side_by_side() -> None:
-    """Two commands that wait for each other both end."""
+    """Two commands that wait for each other both end, because two workers run them at the same time."""
     workers, meeting = Workers("test", 2), threading.Barrier(2, timeout=5)
     met: list[int] = []
     workers.start()
@@ -107,7 +107,7 @@ def test_workers_run_side_by_side() -> None:
 
 
 def test_stopping_waits_no_longer_than_told() -> None:
-    """A command that blocks does not hold up `stop`, and the commands behind it do not run."""
+    """If a command blocks, `stop` returns at its timeout, and the commands after it never run."""
     workers, blocking, ran = Workers("test", 1), threading.Event(), []
     workers.start()
     workers.submit(lambda: blocking.wait(10))
@@ -120,7 +120,7 @@ def test_stopping_waits_no_longer_than_told() -> None:
 
 
 def test_a_command_that_would_exit_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
-    """The only worker runs the next command after one that calls `sys.exit()`."""
+    """If a command calls `sys.exit()`, the only worker runs the next command."""
     workers, done = Workers("test", 1), threading.Event()
     workers.start()
     workers.submit(sys.exit)

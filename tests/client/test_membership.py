@@ -1,4 +1,4 @@
-"""Brokers learn of a member, of its name and of its subscriptions."""
+"""Brokers get a member's id and subscriptions by heartbeats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
 
 
 def test_brokers_learn_what_a_member_wants(group: Group) -> None:
-    """Brokers list the member's model, topics and filters, with the group's retry topic."""
+    """Brokers list a member's id, message model and filters, and the group's retry topic."""
     consumer = group.concurrent(Log(), tags="red || blue")
     until(lambda: GROUP in group.stub.groups())
     [connection] = group.cluster().groups.fetch_consumer_connections(GROUP, TOPIC).values()
@@ -28,7 +28,7 @@ def test_brokers_learn_what_a_member_wants(group: Group) -> None:
 
 
 def test_a_member_that_leaves_is_gone_at_once(group: Group) -> None:
-    """Brokers forget a member when it closes, without waiting for missing heartbeats."""
+    """When a member closes, brokers stop listing it at once."""
     consumer = group.concurrent(Log())
     until(lambda: GROUP in group.stub.groups())
     consumer.close()
@@ -37,7 +37,7 @@ def test_a_member_that_leaves_is_gone_at_once(group: Group) -> None:
 
 
 def test_clustering_members_have_names_of_their_own(group: Group) -> None:
-    """Two consumers of one process are two members; broadcasting members keep one name."""
+    """Two consumers of one process have different client ids; a broadcasting member's id is always the same."""
     first, second = (group.concurrent(Log()).client_id for _ in range(2))
     lasting = group.concurrent(Log(), group="all", message_model=MessageModel.BROADCASTING).client_id
 
@@ -48,7 +48,7 @@ def test_clustering_members_have_names_of_their_own(group: Group) -> None:
 
 
 def test_an_unreachable_name_server_is_told_at_the_start(group: Group) -> None:
-    """Starting raises an error when no name server answers, and closes the consumer."""
+    """If no name server can be reached, starting a consumer raises an error."""
     nowhere = ClusterSettings(parse_addresses("127.0.0.1:1"), retries=0)
     group.cluster_settings = replace(nowhere, net=group.cluster_settings.net)
     with pytest.raises(RocketMQError, match="CONNECT"):
@@ -56,7 +56,7 @@ def test_an_unreachable_name_server_is_told_at_the_start(group: Group) -> None:
 
 
 def test_a_filter_that_cannot_be_read_is_told_at_the_start(group: Group) -> None:
-    """Starting raises the broker's answer to an invalid expression."""
+    """If a filter is invalid, starting raises the broker's error, and the consumer does not join."""
     with pytest.raises(RocketMQError, match="23"):
         group.concurrent(Log(), subscriptions={TOPIC: Subscription("size >", "SQL92")})
     assert group.stub.groups() == {}

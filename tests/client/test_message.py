@@ -1,4 +1,4 @@
-"""A received message is decoded when a caller reads it, and only as far as needed."""
+"""The fields of a received message are decoded when a caller reads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _pulled(*records: Record, at: MessageQueue = ORDERS, unwrap: Callable[[str],
 
 
 def test_every_field_can_be_asked_for() -> None:
-    """A message has its place, its contents, and the bounds of its queue."""
+    """A message has its queue and offset, its contents, its times, and the bounds of its queue."""
     [message] = read_messages(_pulled(PLAIN), 7)
 
     assert (message.topic, message.queue, message.offset) == ("orders", queue(0), 7)
@@ -50,7 +50,7 @@ def test_every_field_can_be_asked_for() -> None:
 
 
 def test_failures_here_count_beside_those_its_broker_knows() -> None:
-    """A message that was sent back three times and failed once more in this client has failed four times."""
+    """If a message was sent back three times and failed once more in this client, `reconsume_times` is four."""
     [message] = read_messages(_pulled(PLAIN), 7)
     message.failed_here += 1
 
@@ -59,7 +59,7 @@ def test_failures_here_count_beside_those_its_broker_knows() -> None:
 
 @pytest.mark.parametrize("flags", [0, SysFlag.BORN_HOST_V6, SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6])
 def test_bodies_are_measured_behind_hosts_of_either_kind(flags: int) -> None:
-    """IPv6 hosts take more room, and the size of the body is still right."""
+    """The body and its size are right for records with IPv4 and with longer IPv6 addresses."""
     born = SIX if flags & SysFlag.BORN_HOST_V6 else HERE
     stored = SIX if flags & SysFlag.STORE_HOST_V6 else HERE
     record = replace(PLAIN, sys_flag=flags, born_host=born, store_host=stored)
@@ -69,7 +69,7 @@ def test_bodies_are_measured_behind_hosts_of_either_kind(flags: int) -> None:
 
 
 def test_a_packed_body_is_unpacked_when_asked_for() -> None:
-    """The size is that of the stored body, and the body is decompressed."""
+    """For a compressed message `body` is decompressed, and `body_bytes` is the compressed size."""
     packed = compress(b"x" * 1000, Compression.ZLIB)
     [message] = read_messages(_pulled(replace(PLAIN, body=packed, sys_flag=Compression.ZLIB.sys_flag)), 7)
 
@@ -78,7 +78,7 @@ def test_a_packed_body_is_unpacked_when_asked_for() -> None:
 
 
 def test_an_inner_batch_is_several_messages() -> None:
-    """Each message of an inner batch has its own offset, and those before the requested one are left out."""
+    """Each message of an inner batch has its own offset, and those before the requested offset are left out."""
     body = encode_batch([BatchEntry(b"%d" % number) for number in range(4)])
     batch = replace(PLAIN, body=body, sys_flag=SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
     messages = read_messages(_pulled(batch), 8)
@@ -88,7 +88,7 @@ def test_an_inner_batch_is_several_messages() -> None:
 
 @pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
 def test_retries_and_dead_letters_tell_where_they_came_from(topic: str) -> None:
-    """The topic is the one that the message was first sent to, without the namespace."""
+    """For a retry or dead letter `topic` is the topic it was first sent to, without the namespace."""
     record = replace(PLAIN, topic=topic, properties_text=encode_properties({"RETRY_TOPIC": "NS%orders"}))
     pulled = _pulled(record, at=queue(0, topic), unwrap=lambda name: name.removeprefix("NS%"))
     [message] = read_messages(pulled, 7)
@@ -97,21 +97,21 @@ def test_retries_and_dead_letters_tell_where_they_came_from(topic: str) -> None:
 
 
 def test_without_a_unique_id_the_brokers_counts() -> None:
-    """Without a unique id the message id is that of the record's place."""
+    """If a message has no unique id, `message_id` is the broker's id, made from the record's position."""
     message = view_record(_pulled(), replace(PLAIN, properties_text=b""))
 
     assert message.message_id == message.record.offset_message_id
 
 
 def test_a_broken_answer_is_an_error() -> None:
-    """A truncated response raises an error and is not taken for the end."""
+    """If a response is truncated, reading its messages raises an error."""
     pulled = _pulled(PLAIN)
     with pytest.raises(DecodeError):
         read_messages(pulled._replace(data=pulled.data[:-3]), 7)
 
 
 def test_messages_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch knows its bounds without its messages, and so do its pieces; together these are the batch."""
+    """A batch and its pieces know their offsets and sizes before any message object is made."""
     made: list[int] = []
     monkeypatch.setattr(ReceivedMessage, "__init__", _noting(made))
     batch = read_batch(_pulled(*(replace(PLAIN, queue_offset=number) for number in range(7, 12))), 7)
@@ -135,7 +135,7 @@ def _noting(made: list[int]) -> Callable[[ReceivedMessage, Pulled, int], None]:
 
 
 def test_messages_once_made_stay_the_same() -> None:
-    """A piece of a batch holds the same message objects as the batch."""
+    """If a batch has made its message objects, its pieces have the same objects."""
     batch = read_batch(_pulled(PLAIN, replace(PLAIN, queue_offset=8)), 7)
     assert batch is not None
     batch[1].failed_here += 1
@@ -146,7 +146,7 @@ def test_messages_once_made_stay_the_same() -> None:
 
 
 def test_an_answer_without_messages_is_no_batch() -> None:
-    """An empty response is no batch, and neither is an inner batch that lies wholly before the requested offset."""
+    """An empty response, or an inner batch wholly before the requested offset, gives None instead of a batch."""
     body = encode_batch([BatchEntry(b"x")])
     inner = replace(PLAIN, body=body, sys_flag=SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 

@@ -1,4 +1,4 @@
-"""Consumption in order applies every result of a listener, and keeps queues and locks."""
+"""Orderly consumption applies every result of a listener, and holds queues and locks correctly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, queue, until
 
 
 def test_each_queue_is_consumed_in_order(group: Group) -> None:
-    """With random failures each queue's messages succeed in the order of their offsets, each once."""
+    """If the listener fails at random, the messages of each queue succeed in the order of their offsets, each once."""
     group.stub.fill(TOPIC, 200, 10)
     done: list[tuple[int, int]] = []
     chance = random.Random(7)
@@ -37,7 +37,7 @@ def test_each_queue_is_consumed_in_order(group: Group) -> None:
 
 
 def test_one_worker_at_a_time_consumes_a_queue(group: Group) -> None:
-    """Two batches of one queue never overlap."""
+    """The listener is never called with two batches of the same queue at the same time."""
     group.stub.fill(TOPIC, 100, 10)
     at_work: set[int] = set()
     overlaps: list[int] = []
@@ -57,7 +57,7 @@ def test_one_worker_at_a_time_consumes_a_queue(group: Group) -> None:
 
 
 def test_a_suspended_queue_goes_on_where_it_stopped(group: Group) -> None:
-    """A failed message is tried again in its place and counted, while other queues go on."""
+    """A failed message is retried before all later messages of its queue, while other queues are consumed."""
     group.put("a", "b", queue_id=0)
     group.put("other", queue_id=1)
     log = Log(lambda batch: SUSPEND if batch[0].body == b"a" and batch[0].reconsume_times < 2 else SUCCESS)
@@ -69,7 +69,7 @@ def test_a_suspended_queue_goes_on_where_it_stopped(group: Group) -> None:
 
 @pytest.mark.parametrize("answer", [None, "done", RECONSUME_LATER], ids=repr)
 def test_nonsense_suspends(group: Group, answer: object, caplog: pytest.LogCaptureFixture) -> None:
-    """A value that is no result suspends the queue; nothing is skipped, and only nonsense is logged."""
+    """If the listener returns a value that is no result, its message is retried; the value is logged."""
     group.put("a", "b", queue_id=0)
     log = Log(lambda batch: answer if len(log.messages) < 2 else SUCCESS)
     group.orderly(log, suspend_s=0.02)
@@ -80,7 +80,7 @@ def test_nonsense_suspends(group: Group, answer: object, caplog: pytest.LogCaptu
 
 
 def test_an_exception_suspends(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A listener that raises gets the same message again after a rest, before any other of the queue."""
+    """If the listener raises, it gets the same message again after a pause, before any other of the queue."""
     group.put("a", "b", queue_id=0)
     log = Log(lambda batch: SUCCESS if len(log.messages) > 2 else 1 / 0)
     group.orderly(log, suspend_s=0.02)
@@ -91,7 +91,7 @@ def test_an_exception_suspends(group: Group, caplog: pytest.LogCaptureFixture) -
 
 
 def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
-    """After two retries in place the message becomes a dead letter with its origin, and the queue goes on."""
+    """After two failed retries a message becomes a dead letter with its first topic, and the next is consumed."""
     group.put("poison", "b", queue_id=0)
     log = Log(lambda batch: SUSPEND if batch[0].body == b"poison" else SUCCESS)
     group.orderly(log, max_reconsume_times=2, suspend_s=0.02)
@@ -105,7 +105,7 @@ def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
 
 
 def test_what_cannot_be_sent_away_is_tried_again_in_its_place(group: Group) -> None:
-    """No message overtakes one that no broker takes as a dead letter."""
+    """If no broker takes a message as dead letter, it is retried before all later messages of its queue."""
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_MESSAGE_V2, times=None)
     group.put("poison", "b", queue_id=0)
     log = Log(lambda batch: SUSPEND if batch[0].body == b"poison" else SUCCESS)
@@ -118,7 +118,7 @@ def test_what_cannot_be_sent_away_is_tried_again_in_its_place(group: Group) -> N
 
 
 def test_without_auto_commit_only_a_commit_moves_the_position(group: Group) -> None:
-    """Successes add up until the listener commits them."""
+    """Without auto-commit SUCCESS moves no position; COMMIT commits all messages that succeeded since the last one."""
     group.put("a", "b", "c", "d", queue_id=0)
     log = Log(lambda batch: COMMIT if batch[0].body == b"c" else SUCCESS)
     consumer = group.orderly(log, auto_commit=False)
@@ -130,7 +130,7 @@ def test_without_auto_commit_only_a_commit_moves_the_position(group: Group) -> N
 
 
 def test_a_rollback_brings_back_everything_since_the_last_commit(group: Group) -> None:
-    """Without auto-commit a rollback delivers the messages since the last commit again, in order."""
+    """Without auto-commit ROLLBACK delivers all messages since the last COMMIT again, in order."""
     group.put("a", "b", "c", queue_id=0)
     answers = {2: COMMIT, 3: ROLLBACK}
     log = Log(lambda batch: answers.get(len(log.messages), COMMIT if len(log.messages) > 3 else SUCCESS))
@@ -141,7 +141,7 @@ def test_a_rollback_brings_back_everything_since_the_last_commit(group: Group) -
 
 
 def test_queues_are_locked_at_the_broker_while_they_are_ours(group: Group) -> None:
-    """Every queue is locked for its member, and unlocked when the member has left."""
+    """A member locks its queues at the broker, and releases the locks when it closes."""
     log = Log()
     consumer = group.orderly(log)
     until(lambda: set(group.stub.locks(GROUP).values()) == {consumer.client_id})
@@ -152,7 +152,7 @@ def test_queues_are_locked_at_the_broker_while_they_are_ours(group: Group) -> No
 
 
 def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[..., Group]) -> None:
-    """While another client holds the lock no message of the queue is consumed; afterwards all are."""
+    """If a queue's lock is lost, its messages are consumed after the member holds the lock again."""
     group = make_group(queues=1, settings=Settings(lock_lease_ms=400))
     cluster, log = group.cluster(), Log()
     group.put("a")
@@ -171,7 +171,7 @@ def test_a_lost_lock_stops_a_queue_until_it_is_ours_again(make_group: Callable[.
 def test_a_lock_lost_while_the_listener_runs_stops_the_queue_behind_it(
     make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message that is being consumed counts; the next one waits until the lock is held again."""
+    """If a lock is lost while the listener runs, its message is committed, and the next one waits for the lock."""
     group, gate = make_group(queues=1), threading.Event()
     group.put("a", "b")
     log = Log(lambda batch: SUCCESS if batch[0].body == b"b" or gate.wait(20) else SUSPEND)
@@ -195,7 +195,7 @@ def test_a_lock_lost_while_the_listener_runs_stops_the_queue_behind_it(
 
 
 def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group) -> None:
-    """A second member goes on after the first one's listener has returned; its last messages come again."""
+    """If a second member takes a queue, it begins after the first one's listener has returned, in order of offsets."""
     group.stub.fill(TOPIC, 40, 10)
     order: list[tuple[int, int, str]] = []
     gate = threading.Event()
@@ -224,7 +224,7 @@ def test_a_queue_is_handed_over_only_when_the_listener_has_returned(group: Group
 
 
 def test_a_long_run_makes_room_for_others(group: Group) -> None:
-    """With one worker and four full queues, every queue has its turn before any is empty."""
+    """If one worker serves four full queues, each of them is begun before the last quarter of all messages."""
     group.stub.fill(TOPIC, 400, 10)
     log = Log(lambda _: threading.Event().wait(0.001) or SUCCESS)
     rhythm = replace(QUICK, longest_run_s=0.02)
@@ -237,7 +237,7 @@ def test_a_long_run_makes_room_for_others(group: Group) -> None:
 
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
 def test_what_would_end_a_thread_is_tried_again_in_its_place(group: Group, error: type[BaseException]) -> None:
-    """A listener that calls `sys.exit()` gets the message again, and its only worker goes on."""
+    """If the listener raises `SystemExit`, it gets the same message again from the same worker."""
     group.put("a", "b", queue_id=0)
 
     def answer(_: Sequence[ReceivedMessage]) -> object:
@@ -252,7 +252,7 @@ def test_what_would_end_a_thread_is_tried_again_in_its_place(group: Group, error
 
 
 def test_locks_are_renewed_while_a_round_waits(group: Group) -> None:
-    """Renewals go on while a round waits for a list of members that no broker sends."""
+    """While a round of rebalancing waits for a list of members, locks are still renewed."""
     consumer = group.orderly(Log())
     until(lambda: len(consumer.queues) == 4 + 1)
     mute = group.stub.faults.drop_reply(on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)

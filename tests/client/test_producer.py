@@ -25,7 +25,7 @@ def _bodies(group: Group, topic: str = TOPIC) -> list[bytes]:
 
 
 def test_a_message_is_stored_as_it_was_meant(group: Group) -> None:
-    """Body, tag, keys, properties and flag are stored, and the receipt has the place."""
+    """A message's body, tag, keys, properties and flag are stored, and the receipt has its queue and offset."""
     message = Message(TOPIC, b"hello", "red", "k1 k2", {"colour": "blue"}, flag=7)
     receipt = group.producer().send(message, queue(2))
 
@@ -36,7 +36,7 @@ def test_a_message_is_stored_as_it_was_meant(group: Group) -> None:
 
 
 def test_queues_take_turns(group: Group) -> None:
-    """Eight sends reach each of four queues twice."""
+    """If a producer sends eight messages to a topic of four queues, each queue gets two."""
     producer = group.producer()
     queues = Counter(producer.send(Message(TOPIC, b"x")).queue for _ in range(8))
 
@@ -44,7 +44,7 @@ def test_queues_take_turns(group: Group) -> None:
 
 
 def test_equal_keys_share_a_queue(group: Group) -> None:
-    """Messages of one key go to the queue that Java's selector by hash chooses."""
+    """Messages of one key are stored in the queue that the Java client chooses for this key."""
     producer = group.producer()
     receipts = [producer.send_ordered(Message(TOPIC, b"x"), "customer 7") for _ in range(3)]
 
@@ -53,7 +53,7 @@ def test_equal_keys_share_a_queue(group: Group) -> None:
 
 
 def test_a_batch_lies_together(group: Group) -> None:
-    """All messages of a batch are stored in one queue, one after the other, each with its own id."""
+    """The messages of a batch are stored in one queue, in order, each with its own unique id."""
     receipt = group.producer().send_batch([Message(TOPIC, b"%d" % number, tags="t") for number in range(3)])
 
     records = group.stub.messages(TOPIC, receipt.queue.queue_id)
@@ -62,7 +62,7 @@ def test_a_batch_lies_together(group: Group) -> None:
 
 
 def test_large_bodies_travel_packed(group: Group) -> None:
-    """A body of 4 KiB or more is compressed, and decompressed it is the same."""
+    """A body of 4 KiB or more is stored compressed, and decompresses to the original."""
     body = b"abc" * 2000
     group.producer().send(Message(TOPIC, body))
 
@@ -72,7 +72,7 @@ def test_large_bodies_travel_packed(group: Group) -> None:
 
 
 def test_a_delayed_message_comes_later(make_group: Callable[..., Group]) -> None:
-    """A message of level 2 appears after five seconds."""
+    """A message with delay level 2 appears in its topic after five seconds."""
     group = make_group(frozen_clock=True)
     group.producer().send(Message(TOPIC, b"x", delay_level=2))
     assert not _bodies(group)
@@ -82,13 +82,13 @@ def test_a_delayed_message_comes_later(make_group: Callable[..., Group]) -> None
 
 
 def test_one_way_messages_arrive(group: Group) -> None:
-    """A one-way message is stored, though the producer gets no response."""
+    """A one-way message is stored although the producer waits for no response."""
     group.producer().send_oneway(Message(TOPIC, b"x"))
     until(lambda: _bodies(group) == [b"x"])
 
 
 def test_another_broker_takes_what_one_refuses(make_group: Callable[..., Group]) -> None:
-    """After a refusal at one broker, the second attempt goes to the other."""
+    """If one broker refuses a message, the producer sends it to the other."""
     group = make_group(brokers=2)
     group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.SEND_MESSAGE_V2, at=BROKER, times=None)
     receipts = [group.producer().send(Message(TOPIC, b"x")) for _ in range(4)]
@@ -98,7 +98,7 @@ def test_another_broker_takes_what_one_refuses(make_group: Callable[..., Group])
 
 
 def test_a_refusal_everywhere_is_an_error(group: Group) -> None:
-    """After three attempts the error says that the message was not stored."""
+    """If all three attempts are refused, the error says that the message was not stored."""
     fault = group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.SEND_MESSAGE_V2, times=3)
     with pytest.raises(SendError, match="0 landed, 1 failed, 0 unknown"):
         group.producer().send(Message(TOPIC, b"x"))
@@ -107,7 +107,7 @@ def test_a_refusal_everywhere_is_an_error(group: Group) -> None:
 
 
 def test_a_lost_answer_leaves_the_outcome_open(group: Group) -> None:
-    """When no response comes, the error says that the message may be stored."""
+    """If no response comes, the error says that the message may be stored."""
     group.stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
     producer = group.producer(send_timeout_s=0.3)
     with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
@@ -136,14 +136,14 @@ def test_what_no_broker_takes_is_not_sent(group: Group, message: Message) -> Non
     ids=["empty", "two topics", "delayed"],
 )
 def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Message]) -> None:
-    """An empty batch, one of two topics and one with a delay are refused before they are sent."""
+    """A batch that is empty, has two topics, or has a delayed message raises an error."""
     with pytest.raises(LocalProtocolError, match="batch"):
         group.producer().send_batch(batch)
 
 
 @pytest.mark.parametrize("way", ["send", "send_ordered", "send_batch", "send_oneway", "send_in_transaction"])
 def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
-    """A broker that creates topics gets the message of one that has no route yet, as from Java's producer."""
+    """If a topic does not exist, the first message creates it with four queues, by any way of sending."""
     producer, message = group.producer(), Message("new", b"x")
     arguments: dict[str, tuple[Any, ...]] = {
         "send_ordered": (message, "key"),
@@ -157,7 +157,7 @@ def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
 
 
 def test_a_topic_that_no_broker_creates_is_an_error(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no broker has the template topic, the producer raises what the name server said of the message's topic."""
+    """If no broker creates topics, sending to a missing topic raises `TopicNotFound` with this topic."""
     monkeypatch.setattr(producer, "TEMPLATE_TOPIC", "of_no_broker")
     with pytest.raises(TopicNotFound) as refused:
         group.producer().send(Message("new", b"x"))
@@ -173,7 +173,7 @@ def test_a_topic_that_no_broker_creates_is_an_error(group: Group, monkeypatch: p
 def test_a_transaction_ends_as_its_sender_says(
     group: Group, resolution: TransactionResolution, visible: list[bytes]
 ) -> None:
-    """Consumers see the message after a commit only."""
+    """Consumers see the message of a transaction if `execute` returns COMMIT, and not if it returns ROLLBACK."""
     seen: list[list[bytes]] = []
 
     def our_part(_: Message) -> TransactionResolution:
@@ -188,7 +188,7 @@ def test_a_transaction_ends_as_its_sender_says(
 
 
 def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[..., Group]) -> None:
-    """When `execute` raises, the broker asks later, and the result of `check` ends the transaction."""
+    """If `execute` raises, the broker asks later, and the result of `check` ends the transaction."""
     group = make_group(frozen_clock=True)
     asked: list[tuple[str, bytes]] = []
 
@@ -199,14 +199,14 @@ def test_a_broker_asks_what_became_of_an_open_transaction(make_group: Callable[.
     sent = group.producer(check).send_in_transaction(Message(TOPIC, b"x"), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
     assert (sent.resolution, asked, _bodies(group)) == (TransactionResolution.UNKNOWN, [], [])
 
-    # Asked a second time before our answer, as a broker in a hurry may, it would store the message twice.
+    # The frozen clock lets the broker ask once only; after two answers it would store the message twice.
     group.stub.clock.advance(Settings().transaction_check_interval_ms)
     until(lambda: _bodies(group) == [b"x"])
     assert asked == [(TOPIC, b"x")]
 
 
 def test_a_check_that_would_exit_leaves_the_fate_open(make_group: Callable[..., Group]) -> None:
-    """A check that calls `sys.exit()` leaves the transaction open: the broker asks again."""
+    """If `check` calls `sys.exit()`, the transaction stays open, and the broker asks again."""
     group = make_group(frozen_clock=True)
     asked: list[bytes] = []
 
@@ -225,7 +225,7 @@ def test_a_check_that_would_exit_leaves_the_fate_open(make_group: Callable[..., 
 def test_a_function_that_returns_no_resolution_leaves_the_transaction_open(
     make_group: Callable[..., Group], result: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says what `execute` and `check` must return, and the broker asks again."""
+    """If `execute` or `check` returns no resolution, the transaction stays open, and the log says what to return."""
     group = make_group(frozen_clock=True)
     sent = group.producer(lambda _: result).send_in_transaction(Message(TOPIC, b"x"), lambda _: result)
     assert sent.resolution is TransactionResolution.UNKNOWN
@@ -237,7 +237,7 @@ def test_a_function_that_returns_no_resolution_leaves_the_transaction_open(
 
 
 def test_an_answer_that_is_not_understood_leaves_the_outcome_open(group: Group) -> None:
-    """After a response that says success and no place, the error says that the message may be stored."""
+    """If a response of success has no queue offset, the error says that the message may be stored."""
     group.stub.faults.answer(ResponseCode.SUCCESS, on=RequestCode.SEND_MESSAGE_V2)
     with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
         group.producer().send(Message(TOPIC, b"x"))

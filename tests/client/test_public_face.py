@@ -1,4 +1,4 @@
-"""The public names of `pyspark_rocketmq.client`, and the values that callers give them."""
+"""The public names of `pyspark_rocketmq.client`, and the values that callers may give."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOWHERE = "localhost:1"
 
 
 def done(_: object) -> Any:
-    """Return success."""
+    """Return SUCCESS, as a listener does."""
     return SUCCESS
 
 
@@ -49,7 +49,7 @@ SETTINGS = ConsumerSettings(group="g", subscriptions="orders")
 
 
 def test_every_public_name_can_be_imported() -> None:
-    """Each name of `__all__` is an attribute, and `dir` shows it."""
+    """Each name in `__all__` can be imported and is listed by `dir`."""
     assert [name for name in client.__all__ if not hasattr(client, name)] == []
     assert set(client.__all__) <= set(dir(client))
     with pytest.raises(AttributeError, match="Nothing"):
@@ -57,7 +57,7 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 def test_editors_see_every_public_name() -> None:
-    """The imports that type checkers and editors read are those that the package makes at run time."""
+    """The imports for type checkers and editors have the same names as `__all__`."""
     tree = ast.parse(Path(client.__file__).read_text())
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
@@ -73,7 +73,7 @@ def test_editors_see_every_public_name() -> None:
     ],
 )
 def test_importing_the_client_imports_neither_spark_nor_arrow(code: str, heavy: set[str]) -> None:
-    """A program without Spark loads nothing of it, and the package alone loads none of its own modules."""
+    """Importing all public names loads neither Spark nor Arrow; importing the package alone loads even less."""
     run = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
     loaded = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True)
 
@@ -89,7 +89,7 @@ def test_importing_the_client_imports_neither_spark_nor_arrow(code: str, heavy: 
     ids=["topic", "topics", "expressions", "subscriptions"],
 )
 def test_subscriptions_may_be_text(subscriptions: Any) -> None:
-    """A topic, several topics, or a mapping to tag expressions means the same as `Subscription` objects."""
+    """Subscriptions may be given as a topic, several topics, tag expressions by topic, or `Subscription` objects."""
     settings = ConsumerSettings(group="g", subscriptions=subscriptions)
 
     assert settings.wanted == {"orders": Subscription("*")}
@@ -97,7 +97,7 @@ def test_subscriptions_may_be_text(subscriptions: Any) -> None:
 
 
 def test_choices_may_be_text() -> None:
-    """Members of an enum are given by name or value in any case, a strategy by its name."""
+    """Members of an enum may be given by name or value in any case, a strategy by its name."""
     settings = ConsumerSettings(
         group="g",
         subscriptions="orders",
@@ -113,7 +113,7 @@ def test_choices_may_be_text() -> None:
 
 @pytest.mark.parametrize("wrap", [str, ClusterSettings], ids=["text", "settings with text"])
 def test_addresses_may_be_text(group: Group, wrap: Callable[[str], Any]) -> None:
-    """Every face takes the name servers' addresses as text, and works with them."""
+    """Every public class accepts the name servers' addresses as text."""
     cluster, log = wrap(group.stub.name_server), Log()
     with Producer(cluster, ProducerSettings(group="shop")) as producer:
         producer.send(Message(TOPIC, b"a"))
@@ -126,7 +126,7 @@ def test_addresses_may_be_text(group: Group, wrap: Callable[[str], Any]) -> None
 
 
 def test_a_broadcasting_member_may_be_asked_for_as_text(group: Group) -> None:
-    """`message_model="BROADCASTING"` starts a member that receives, and brokers get no position."""
+    """With `message_model="BROADCASTING"` a member gets messages, and brokers store no position."""
     log = Log()
     group.concurrent(log, message_model="BROADCASTING", local_offset_dir=str(group.offset_dir))
     group.put("a")
@@ -169,7 +169,7 @@ def test_a_broadcasting_member_may_be_asked_for_as_text(group: Group) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_where_it_is_given(make: Callable[[], object], name: str) -> None:
-    """The error names the parameter as the caller wrote it, shows the value, and says what to give."""
+    """An invalid value raises an error with the parameter's name and advice."""
     with pytest.raises(OptionError, match="; give ") as refused:
         make()
     assert refused.value.option == name
@@ -190,7 +190,7 @@ def test_a_wrong_value_is_refused_where_it_is_given(make: Callable[[], object], 
     ],
 )
 def test_a_wrong_message_is_refused_before_it_is_sent(group: Group, message: Any, name: str) -> None:
-    """Every way of sending names the field."""
+    """If a field of a message is invalid, every way of sending raises an error that names the field."""
     producer = group.producer()
     ways: list[Callable[[], object]] = [
         lambda: producer.send(message),
@@ -207,14 +207,14 @@ def test_a_wrong_message_is_refused_before_it_is_sent(group: Group, message: Any
 
 
 def test_a_wrong_queue_is_refused_before_it_is_sent_to(group: Group) -> None:
-    """A queue is a `MessageQueue`, not its number."""
+    """If a queue is given as a number instead of a `MessageQueue`, sending raises an error."""
     with pytest.raises(OptionError) as refused:
         group.producer().send(Message(TOPIC, b"x"), 0)  # type: ignore[arg-type]
     assert refused.value.option == "queue"
 
 
 def test_a_number_of_the_rhythm_is_no_text() -> None:
-    """A period is checked when the settings are made, not when it is due."""
+    """If a period is given as text, making the settings raises an error."""
     with pytest.raises(OptionError) as refused:
         replace(SETTINGS, rhythm=Rhythm(heartbeat_s="30"))  # type: ignore[arg-type]
     assert refused.value.option == "rhythm.heartbeat_s"

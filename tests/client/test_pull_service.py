@@ -1,4 +1,4 @@
-"""Queues are pulled within limits, filters and pauses, and through every response of a broker."""
+"""Queues are pulled within their limits, and pulling goes on after every kind of response from a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.client.idle import idle_cpu_share
 
 
 def test_a_full_cache_is_not_pulled(make_group: Callable[..., Group]) -> None:
-    """With a limit of 50 messages and a blocked listener, the cache holds at most one pull more than that."""
+    """With a limit of 50 messages and a listener that blocks, the cache exceeds the limit by at most one pull."""
     group, gate = make_group(queues=1), threading.Event()
     group.stub.fill(TOPIC, 500, 10)
     consumer = group.concurrent(Log(lambda _: gate.wait(20) and SUCCESS), limits=FlowLimits(message_count=50))
@@ -36,7 +36,7 @@ def test_a_full_cache_is_not_pulled(make_group: Callable[..., Group]) -> None:
 
 
 def test_tags_are_compared_as_text_here(make_group: Callable[..., Group]) -> None:
-    """The broker sends both "Aa" and "BB", which have one hash; the listener gets only the tag it wants."""
+    """If two tags have the same hash, the broker sends both; the listener gets only the subscribed one."""
     group = make_group(queues=1)
     group.put("wanted", tags="Aa")
     group.put("unwanted", tags="BB")
@@ -49,7 +49,7 @@ def test_tags_are_compared_as_text_here(make_group: Callable[..., Group]) -> Non
 
 
 def test_a_stretch_without_matches_is_passed(make_group: Callable[..., Group]) -> None:
-    """Offsets that a filter leaves out count as done once no message before them is open."""
+    """If the filter matches no message, the group's position moves to the end of the queue all the same."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 2000, 10, tags="other")
     log = Log()
@@ -60,7 +60,7 @@ def test_a_stretch_without_matches_is_passed(make_group: Callable[..., Group]) -
 
 
 def test_sql_expressions_filter_at_the_broker(make_group: Callable[..., Group]) -> None:
-    """Only messages whose properties match the expression arrive."""
+    """With an SQL expression the listener gets only the messages whose properties match it."""
     group = make_group(queues=1)
     group.put("small", size="3")
     group.put("large", size="30")
@@ -72,7 +72,7 @@ def test_sql_expressions_filter_at_the_broker(make_group: Callable[..., Group]) 
 
 
 def test_an_offset_below_the_queue_goes_on_at_its_beginning(make_group: Callable[..., Group]) -> None:
-    """A committed offset that retention has passed is corrected, and the rest is consumed."""
+    """If retention has deleted the message at the committed offset, the first existing message is consumed next."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 10, 10)
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
@@ -86,7 +86,7 @@ def test_an_offset_below_the_queue_goes_on_at_its_beginning(make_group: Callable
 
 
 def test_an_offset_beyond_the_queue_goes_on_at_its_end(make_group: Callable[..., Group]) -> None:
-    """A committed offset beyond the queue's end is corrected to the end."""
+    """If the committed offset is beyond the queue's end, it is corrected to the end; later messages are consumed."""
     group = make_group(queues=1)
     group.put("a")
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
@@ -101,7 +101,7 @@ def test_an_offset_beyond_the_queue_goes_on_at_its_end(make_group: Callable[...,
 
 
 def test_an_administrators_reset_is_obeyed(make_group: Callable[..., Group]) -> None:
-    """A group that is moved back gets the messages again, from the new position on."""
+    """If an administrator moves a group's position back, the listener gets the messages from there on again."""
     group = make_group(queues=1)
     group.put("a", "b", "c")
     log = Log()
@@ -109,14 +109,14 @@ def test_an_administrators_reset_is_obeyed(make_group: Callable[..., Group]) -> 
     until(lambda: group.committed().get(0) == 3)
 
     group.cluster().admin.reset_offset(GROUP, queue(0), 1)
-    group.put("d")  # Ends the pull that the broker holds; without it that takes 15 seconds.
+    group.put("d")  # A new message ends the pull that the broker holds, which would otherwise take 15 seconds.
     log.wait_for(6)
     assert sorted(log.bodies[3:]) == [b"b", b"c", b"d"]
     until(lambda: group.committed().get(0) == 4)
 
 
 def test_no_reset_is_lost_among_rounds(make_group: Callable[..., Group]) -> None:
-    """With a round every few milliseconds each reset takes effect, and no commit undoes one."""
+    """With rounds of rebalancing every few milliseconds each reset takes effect, and no commit undoes it."""
     group = make_group(queues=1)
     admin, log = group.cluster().admin, Log()
     busy = replace(QUICK, rebalance_s=0.003, rebalance_soonest_s=0.003, persist_s=0.003, dispatch_s=0.0)
@@ -131,7 +131,7 @@ def test_no_reset_is_lost_among_rounds(make_group: Callable[..., Group]) -> None
 
 
 def test_flow_control_and_busy_brokers_are_asked_again(make_group: Callable[..., Group]) -> None:
-    """Refused pulls come again, and nothing is lost."""
+    """A pull that the broker refuses for now is repeated, and the message arrives."""
     group = make_group(queues=1)
     for code in (ResponseCode.FLOW_CONTROL, ResponseCode.SYSTEM_BUSY, ResponseCode.SUBSCRIPTION_NOT_LATEST):
         group.stub.faults.answer(code, on=RequestCode.PULL_MESSAGE, times=2)
@@ -143,7 +143,7 @@ def test_flow_control_and_busy_brokers_are_asked_again(make_group: Callable[...,
 
 
 def test_flow_control_slows_pulls_down(make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture) -> None:
-    """Pauses grow while the broker throttles, and the log says so once for each queue."""
+    """While the broker throttles, the pauses between pulls grow; that is logged at most once for each queue."""
     group, log = make_group(queues=1), Log()
     fault = group.stub.faults.flow_control(on=RequestCode.PULL_MESSAGE, times=None)
     group.concurrent(log)
@@ -159,7 +159,7 @@ def test_flow_control_slows_pulls_down(make_group: Callable[..., Group], caplog:
 def test_a_slave_that_refuses_reads_is_left_for_its_master(
     make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A replica of 5.x refuses reads by default; the log names its setting, and the master is pulled."""
+    """If a replica refuses reads, as 5.x does by default, its setting is logged and the master is pulled instead."""
     group, log = make_group(queues=1, slaves=1, settings=Settings(slave_reads=False)), Log()
     group.concurrent(log)
     group.put("a")
@@ -173,7 +173,7 @@ def test_a_slave_that_refuses_reads_is_left_for_its_master(
 
 
 def test_a_lost_answer_is_asked_for_again(make_group: Callable[..., Group]) -> None:
-    """A connection that breaks under a pull is replaced, and the pull comes again."""
+    """If the connection breaks before the response to a pull, the pull is repeated over a new connection."""
     group = make_group(queues=1)
     group.stub.faults.cut_reply(on=RequestCode.PULL_MESSAGE)
     group.put("a")
@@ -184,7 +184,7 @@ def test_a_lost_answer_is_asked_for_again(make_group: Callable[..., Group]) -> N
 
 
 def test_a_paused_consumer_pulls_nothing(make_group: Callable[..., Group]) -> None:
-    """While paused no new pull is sent; after `resume` everything arrives."""
+    """A paused consumer sends no new pull; after `resume` all messages arrive."""
     group = make_group(queues=1)
     log = Log()
     consumer = group.concurrent(log)
@@ -192,7 +192,7 @@ def test_a_paused_consumer_pulls_nothing(make_group: Callable[..., Group]) -> No
     log.wait_for(1)
     consumer.pause()
     group.put("b")
-    until(lambda: len(log.messages) == 2)  # The pull that was held at the broker still brings this one.
+    until(lambda: len(log.messages) == 2)  # It is in the response to the pull that the broker already held.
     group.put("c")
 
     threading.Event().wait(0.2)
@@ -202,7 +202,7 @@ def test_a_paused_consumer_pulls_nothing(make_group: Callable[..., Group]) -> No
 
 
 def test_where_a_new_group_begins(make_group: Callable[..., Group]) -> None:
-    """A young queue is read from its first message, since brokers return 0 for groups they do not know."""
+    """If the queue still has its first message, a new group reads from there, because brokers return position 0."""
     group = make_group(queues=1)
     group.put("before")
     log = Log()
@@ -212,7 +212,7 @@ def test_where_a_new_group_begins(make_group: Callable[..., Group]) -> None:
 
 
 def test_a_new_group_begins_at_the_end_of_an_old_queue(make_group: Callable[..., Group]) -> None:
-    """With LAST_OFFSET a new group skips the messages of a queue whose first message is gone."""
+    """With LAST_OFFSET a new group starts at the end of a queue whose first message is gone."""
     group = make_group(queues=1)
     group.put("gone", "before")
     group.stub.expire(TOPIC, 0, 1)
@@ -226,7 +226,7 @@ def test_a_new_group_begins_at_the_end_of_an_old_queue(make_group: Callable[...,
 
 
 def test_a_new_group_begins_at_a_time(make_group: Callable[..., Group]) -> None:
-    """With TIMESTAMP a new group begins with the first message stored since that time."""
+    """With TIMESTAMP a new group starts with the first message that was stored at or after the given time."""
     group = make_group(queues=1)
     for number, stored_ms in enumerate((1_000, 2_000, 3_000)):
         group.stub.put(TOPIC, b"%d" % number, queue_id=0, store_timestamp=stored_ms)
@@ -239,7 +239,7 @@ def test_a_new_group_begins_at_a_time(make_group: Callable[..., Group]) -> None:
 
 
 def test_limits_can_be_as_small_as_one(make_group: Callable[..., Group]) -> None:
-    """With every limit at one the whole topic is still consumed."""
+    """If every limit of the cache is one, all messages of the topic are still consumed."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 50, 10)
     log = Log()
@@ -249,7 +249,7 @@ def test_limits_can_be_as_small_as_one(make_group: Callable[..., Group]) -> None
 
 
 def test_what_is_pulled_can_be_spaced_out(make_group: Callable[..., Group]) -> None:
-    """With a pull interval each pull that found messages is followed by a pause."""
+    """With a pull interval, a pause after each pull that returned messages, all messages are still consumed."""
     group = make_group(queues=1)
     group.stub.fill(TOPIC, 10, 10)
     log = Log()
@@ -259,7 +259,7 @@ def test_what_is_pulled_can_be_spaced_out(make_group: Callable[..., Group]) -> N
 
 
 def test_an_idle_member_takes_less_than_a_hundredth_of_a_core(group: Group) -> None:
-    """An idle member with RocketMQ's own periods costs less than a hundredth of a core, the stub included."""
+    """With RocketMQ's default periods an idle member and its stub together use less than 1 % of a core."""
     consumer = group.concurrent(Log(), rhythm=Rhythm())
     until(lambda: len(consumer.queues) == 5)
 

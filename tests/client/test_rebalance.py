@@ -1,4 +1,4 @@
-"""Members come and go, and every queue has one owner."""
+"""While members come and go, each queue has one owner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _shares(*members: object) -> list[set[int]]:
 
 
 def test_members_share_a_topic_without_gap_or_overlap(group: Group) -> None:
-    """Two members hold two queues each, and the first gets all of them back when the second leaves."""
+    """Two members hold two queues each; when the second leaves, the first holds all four again."""
     first = group.concurrent(Log())
     until(lambda: _shares(first) == [{0, 1, 2, 3}])
     second = group.concurrent(Log())
@@ -36,7 +36,7 @@ def test_members_share_a_topic_without_gap_or_overlap(group: Group) -> None:
 
 
 def test_nothing_is_lost_while_members_come_and_go(group: Group) -> None:
-    """Every message reaches a member while members change, and the group's positions end behind all of them."""
+    """If members leave and join during consumption, each message reaches a member, and every message is committed."""
     logs = [Log(), Log(), Log()]
     first = group.concurrent(logs[0], batch_size=4)
     second = group.concurrent(logs[1], batch_size=4)
@@ -53,7 +53,7 @@ def test_nothing_is_lost_while_members_come_and_go(group: Group) -> None:
 
 
 def test_the_retry_topic_is_shared_like_any_other(group: Group) -> None:
-    """One of two members holds the only retry queue."""
+    """The retry topic has one queue, and one of two members holds it."""
     members = [group.concurrent(Log()), group.concurrent(Log())]
 
     def holders() -> int:
@@ -63,7 +63,7 @@ def test_the_retry_topic_is_shared_like_any_other(group: Group) -> None:
 
 
 def test_another_strategy_shares_otherwise(group: Group) -> None:
-    """AVG_BY_CIRCLE assigns queues in turn."""
+    """With AVG_BY_CIRCLE two members hold queues 0 and 2, and queues 1 and 3."""
     dealing = AllocationSettings(strategy=StrategyName("AVG_BY_CIRCLE"))
     members = [group.concurrent(Log(), allocation=dealing) for _ in range(2)]
 
@@ -71,13 +71,13 @@ def test_another_strategy_shares_otherwise(group: Group) -> None:
 
 
 def test_everybody_has_every_queue_in_broadcasting(group: Group) -> None:
-    """Two broadcasting members both get all messages, and brokers learn of no position."""
+    """Two broadcasting members each get all messages, and brokers store no position."""
     logs = [Log(), Log()]
     members = [
         group.concurrent(log, message_model=MessageModel.BROADCASTING, instance_name=f"member{number}")
         for number, log in enumerate(logs)
     ]
-    until(lambda: _shares(*members) == [{0, 1, 2, 3}] * 2)  # From where they hold a queue on, they miss nothing.
+    until(lambda: _shares(*members) == [{0, 1, 2, 3}] * 2)  # Messages stored from now on reach both.
     group.put(*"abcdefgh")
 
     for log in logs:
@@ -86,7 +86,7 @@ def test_everybody_has_every_queue_in_broadcasting(group: Group) -> None:
 
 
 def test_the_listener_of_queues_is_told_of_changes(group: Group) -> None:
-    """The queue listener gets the topic, all its queues and the member's, each time that the member's change."""
+    """When a member's queues change, its queue listener gets the topic, all queues and the member's queues."""
     told: list[tuple[str, int, list[MessageQueue]]] = []
 
     def note(topic: str, every: Collection[MessageQueue], ours: Collection[MessageQueue]) -> None:
@@ -98,7 +98,7 @@ def test_the_listener_of_queues_is_told_of_changes(group: Group) -> None:
 
 
 def test_a_listener_of_queues_that_fails_stops_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """The exception of a queue listener is logged, and the queues are consumed all the same."""
+    """If a queue listener raises, the exception is logged and the queues are consumed all the same."""
     log = Log()
     group.concurrent(log, queue_listener=lambda *_: 1 / 0)
     group.put("a")
@@ -108,7 +108,7 @@ def test_a_listener_of_queues_that_fails_stops_nothing(group: Group, caplog: pyt
 
 
 def test_a_topics_limit_is_shared_out_over_all_queues(group: Group) -> None:
-    """A limit of 1000 messages makes 200 for each of four queues and the retry queue."""
+    """A topic limit of 1000 messages is divided by the five held queues, the retry queue included: 200 for each."""
     consumer = group.concurrent(Log(), topic_message_count=1000, topic_body_mib=2)
 
     until(lambda: len(consumer.queues) == 5)
@@ -117,7 +117,7 @@ def test_a_topics_limit_is_shared_out_over_all_queues(group: Group) -> None:
 
 
 def test_an_unreachable_list_of_members_changes_nothing(group: Group) -> None:
-    """While brokers refuse the list of members, every member keeps its queues."""
+    """While brokers refuse to list the group's members, a member keeps its queues."""
     consumer = group.concurrent(Log())
     until(lambda: len(consumer.queues) == 5)
     fault = group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
@@ -128,7 +128,7 @@ def test_an_unreachable_list_of_members_changes_nothing(group: Group) -> None:
 
 
 def test_a_new_queue_is_taken(group: Group) -> None:
-    """Queues that a topic gains are taken after the next look at the route."""
+    """If a topic gets two more queues, the member takes them once it has fetched the route again."""
     consumer = group.concurrent(Log())
     until(lambda: _shares(consumer) == [{0, 1, 2, 3}])
     cluster = group.cluster()
@@ -139,7 +139,7 @@ def test_a_new_queue_is_taken(group: Group) -> None:
 
 
 def test_a_broker_that_was_started_again_gets_to_know_us(group: Group) -> None:
-    """After a restart the broker lists the member again, and new messages arrive."""
+    """After a broker's restart it lists the member again before the next regular heartbeat, and new messages arrive."""
     log = Log()
     consumer = group.concurrent(log, rhythm=replace(QUICK, heartbeat_s=3600))
     until(lambda: len(consumer.queues) == 5)
@@ -152,7 +152,7 @@ def test_a_broker_that_was_started_again_gets_to_know_us(group: Group) -> None:
 
 
 def test_a_queue_that_nobody_pulls_is_taken_anew(group: Group) -> None:
-    """After two minutes without a pull the next round takes the queue anew."""
+    """If a queue was not pulled for two minutes, the next round of rebalancing gives it up and takes it again."""
     clock = ManualClock()
     log = Log()
     consumer = group.concurrent(log, clock=clock)
@@ -166,7 +166,7 @@ def test_a_queue_that_nobody_pulls_is_taken_anew(group: Group) -> None:
 
 
 def test_a_refused_lock_leaves_a_queue_for_the_next_round(group: Group) -> None:
-    """A queue that another client has locked is taken once it is unlocked."""
+    """If another client has locked a queue, a member takes it in a round after it was unlocked."""
     cluster = group.cluster()
     cluster.groups.lock(GROUP, "other", [queue(0)])
     consumer = group.orderly(Log())
@@ -177,7 +177,7 @@ def test_a_refused_lock_leaves_a_queue_for_the_next_round(group: Group) -> None:
 
 
 def test_a_strategy_that_fails_changes_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """The nearby strategy refuses brokers without a room: the topic is left alone, and the log says why."""
+    """If the strategy raises, the member takes no queue of the topic, and the reason is logged."""
     nearby = AllocationSettings(strategy=StrategyName("MACHINE_ROOM_NEARBY", "AVG"))
     with caplog.at_level(logging.WARNING):
         consumer = group.concurrent(Log(), allocation=nearby)
@@ -189,7 +189,7 @@ def test_a_strategy_that_fails_changes_nothing(group: Group, caplog: pytest.LogC
 def test_members_who_want_different_topics_do_not_stop_each_other_for_good(
     make_group: Callable[..., Group],
 ) -> None:
-    """Members with different subscriptions get messages of their topics, and no message is committed unseen."""
+    """If two members subscribe to different topics, at least one of the two messages is consumed and committed."""
     group = make_group(queues=1)
     group.stub.put("other", b"x", queue_id=0)
     group.put("a")
@@ -205,7 +205,7 @@ def test_members_who_want_different_topics_do_not_stop_each_other_for_good(
 
 
 class _Counted:
-    """Rounds on a clock that stands still, all with the same outcome."""
+    """Runs rounds on a manual clock and notes their times; each round returns the given result."""
 
     def __init__(self, balanced: bool = True) -> None:
         self.clock, self.at, self.balanced = ManualClock(), list[float](), balanced
@@ -218,7 +218,7 @@ class _Counted:
         return self.balanced
 
     def pass_s(self, seconds: int) -> None:
-        """Advance the clock second by second, each after the commands of the one before."""
+        """Advance the clock by single seconds, and let the loop run all commands that are due after each."""
         for _ in range(seconds):
             self.clock.advance(1.0)
             done: list[bool] = []
@@ -228,7 +228,7 @@ class _Counted:
 
 @pytest.mark.parametrize(("balanced", "gap_s"), [(True, 20.0), (False, 1.0)])
 def test_rounds_come_by_themselves(balanced: bool, gap_s: float) -> None:
-    """Rounds come every 20 seconds, or after one second where something is left to do."""
+    """The next round comes after 20 seconds, or after one second if the last one left something to do."""
     counted = _Counted(balanced)
     counted.rounds.wake()
     counted.pass_s(65)
@@ -239,7 +239,7 @@ def test_rounds_come_by_themselves(balanced: bool, gap_s: float) -> None:
 
 
 def test_wake_ups_come_no_closer_than_a_second() -> None:
-    """Many wake-ups at once make one round, a second after the last."""
+    """Ten wake-ups right after a round cause one further round, a second later."""
     counted = _Counted()
     counted.rounds.wake()
     until(lambda: len(counted.at) == 1)

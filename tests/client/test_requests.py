@@ -1,4 +1,4 @@
-"""Administrators see the state of a member, and may move it and let it consume a message."""
+"""Administrators can read a member's state, reset its positions, and let it consume one message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.real.probe import ask
 
 
 def test_a_member_describes_itself(group: Group) -> None:
-    """The description has subscriptions, queues, positions and rates, as `mqadmin consumerStatus` shows them."""
+    """A member's description has its subscriptions, queues, positions, rates and thread stacks."""
     group.stub.fill(TOPIC, 40, 10)
     consumer = group.concurrent(Log(), tags="*")
     until(lambda: sum(group.committed().values()) == 40)
@@ -41,7 +41,7 @@ def test_a_member_describes_itself(group: Group) -> None:
 
 
 def test_an_orderly_member_says_so(group: Group) -> None:
-    """An orderly member's queues are locked, and its properties name the order."""
+    """The description of an orderly member says that it consumes in order and that its queues are locked."""
     consumer = group.orderly(Log())
     until(lambda: len(consumer.queues) == 5)
     info = group.cluster().admin.fetch_running_info(GROUP, consumer.client_id)
@@ -56,7 +56,7 @@ def test_an_orderly_member_says_so(group: Group) -> None:
     ids=["success", "later", "nothing"],
 )
 def test_a_message_is_consumed_on_demand(group: Group, answer: object, told: str) -> None:
-    """The listener gets the message once more, and its result goes to the administrator alone."""
+    """If an administrator asks for it, the listener gets a message again; the result has no other effect."""
     put = group.stub.put(TOPIC, b"again", queue_id=0)
     log = Log(lambda _: SUCCESS)
     consumer = group.concurrent(log)
@@ -70,7 +70,7 @@ def test_a_message_is_consumed_on_demand(group: Group, answer: object, told: str
 
 
 def test_a_failure_on_demand_is_told(group: Group) -> None:
-    """The exception of the listener is the response's remark."""
+    """If the listener raises for an administrator's message, the response's remark has the exception."""
     put = group.stub.put(TOPIC, b"again", queue_id=0)
     consumer = group.concurrent(Log(lambda _: 1 / 0))
     until(lambda: consumer.queues)
@@ -84,7 +84,7 @@ def test_a_failure_on_demand_is_told(group: Group) -> None:
     ("answer", "told"), [(COMMIT, "CR_COMMIT"), (ROLLBACK, "CR_ROLLBACK"), (SUSPEND, "CR_LATER")], ids=str
 )
 def test_orderly_answers_have_names_of_their_own(group: Group, answer: object, told: str) -> None:
-    """Commit, rollback and suspend have their own names in the response."""
+    """For COMMIT, ROLLBACK and SUSPEND of an orderly listener the response has the result names of the Java client."""
     put = group.stub.put(TOPIC, b"x", queue_id=0)
     consumer = group.orderly(Log(lambda _: answer), suspend_s=30)
     until(lambda: consumer.queues)
@@ -94,7 +94,7 @@ def test_orderly_answers_have_names_of_their_own(group: Group, answer: object, t
 
 
 def test_an_older_brokers_reset_is_obeyed(make_group: Callable[..., Group]) -> None:
-    """A broker that lets members move themselves gets them moved: the messages come again."""
+    """If a broker leaves a reset to the members, they move their positions, and the messages come again."""
     group = make_group(queues=1, settings=Settings(server_side_reset=False))
     group.put("a", "b", "c")
     log = Log()
@@ -108,7 +108,7 @@ def test_an_older_brokers_reset_is_obeyed(make_group: Callable[..., Group]) -> N
 
 
 def test_a_reset_to_what_is_no_offset_is_refused() -> None:
-    """A negative offset is refused: it would enter the checkpoint of a query that is a member."""
+    """If a broker sends a reset to a negative offset, the request is refused."""
     body = fastjson.write({"offsetTable": {queue(0): -7}})
     fields = {"topic": TOPIC, "group": GROUP, "timestamp": "0", "isForce": "true"}
     member = MemberRequests(cast(Serves, None), Namespace(), SystemClock())
@@ -119,7 +119,7 @@ def test_a_reset_to_what_is_no_offset_is_refused() -> None:
 
 
 def test_a_member_says_where_it_stands(group: Group) -> None:
-    """An administrator gets each member's positions in the queues of a topic."""
+    """An administrator can read each member's positions in a topic's queues."""
     group.put("a", "b", queue_id=1)
     consumer = group.concurrent(Log())
     until(lambda: group.committed().get(1) == 2)
@@ -131,7 +131,7 @@ def test_a_member_says_where_it_stands(group: Group) -> None:
 
 
 def test_an_exit_on_demand_is_told_and_ends_nothing(group: Group) -> None:
-    """A listener that calls `sys.exit()` does not end the thread that serves the broker."""
+    """If the listener calls `sys.exit()` for an administrator, the response says so, and the next is served."""
     put = group.stub.put(TOPIC, b"again", queue_id=0)
     log = Log()
     consumer = group.concurrent(log)

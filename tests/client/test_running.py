@@ -15,7 +15,7 @@ from tests.client.fixtures import GROUP, TIMEOUT_S, Group, Log, until
 
 @pytest.mark.parametrize("make", [Group.concurrent, Group.orderly], ids=["concurrent", "orderly"])
 def test_a_listener_may_close_its_consumer(make: Callable[..., PushConsumer], group: Group) -> None:
-    """The thread that waits goes on, the group is left, and the message in hand is committed or comes again."""
+    """If the listener closes its consumer, `wait` returns and the member leaves its group."""
     group.put("a", queue_id=0)
     is_made = threading.Event()
 
@@ -32,7 +32,7 @@ def test_a_listener_may_close_its_consumer(make: Callable[..., PushConsumer], gr
 
 
 def test_waiting_ends_when_another_thread_closes(group: Group) -> None:
-    """`wait` returns False after its time, and True once the consumer is closed; closing again does nothing."""
+    """`wait` returns False at its timeout, and True once the consumer is closed; a second `close` does nothing."""
     consumer = group.concurrent(Log())
     assert not consumer.wait(0.05)
     threading.Timer(0.05, consumer.close).start()
@@ -43,7 +43,7 @@ def test_waiting_ends_when_another_thread_closes(group: Group) -> None:
 
 
 def test_a_second_close_waits_for_the_first(group: Group) -> None:
-    """When any call of `close` returns, brokers do not list the consumer any more."""
+    """If several threads call `close`, each call returns only when brokers no longer list the consumer."""
     consumer = group.concurrent(Log())
     until(lambda: GROUP in group.stub.groups())
     listed: list[object] = []
@@ -61,7 +61,7 @@ def test_a_second_close_waits_for_the_first(group: Group) -> None:
 
 
 def test_nothing_starts_twice_or_after_its_end(group: Group) -> None:
-    """The errors say what to do; a consumer that was not started cannot be waited for."""
+    """A second start, a start after closing, and waiting before the start raise errors with advice."""
     consumer, producer = group.concurrent(Log()), group.producer()
     with pytest.raises(LocalProtocolError, match="with block"):
         consumer.start()
@@ -77,7 +77,7 @@ def test_nothing_starts_twice_or_after_its_end(group: Group) -> None:
 
 
 def test_an_interrupt_ends_waiting_and_closes(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C passes through the `with` block, which closes the consumer."""
+    """If Ctrl-C interrupts `wait`, the `with` block closes the consumer and raises `KeyboardInterrupt`."""
     consumer = PushConsumer.concurrent(group.cluster_settings, group.settings(), Log())
 
     def interrupt(_: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""Members and producers sign requests, use TLS, and live in a namespace."""
+"""Members and producers sign requests, use TLS, and use a namespace."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SPACE = Namespace(prefix="SHOP")
 
 
 def guarded(make_group: Callable[..., Group], secret: str = SECRET) -> Group:
-    """Return a group before a broker that knows one user."""
+    """Return a group before a broker with access control; its clients sign with the given secret."""
     group = make_group(acl={KEY: SECRET})
     group.cluster_settings = replace(group.cluster_settings, credentials=Credentials(KEY, secret))
     return group
 
 
 def encrypting(make_group: Callable[..., Group], trusted: str = "ca.pem") -> Group:
-    """Return a group before servers with a certificate."""
+    """Return a group before servers that use TLS; its clients trust the given authority."""
     group = make_group(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")))
     net = replace(group.cluster_settings.net, tls=TlsSettings(trust_cert_path=str(PKI / trusted)))
     group.cluster_settings = replace(group.cluster_settings, net=net)
@@ -46,7 +46,7 @@ def encrypting(make_group: Callable[..., Group], trusted: str = "ca.pem") -> Gro
 def test_everything_a_member_asks_is_signed_or_encrypted(
     make_group: Callable[..., Group], world: Callable[..., Group]
 ) -> None:
-    """Sending, transactions, pulling, locks, commits and send-backs work with a key, and over TLS."""
+    """With signed requests, or over TLS, sending, transactions, pulling, locks, commits and send-backs work."""
     group, in_order = world(make_group), Log()
     producer = group.producer()
     for body in (b"good", b"bad"):
@@ -64,7 +64,7 @@ def test_everything_a_member_asks_is_signed_or_encrypted(
 
 @pytest.mark.parametrize("world", [guarded, encrypting])
 def test_a_pull_consumer_signs_or_encrypts_too(make_group: Callable[..., Group], world: Callable[..., Group]) -> None:
-    """A pull consumer of either mode reads and commits with a key, and over TLS."""
+    """With signed requests, or over TLS, a pull consumer reads and commits, with and without subscriptions."""
     group = world(make_group)
     group.put(*"abcd")
     member, alone = group.pulling(), group.pulling(group="others", subscriptions={})
@@ -80,7 +80,7 @@ def test_a_pull_consumer_signs_or_encrypts_too(make_group: Callable[..., Group],
 def test_a_wrong_secret_is_told_and_reads_nothing(
     make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A send raises the broker's refusal, a member logs it, and neither shows the secret."""
+    """With a wrong secret a send raises, a member logs the refusal and gets no messages, and no text has the secret."""
     group = guarded(make_group, secret="a wrong secret")
     group.put("a")
     log = Log()
@@ -95,13 +95,13 @@ def test_a_wrong_secret_is_told_and_reads_nothing(
 
 
 def test_an_authority_that_is_not_trusted_is_told_at_the_start(make_group: Callable[..., Group]) -> None:
-    """A member whose name server shows another authority's certificate does not start."""
+    """If a server's certificate is of an authority that the member does not trust, starting raises an error."""
     with pytest.raises(ConnectError, match="certificate"):
         encrypting(make_group, trusted="other_ca.pem").concurrent(Log())
 
 
 def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) -> None:
-    """Brokers see the prefixed names, also of retries and dead letters; listeners and producers see the plain ones."""
+    """Brokers get names with the namespace's prefix, also of retries and dead letters; users see names without it."""
     group = make_group(topics={"SHOP%orders": 4})
     group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
     answers: dict[bytes, Any] = {b"bad": RECONSUME_LATER, b"never": later(DEAD_LETTER)}
@@ -121,7 +121,7 @@ def test_a_namespace_is_the_clusters_affair(make_group: Callable[..., Group]) ->
 
 @pytest.mark.parametrize("told", [TransactionResolution.COMMIT, TransactionResolution.UNKNOWN])
 def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], told: TransactionResolution) -> None:
-    """A transaction ends at once or when the broker asks, and the check sees the plain topic."""
+    """With a namespace `execute` or `check` can commit; `check` gets the topic without the prefix."""
     group = make_group(topics={"SHOP%orders": 4}, frozen_clock=True)
     group.cluster_settings = replace(group.cluster_settings, namespace=SPACE)
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Settings accept RocketMQ's ranges and nothing else."""
+"""Settings accept values in RocketMQ's ranges and refuse all others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _consumer(**given: Any) -> ConsumerSettings:
 
 
 def test_defaults_are_those_of_the_java_consumer() -> None:
-    """Defaults are the numbers of Java's consumer."""
+    """The defaults are those of the Java consumer."""
     settings = _consumer()
 
     assert (settings.thread_count, settings.batch_size, settings.pull_batch_size) == (20, 1, 32)
@@ -46,14 +46,14 @@ def test_defaults_are_those_of_the_java_consumer() -> None:
     ids=str,
 )
 def test_numbers_out_of_range_are_refused(given: dict[str, Any]) -> None:
-    """The error names the parameter and the range."""
+    """A number outside RocketMQ's range raises an error that names the range."""
     with pytest.raises(OptionError, match="out of range; give"):
         _consumer(**given)
 
 
 @pytest.mark.parametrize("group", ["", " ", "with space", "a" * 121, "DEFAULT_CONSUMER", "ü"])
 def test_names_no_broker_takes_are_refused(group: str) -> None:
-    """Groups are checked before anything is connected."""
+    """If brokers would refuse a group's name, making the settings raises an error."""
     for make in (_consumer, ProducerSettings):
         with pytest.raises(OptionError) as refused:
             make(group=group)
@@ -62,7 +62,7 @@ def test_names_no_broker_takes_are_refused(group: str) -> None:
 
 @pytest.mark.parametrize("topic", ["", "a topic", "t" * 128])
 def test_topics_no_broker_takes_are_refused(topic: str) -> None:
-    """Topics are checked when the settings are made."""
+    """If brokers would refuse a topic's name, making the settings raises an error."""
     with pytest.raises(OptionError) as refused:
         _consumer(subscriptions={topic: Subscription()})
     assert refused.value.option == "subscriptions"
@@ -70,5 +70,5 @@ def test_topics_no_broker_takes_are_refused(topic: str) -> None:
 
 @pytest.mark.parametrize("group", ["g", "%RETRY%g", "a-b_c|1", "x" * 120])
 def test_names_brokers_take_are_accepted(group: str) -> None:
-    """Prefixes and separators are part of the alphabet."""
+    """Group names with any allowed character, and of the greatest length, are accepted."""
     assert _consumer(group=group).group == group

@@ -1,4 +1,4 @@
-"""Rates are those of the last minute, failures those of the last hour."""
+"""Rates cover the last minute, and the count of failures covers the last hour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.client.fixtures import ManualClock
 
 
 def test_rates_and_times_are_means_of_a_minute() -> None:
-    """Sixty messages in a minute are one a second; times are in milliseconds."""
+    """Rates are counts per second over the last minute, and times are mean milliseconds of a pull or a call."""
     statistics = Statistics(ManualClock().now_s)
     statistics.pulled("t", 0.010, messages=90)
     statistics.pulled("t", 0.030, messages=30)
@@ -19,7 +19,7 @@ def test_rates_and_times_are_means_of_a_minute() -> None:
 
 
 def test_what_is_old_is_forgotten() -> None:
-    """Rates are 0 again after a minute, failures after an hour; topics are counted separately."""
+    """Rates are 0 a minute after the last event, and failures an hour after it; each topic is counted by itself."""
     clock = ManualClock()
     statistics = Statistics(clock.now_s)
     statistics.consumed("t", 0.5, succeeded=1, failed=2)

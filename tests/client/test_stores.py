@@ -1,4 +1,4 @@
-"""Positions are kept in memory, at brokers and in files."""
+"""A member's positions are kept in memory, at brokers and in files."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ JAVA_TEXT = """{
 
 
 class SlowOffsets(Offsets):
-    """Offsets that are not sent before a test allows it."""
+    """Offset requests that are not sent until a test allows it."""
 
     def __init__(self, brokers: Brokers) -> None:
         super().__init__(brokers)
         self.is_sending, self.may_send = threading.Event(), threading.Event()
 
     def commit_oneway(self, *args: Any, **more: Any) -> None:
-        """Wait, then send."""
+        """Wait until the test allows it, then send the commit."""
         self.is_sending.set()
         assert self.may_send.wait(TIMEOUT_S)
         super().commit_oneway(*args, **more)
@@ -47,12 +47,12 @@ class SlowOffsets(Offsets):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The file of a local store."""
+    """Return the path of a local store's file."""
     return offset_file(tmp_path, "10.0.0.1@DEFAULT", GROUP)
 
 
 def test_progress_goes_back_only_when_told_to() -> None:
-    """Concurrent results only move forward, resets and orderly results go anywhere."""
+    """An update with `only_forward` never decreases an offset; an update without it may."""
     progress = Progress()
     progress.update(queue(0), 5, only_forward=True)
     progress.update(queue(0), 3, only_forward=True)
@@ -63,7 +63,7 @@ def test_progress_goes_back_only_when_told_to() -> None:
 
 
 def test_frozen_progress_stays_until_it_is_forgotten() -> None:
-    """Late results of listeners do not undo a correction."""
+    """A frozen offset ignores updates until it is forgotten, so late results of listeners do not undo a correction."""
     progress = Progress()
     progress.freeze(queue(0), 10)
     progress.update(queue(0), 99, only_forward=True)
@@ -75,7 +75,7 @@ def test_frozen_progress_stays_until_it_is_forgotten() -> None:
 
 
 def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) -> None:
-    """`persist_all` commits the given queues and forgets all others; without queues it does nothing."""
+    """`persist_all` commits the offsets of the given queues and removes all others; without queues it does nothing."""
     store = RemoteStore(group.cluster().offsets, GROUP)
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     store.progress.update(queue(0), 3, only_forward=True)
@@ -90,7 +90,7 @@ def test_a_remote_store_commits_what_is_ours_and_forgets_the_rest(group: Group) 
 
 
 def test_each_offset_is_read_when_it_is_sent(group: Group) -> None:
-    """An offset that is committed while a slow broker holds a round up is not overwritten by the round's older one."""
+    """If a slow broker delays a commit and the offsets change meanwhile, the broker ends up with the new offsets."""
     cluster = group.cluster()
     cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     offsets = SlowOffsets(cluster.brokers)
@@ -107,17 +107,17 @@ def test_each_offset_is_read_when_it_is_sent(group: Group) -> None:
     offsets.may_send.set()
     for thread in (round_, commits):
         thread.join(TIMEOUT_S)
-    store.read(queue(0))  # Its answer follows whatever was sent over the same connection.
+    store.read(queue(0))  # The response shows that all earlier requests of this connection have arrived.
     assert group.committed() == {0: 150, 1: 150}
 
 
 def test_a_file_gets_what_stands_when_it_is_written(path: Path) -> None:
-    """A newer offset that another thread wrote meanwhile is not overwritten by an older one."""
+    """If another thread writes a newer offset while `persist_all` runs, the file keeps the newer one."""
     store = LocalStore(path)
     store.progress.update(queue(0), 1, only_forward=True)
 
     class Held(list[MessageQueue]):
-        """Queues, one of which another thread commits as soon as it is looked up."""
+        """A list of queues that writes a newer offset, as another thread would, whenever a queue is searched in it."""
 
         def __contains__(self, wanted: object) -> bool:
             store.write({queue(0): 150})
@@ -128,7 +128,7 @@ def test_a_file_gets_what_stands_when_it_is_written(path: Path) -> None:
 
 
 def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that is down costs a warning, and the next commit succeeds."""
+    """If a broker is down, the failed commit is logged, and the next commit succeeds."""
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
     store = RemoteStore(group.cluster().offsets, GROUP)
     store.progress.update(queue(0), 3, only_forward=True)
@@ -146,7 +146,7 @@ def test_a_commit_that_fails_is_told_and_tried_again(group: Group, caplog: pytes
 
 
 def test_an_unreadable_position_is_an_error_and_not_absence(group: Group) -> None:
-    """A position is absent only if the broker says so; every other response raises an error."""
+    """If the broker refuses to report the position, `read` raises; None would mean that there is no position."""
     store = RemoteStore(group.cluster().offsets, GROUP)
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.QUERY_CONSUMER_OFFSET)
 
@@ -155,7 +155,7 @@ def test_an_unreadable_position_is_an_error_and_not_absence(group: Group) -> Non
 
 
 def test_a_local_store_reads_and_writes_javas_text(path: Path) -> None:
-    """The file of the Java client is read, and written character by character."""
+    """The store reads a file of the Java client and writes exactly the same text."""
     path.parent.mkdir(parents=True)
     path.write_text(JAVA_TEXT)
     store = LocalStore(path)
@@ -168,7 +168,7 @@ def test_a_local_store_reads_and_writes_javas_text(path: Path) -> None:
 
 
 def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
-    """Positions of other queues stay in the file."""
+    """If a store writes one queue's offset, the file keeps the offsets of other queues."""
     store = LocalStore(path)
     store.progress.update(queue(0), 1, only_forward=True)
     store.persist_all([queue(0)])
@@ -189,7 +189,7 @@ NO_OFFSETS = [
     "damage", ["", "{", '{"offsetTable":7}', "\x00\x01", '{"offsetTable":{"x":1}}', "[]", *NO_OFFSETS]
 )
 def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The backup holds the positions written before, and the log says that it was needed."""
+    """If the file is damaged, the offset is read from the backup, and the damage is logged."""
     store = LocalStore(path)
     for offset in (1, 2):
         store.progress.update(queue(0), offset, only_forward=True)
@@ -201,7 +201,7 @@ def test_a_damaged_file_gives_way_to_its_backup(path: Path, damage: str, caplog:
 
 
 def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """When file and backup are damaged the member begins as if it were new, and the log says so."""
+    """If the file and its backup are damaged, the store has no offset, and the damage is logged."""
     path.parent.mkdir(parents=True)
     path.write_text("{")
     path.with_name("offsets.json.bak").write_text("{")
@@ -213,7 +213,7 @@ def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCapture
 
 
 def test_a_broadcasting_member_goes_on_where_it_stopped(group: Group) -> None:
-    """After a restart only the messages sent meanwhile are consumed; brokers know no position."""
+    """A restarted broadcasting member gets only messages sent since it stopped; brokers store no position for it."""
     model, first, second = MessageModel.BROADCASTING, Log(), Log()
     consumer = group.concurrent(first, message_model=model)
     until(lambda: len(consumer.queues) == 4)

@@ -1,4 +1,4 @@
-"""A running consumer begins or stops to consume topics."""
+"""A running consumer can subscribe to topics and unsubscribe from them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ OTHER = "refunds"
 
 
 def _topics(group: Group) -> set[str]:
-    """Return the topics that brokers know of the group's members."""
+    """Return the topics that brokers have as subscriptions of the group."""
     [seen] = group.cluster().groups.fetch_consumer_connections(GROUP, TOPIC).values()
     return set(seen.subscription_table)
 
 
 @pytest.fixture
 def two_topics(make_group: Callable[..., Group]) -> Group:
-    """A group before a broker with two topics."""
+    """Return a group before a broker with two topics."""
     return make_group(topics={TOPIC: 2, OTHER: 2})
 
 
 @pytest.mark.parametrize("make", [Group.concurrent, Group.orderly], ids=["concurrent", "orderly"])
 def test_a_topic_is_added_while_running(make: Callable[..., object], two_topics: Group) -> None:
-    """Messages of the new topic arrive, also those sent before, and brokers list it."""
+    """After `subscribe` messages of the new topic arrive, earlier ones too, and brokers list the topic."""
     log = Log()
     consumer = make(two_topics, log)
     two_topics.stub.put(OTHER, b"before")
@@ -41,7 +41,7 @@ def test_a_topic_is_added_while_running(make: Callable[..., object], two_topics:
 
 
 def test_the_first_topic_may_be_added_while_running(two_topics: Group) -> None:
-    """A consumer without subscriptions introduces itself to the brokers of its first topic at once."""
+    """If a consumer without subscriptions subscribes, it sends a heartbeat at once and gets the topic's messages."""
     log = Log()
     consumer = two_topics.concurrent(log, subscriptions={}, rhythm=replace(QUICK, heartbeat_s=3600))
     two_topics.put("a")
@@ -51,7 +51,7 @@ def test_the_first_topic_may_be_added_while_running(two_topics: Group) -> None:
 
 
 def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:
-    """The topic's queues are given up at their positions, brokers forget it, and the other topic goes on."""
+    """After `unsubscribe` the topic's positions are committed and its queues given up; other topics are consumed."""
     log = Log()
     consumer = two_topics.concurrent(log, subscriptions=[TOPIC, OTHER])
     two_topics.stub.put(OTHER, b"done", queue_id=0)
@@ -68,7 +68,7 @@ def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:
 
 
 def test_an_orderly_consumer_unlocks_what_it_drops(two_topics: Group) -> None:
-    """The queues of a dropped topic are unlocked at once."""
+    """After `unsubscribe` an orderly consumer releases the locks of the topic's queues."""
     consumer = two_topics.orderly(Log(), subscriptions=[TOPIC, OTHER])
     until(lambda: {queue.topic for queue in two_topics.stub.locks(GROUP)} >= {TOPIC, OTHER})
     consumer.unsubscribe(OTHER)
@@ -77,7 +77,7 @@ def test_an_orderly_consumer_unlocks_what_it_drops(two_topics: Group) -> None:
 
 
 def test_subscribing_again_changes_the_expression(two_topics: Group) -> None:
-    """The last expression counts for all messages that are pulled after the call."""
+    """If a topic is subscribed to again, the new expression applies to all later pulls."""
     log = Log()
     consumer = two_topics.concurrent(log, tags="a")
     two_topics.put("first", tags="a", queue_id=0)
@@ -94,7 +94,7 @@ def test_subscribing_again_changes_the_expression(two_topics: Group) -> None:
 
 
 def test_a_pull_consumer_subscribes_as_well(two_topics: Group) -> None:
-    """A pull consumer that is a member takes a topic on and drops it."""
+    """A pull consumer with subscriptions can subscribe to a topic and unsubscribe from it."""
     consumer = two_topics.pulling()
     consumer.subscribe(OTHER)
     two_topics.stub.put(OTHER, b"x")
@@ -105,7 +105,7 @@ def test_a_pull_consumer_subscribes_as_well(two_topics: Group) -> None:
 
 
 def test_a_filter_that_a_broker_refuses_changes_nothing(two_topics: Group) -> None:
-    """The broker's error is raised, and the consumer goes on with what it had."""
+    """If a broker refuses the filter, `subscribe` raises, and the consumer keeps its subscriptions."""
     consumer = two_topics.concurrent(Log())
     until(lambda: consumer.queues)
     with pytest.raises(RocketMQError, match="23"):
@@ -114,7 +114,7 @@ def test_a_filter_that_a_broker_refuses_changes_nothing(two_topics: Group) -> No
 
 
 def test_what_cannot_be_subscribed_is_refused(two_topics: Group) -> None:
-    """Wrong names, unknown topics, the group's own retry topic, and consumers that do not run are refused."""
+    """Invalid topics and filters, topics not subscribed to, and consumers that do not run raise errors."""
     consumer, given = two_topics.concurrent(Log()), two_topics.pulling(subscriptions={})
     for topic in ("a topic", "", None, 3):
         with pytest.raises(OptionError):

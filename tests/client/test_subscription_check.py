@@ -1,4 +1,4 @@
-"""Members of a group that want different things are warned, and no message is lost meanwhile."""
+"""Members of a group with different subscriptions log a warning, and no position passes an unseen message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MINE = ConsumerData(
 
 
 def test_members_that_agree_differ_in_nothing() -> None:
-    """The order of tags, the age of a subscription and the group's own retry topic are no difference."""
+    """Another order of tags, another version, or a missing retry topic does not count as a difference."""
     assert not list(find_differences("CLUSTERING", [build_subscription(TOPIC, "b||a", sub_version=7)], MINE))
 
 
@@ -37,7 +37,7 @@ def test_members_that_agree_differ_in_nothing() -> None:
     ],
 )
 def test_what_differs_is_named_with_what_to_do(model: str, topic: str, expression: str, difference: str) -> None:
-    """A different message model, another expression, and a topic that one member lacks are named with advice."""
+    """If the message model, an expression or a topic differs, the text names the difference and gives advice."""
     differences = list(find_differences(model, [build_subscription(topic, expression)], MINE))
 
     assert differences[0].startswith(f"{difference}; ") or differences[-1].startswith(f"{difference}; ")
@@ -47,7 +47,7 @@ def test_what_differs_is_named_with_what_to_do(model: str, topic: str, expressio
 def test_inconsistent_subscriptions_are_logged_once_and_lose_nothing(
     group: Group, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second member logs what the first one wants, once, and no position passes an unseen message."""
+    """If two members subscribe differently, the second logs that once, and no unseen message is committed."""
     log = Log()
     group.concurrent(log, tags="a")
     group.put("x", tags="a")
@@ -60,7 +60,7 @@ def test_inconsistent_subscriptions_are_logged_once_and_lose_nothing(
 
 
 def test_a_group_of_the_other_model_is_logged_and_loses_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """A broadcasting member beside a clustering one reads everything, and no position passes an unseen message."""
+    """If a broadcasting member joins a clustering one, it logs that and gets all; no unseen message is committed."""
     clustering, broadcasting = Log(), Log()
     first = group.concurrent(clustering)
     until(lambda: first.queues)
@@ -74,7 +74,7 @@ def test_a_group_of_the_other_model_is_logged_and_loses_nothing(group: Group, ca
 
 
 def test_two_members_of_one_name_are_logged_and_lose_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """Two members with one name get the same queues, as in RocketMQ, and positions pass consumed messages only."""
+    """If two members have the same instance name, the second logs it, and no unseen message is committed."""
     logs = [Log(), Log()]
     group.concurrent(logs[0], instance_name="same")
     until(lambda: group.stub.groups())
@@ -89,7 +89,7 @@ def test_two_members_of_one_name_are_logged_and_lose_nothing(group: Group, caplo
 
 
 def test_a_member_that_may_not_ask_asks_once(group: Group) -> None:
-    """When access control forbids the comparison, a member works without it and does not ask again."""
+    """If access control forbids to fetch the group's subscriptions, the member consumes and does not ask again."""
     asked = RequestCode.GET_CONSUMER_CONNECTION_LIST
     fault = group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=asked, times=None)
     group.put("a")

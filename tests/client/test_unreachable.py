@@ -1,4 +1,4 @@
-"""A broker that cannot be reached holds up its own queues alone."""
+"""If one broker cannot be reached, work for the queues of other brokers goes on."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, until
 
 ATTEMPTS = 2
-"""The attempts of one request: the first, and the one repetition that a group's settings allow."""
+"""The number of attempts for one request: the first, and the one retry that the test's settings allow."""
 
 
 class Road:
-    """The way to a broker. A test can close it: connections then lead to an address that accepts none."""
+    """The network path to a broker. After `close`, connecting to the broker hangs until the timeout."""
 
     def __init__(self, deaf: Address) -> None:
         self._deaf = deaf
@@ -41,16 +41,16 @@ class Road:
         self._is_open = threading.Event()
 
     def close(self, group: Group, broker: str = "broker-b") -> None:
-        """Let every further attempt to connect to the broker take all its time."""
+        """Let connecting to the broker hang from now on."""
         self._closed = parse_address(group.stub.broker_address(broker))
         self._is_open.clear()
 
     def open(self) -> None:
-        """Let every attempt succeed, also those under way."""
+        """Let connecting succeed again, also for attempts that hang now."""
         self._is_open.set()
 
     def connect(self, address: Address, deadline: Deadline, tls: TlsSettings | None) -> Transport:
-        """Connect, if the way is open."""
+        """Connect to the address; if it is the closed one, wait until `open` or the deadline."""
         if address != self._closed or self._is_open.is_set():
             return connect(address, deadline, tls)
         self.attempts += 1
@@ -60,7 +60,7 @@ class Road:
 
 @pytest.fixture
 def road(deaf: Address, monkeypatch: pytest.MonkeyPatch) -> Iterator[Road]:
-    """The way of all shared connections."""
+    """Yield the network path that all connections of a shared pool use."""
     made = Road(deaf)
     monkeypatch.setattr(threaded, "connect", made.connect)
     yield made
@@ -69,7 +69,7 @@ def road(deaf: Address, monkeypatch: pytest.MonkeyPatch) -> Iterator[Road]:
 
 @pytest.fixture
 def pair(make_group: Callable[..., Group]) -> Group:
-    """A group before two brokers with four queues each, whose clients give up connecting soon."""
+    """Return a group with two brokers of four queues each; its clients stop connecting after 0.2 seconds."""
     group = make_group(brokers=2)
     group.cluster_settings = replace(group.cluster_settings, net=NetSettings(connect_timeout_s=0.2))
     group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
@@ -86,7 +86,7 @@ def _committed_at(group: Group, broker: str) -> list[int]:
 
 @pytest.fixture
 def make_member(pair: Group) -> Iterator[Callable[..., Member]]:
-    """A function that makes members that brokers list and whose loops stand still, so that rounds run when told."""
+    """Yield a function that makes members, known to brokers but not started; the test runs their rounds itself."""
     with ExitStack() as stack:
 
         def make(*, orderly: bool = False, name: str = "one") -> Member:
@@ -106,7 +106,7 @@ def make_member(pair: Group) -> Iterator[Callable[..., Member]]:
 
 
 def test_queues_of_other_brokers_are_pulled_meanwhile(make_group: Callable[..., Group], road: Road) -> None:
-    """Messages of the healthy broker arrive while a connection to the other is attempted, and then the other's."""
+    """While connecting to one broker hangs, messages of the other arrive; after that, messages of both arrive."""
     group, log = make_group(brokers=2), Log()
     group.cluster_settings = replace(group.cluster_settings, net=NetSettings(connect_timeout_s=600))
     calm = replace(QUICK, rebalance_s=600, route_s=600)
@@ -124,7 +124,7 @@ def test_queues_of_other_brokers_are_pulled_meanwhile(make_group: Callable[..., 
 
 
 def test_one_attempt_to_connect_is_everybodys(pair: Group, road: Road) -> None:
-    """All callbacks get the failure of one attempt, and the next request makes another attempt."""
+    """If one attempt to connect fails, all waiting callbacks get its error; the next call of `open` tries again."""
     pool, told, news = SharedPool(pair.cluster_settings.net), list[RocketMQError | None](), list[bool]()
     connections = PullConnections(pool, lambda: news.append(True))
     address = parse_address(pair.stub.broker_address("broker-b"))
@@ -146,7 +146,7 @@ def test_one_attempt_to_connect_is_everybodys(pair: Group, road: Road) -> None:
 
 
 def test_commits_skip_a_broker_after_its_first_failure(pair: Group, road: Road) -> None:
-    """The positions at the other broker are committed, and the next time all of them."""
+    """If one broker cannot be reached, it is tried for one queue, and positions at the other broker are committed."""
     store, queues = RemoteStore(pair.cluster().offsets, GROUP), [*_four("broker-b"), *_four("broker-a")]
     for each in queues:
         store.progress.update(each, 7, only_forward=True)
@@ -167,7 +167,7 @@ def test_commits_skip_a_broker_after_its_first_failure(pair: Group, road: Road) 
 def test_a_round_takes_what_it_can_reach(
     pair: Group, road: Road, make_member: Callable[..., Member], orderly: bool
 ) -> None:
-    """The unreachable broker is tried for one queue, or once for all locks; the next round takes its queues."""
+    """A round that cannot reach a broker takes the other broker's queues; a later round takes those left out."""
     road.close(pair)
     member = make_member(orderly=orderly)
     before = road.attempts
@@ -184,7 +184,7 @@ def test_a_round_takes_what_it_can_reach(
 def test_a_round_gives_up_what_it_cannot_reach(
     pair: Group, road: Road, make_member: Callable[..., Member], orderly: bool
 ) -> None:
-    """When another member joins, the unreachable broker is tried for one of the lost queues only."""
+    """If an unreachable broker's queues go to another member, they are given up, and the broker is tried only once."""
     road.close(pair)
     member = make_member(orderly=orderly, name="0")
     for each in _four("broker-b"):
@@ -199,7 +199,7 @@ def test_a_round_gives_up_what_it_cannot_reach(
 
 
 def test_heartbeats_do_not_wait_for_rounds(pair: Group, road: Road) -> None:
-    """Heartbeats go on while a command blocks the timer loop."""
+    """While a command blocks the timer loop, heartbeats are still sent."""
     group, gate = pair, threading.Event()
     consumer = group.concurrent(Log(), rhythm=replace(QUICK, heartbeat_s=0.05))
     until(lambda: consumer.queues)
@@ -214,7 +214,7 @@ def test_heartbeats_do_not_wait_for_rounds(pair: Group, road: Road) -> None:
 
 
 def test_the_group_is_asked_about_again_soon(make_group: Callable[..., Group]) -> None:
-    """A member that no broker told of its group does not wait for the next regular round."""
+    """If no broker reports the members, the next round does not wait for the regular period of ten minutes."""
     group = make_group(queues=1)
     asked = group.stub.faults.answer(ResponseCode.SYSTEM_BUSY, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=24)
     consumer = group.concurrent(Log(), rhythm=replace(QUICK, rebalance_s=600))
@@ -224,7 +224,7 @@ def test_the_group_is_asked_about_again_soon(make_group: Callable[..., Group]) -
 
 
 def test_the_group_is_asked_about_less_and_less(pair: Group, make_member: Callable[..., Member]) -> None:
-    """While no broker tells, pauses grow up to the regular one; after the first answer they begin anew."""
+    """While no broker reports the members, the pauses between rounds grow; after a success they are short again."""
     member, pauses = make_member(), list[float]()
     rounds = Rebalancer(
         membership=member.membership,
