@@ -43,7 +43,7 @@ def test_authorization_is_written_as_the_official_client_does() -> None:
     ],
 )
 def test_signed(authorization: str) -> None:
-    """A call is accepted if its signature has capital or small digits, its key a region, or its list an unknown name."""
+    """A call is accepted if its signature has capital or small digits, its key a region, or the list an extra name."""
     assert is_signed_by(SECRETS, {AUTHORIZATION: authorization, DATE_TIME: NOON})
 
 

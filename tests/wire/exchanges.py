@@ -32,7 +32,7 @@ class Exchange(NamedTuple):
 
 @cache
 def exchanges() -> tuple[Exchange, ...]:
-    """Return all recorded exchanges whose request code this library knows."""
+    """Return all recorded exchanges, except requests that were sent with an unknown code on purpose."""
     return tuple(exchange for exchange in _read() if exchange.request.code != UNKNOWN_CODE)
 
 

@@ -66,7 +66,7 @@ def test_recorded_requests_come_back_whole(code: int) -> None:
 
 @pytest.mark.parametrize("code", RECORDED, ids=lambda code: RequestCode(code).name)
 def test_recorded_answers_come_back_whole(code: int) -> None:
-    """Each recorded response header is decoded by the class that its request names, and encoded again to the same fields."""
+    """Each recorded response header is decoded by its request's response class and encoded again to the same fields."""
     header_class = HEADERS[RequestCode(code)].response
     for exchange in exchanges():
         response = exchange.response

@@ -117,7 +117,7 @@ def test_several_frames_are_one_body(compression: Compression) -> None:
 
 
 def test_a_zstd_window_is_not_reserved_for_the_asking() -> None:
-    """A zstd header that asks for a window larger than zstd's limit raises an error, and the memory is not allocated."""
+    """A zstd header that asks for a window of more memory than zstd's limit raises an error."""
     header = bytes.fromhex("28b52ffd 00 90 010000")  # a window of 256 MiB, one empty block
 
     with pytest.raises(DecodeError, match="too much memory"):

@@ -40,7 +40,7 @@ def test_maps_keyed_by_a_number_come_back(table: dict[int, str], bare: bool) -> 
 
 
 def test_bare_numbers_stay_bare_on_request() -> None:
-    """Integer keys are written without quotes if requested, as in cluster information, and else with quotes, as in routes."""
+    """Integer keys are written without quotes if requested, as in cluster information, and else with quotes."""
     assert fastjson.write({"brokerAddrs": {0: "h:1"}}, bare_integer_keys=True) == b'{"brokerAddrs":{0:"h:1"}}'
     assert fastjson.write({"brokerAddrs": {0: "h:1"}}) == b'{"brokerAddrs":{"0":"h:1"}}'
 
