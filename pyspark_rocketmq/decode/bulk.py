@@ -106,9 +106,9 @@ class Responses(NamedTuple):
 # --- where records begin ---------------------------------------------------------------------------------------------
 
 _FEWEST_RESPONSES = 8
-"""Least number of responses that are scanned in parallel; fewer are scanned faster one by one."""
+"""Least number of responses that are scanned in lock step; fewer are scanned faster one by one."""
 _MOST_UNEQUAL = 4
-"""Limit of largest response size / mean response size for a parallel scan, which lasts as long as for the largest."""
+"""Limit of largest response size / mean response size for a scan in lock step, which lasts as long as the largest."""
 _STEPS_BETWEEN_CHECKS = 8
 _SIZE_AND_MAGIC_BYTES = 8
 """Bytes at the end of a response that are too few for the start of a record."""
@@ -122,13 +122,14 @@ class Starts(NamedTuple):
 
 
 def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
-    """Return where records begin, scanning all responses in parallel.
+    """Return where records begin, scanning all responses in lock step.
 
     Return None if a response is damaged, or if scanning one response after another is faster.
 
     Only the size field of a record tells where the next record begins. An array holds the current byte position in each
-    response, and one array operation moves all of them to the next record, so that the CPU fetches their memory in
-    parallel. These steps trust the sizes but never leave their response; all sizes are verified afterwards.
+    response, and one array operation moves all of them to the next record, so that the CPU fetches memory of all
+    responses at the same time. These steps trust the sizes but never leave their response; all sizes are verified
+    afterwards.
     """
     sizes = spans.ends - spans.starts
     if len(sizes) < _FEWEST_RESPONSES or sizes.min() < MIN_RECORD_BYTES:
@@ -158,7 +159,7 @@ def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
 def _fill(data: Bytes, spans: Spans, found: Starts) -> bool:
     """Return whether the records that were found fill their responses exactly.
 
-    Only the sizes of last records are compared; the scan found every other record by the size of the one before it.
+    Only the last record of each response is compared; each other record ends where its size led to the next one.
     """
     places, last = found.places, np.cumsum(found.counts) - 1
     ends = np.empty_like(places)
@@ -307,7 +308,7 @@ class Records:
 
     @cached_property
     def _body_ends(self) -> Integers:
-        """End of each body in the buffer; for records that are not plain, 0."""
+        """End of each body in the buffer; 0 for records without the fixed header of a plain record."""
         ends = self.bodies.ends
         if np.count_nonzero(self._has_plain_head) < len(ends):
             ends = np.where(self._has_plain_head, ends, 0)
@@ -315,12 +316,15 @@ class Records:
 
     @cached_property
     def topic_sizes(self) -> Bytes:
-        """Length of each topic; meaningless for records that are not plain."""
+        """Length field of each topic; for records that are not plain, a byte without meaning."""
         return self.data[self._body_ends]
 
     @cached_property
     def property_spans(self) -> Spans:
-        """Spans of the property texts in the buffer; meaningless for records that are not plain."""
+        """Spans of the property texts.
+
+        For records that are not plain, spans without meaning that begin inside the buffer.
+        """
         body_ends = self._body_ends
         topic_sizes = self.topic_sizes
         starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
@@ -487,7 +491,7 @@ class PlainRows:
 
     @property
     def body(self) -> pa.Array:
-        """Bodies of the messages."""
+        """The message bodies, as binary."""
         return cut_spans(self._records.data, self._records.bodies)
 
     def property_of(self, *names: str) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Test that scanning many responses in parallel finds the same records as scanning them one by one."""
+"""Test that scanning many responses in lock step finds the same records as scanning them one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _answers = st.lists(_any_records.map(block), min_size=8, max_size=12)
 
 
 def maybe_find(blocks: list[Block]) -> Starts | None:
-    """Return the records that the parallel scan finds in these responses, put one after another into one buffer."""
+    """Return the records that the scan in lock step finds in these responses, put one after another into one buffer."""
     ends = np.cumsum([len(response.data) for response in blocks])
     data = np.frombuffer(b"".join(response.data for response in blocks), np.uint8)
     return maybe_find_starts(data, Spans(np.append(0, ends[:-1]), ends))
@@ -32,7 +32,7 @@ def maybe_find(blocks: list[Block]) -> Starts | None:
 
 @given(_answers)
 def test_records_are_found_where_the_walk_finds_them(blocks: list[Block]) -> None:
-    """The parallel scan returns the same byte positions and counts as the scan one by one, or None."""
+    """The scan in lock step returns the same byte positions and counts as the scan one by one, or None."""
     found, base, places = maybe_find(blocks), 0, []
     for response in blocks:
         places += [base + start for start in record_starts(response.data)]
@@ -44,14 +44,14 @@ def test_records_are_found_where_the_walk_finds_them(blocks: list[Block]) -> Non
 
 @pytest.mark.parametrize("count", [8, 40])
 def test_answers_of_unequal_counts_are_walked_in_lock_step(count: int) -> None:
-    """The parallel scan finds all records of responses with different numbers of records."""
+    """The scan in lock step finds all records of responses with different numbers of records."""
     found = maybe_find([block([replace(PLAIN, body=b"x" * at)] * (at % 3 + 1)) for at in range(count)])
     assert found
     assert found.counts.tolist() == [at % 3 + 1 for at in range(count)]
 
 
 def test_few_or_unequal_answers_are_walked_one_by_one() -> None:
-    """The parallel scan returns None for fewer than eight responses, and for responses of very unequal sizes."""
+    """The scan in lock step returns None for fewer than eight responses, and for responses of very unequal sizes."""
     assert maybe_find([block([PLAIN])] * 7) is None
     assert maybe_find([*[block([PLAIN])] * 20, block([PLAIN] * 100)]) is None
 
