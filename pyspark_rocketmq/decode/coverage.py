@@ -181,7 +181,7 @@ class _Placing:
         return Placed(positions, np.flatnonzero(suspects).tolist(), shifted, bool(filtered.any()))
 
     def _are_short_of_batches(self, responses: Rows) -> Rows:
-        """Return a mask of those `responses`, which hold inner batches, that lack messages."""
+        """Return a mask of the responses that lack messages; all of `responses` hold inner batches."""
         short = np.zeros(len(responses), np.bool_)
         for response in np.flatnonzero(responses).tolist():
             count = self._maybe_count(response)
@@ -222,7 +222,7 @@ class _Placing:
         return frozenset(map(self._queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
     def _are_misfits(self, responses: Rows) -> Rows:
-        """Return a mask of those filtered `responses` that are of light topics or have impossible offsets.
+        """Return a mask of the filtered `responses` that are of light topics or have impossible offsets.
 
         Offsets are impossible if they do not ascend, or lie outside the offsets that the response covers.
         """
@@ -329,9 +329,10 @@ class Suspects:
 
 
 def _doubtful_cuts(records: Records) -> dict[MessageQueue, int]:
-    """Return for each queue the last wanted offset, if messages beyond it by written offset may be wanted by position.
+    """Return the last wanted offset of each queue with a filtered response that has written offsets beyond the wanted end.
 
-    Only filtered responses that cover more than the wanted offsets are examined; the last one of a queue counts.
+    If the queue is shifted, messages at these written offsets may have wanted positions. Of several responses of one
+    queue, the one with the highest end counts.
     """
     responses, response_of = records.responses, records.response_of
     ends = np.array(responses.ends)

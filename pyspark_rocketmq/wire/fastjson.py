@@ -96,7 +96,7 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def _refuse_bomb(text: str) -> None:
-    """Raise `LimitExceeded` for a text that would become too many Python objects."""
+    """Raise `LimitExceeded` for a text that would become too many Python objects when it is parsed."""
     if len(text) > MOST_PARTS:
         parts = text.count(",") + text.count("[") + text.count("{") + text.count('"') // 2
         if parts > MOST_PARTS:

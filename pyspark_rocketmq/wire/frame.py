@@ -156,8 +156,8 @@ class FrameBuffer:
     def _move_on(self) -> None:
         """Copy the bytes that were not returned yet into a new chunk with room for more.
 
-        Its size is twice theirs, or that of the incomplete frame that they begin, but at least the usual size of a
-        chunk.
+        The chunk is twice as large as these bytes, or as large as the incomplete frame that they begin, but it is not
+        smaller than the usual size of a chunk.
         """
         start, end = self.start, self.end
         rest = self.chunk[start:end]

@@ -4,10 +4,12 @@ A `Session` knows no socket. Received bytes go in (`space` and `received`, or `r
 method that makes a request or a response returns the bytes to send. Clients and servers use the same class.
 
 Responses are matched by *opaque* alone and may come in any order. The peer numbers its own requests with opaques too,
-so the response flag decides first whether a frame is a response. A response to a request that was given up (`forget`)
-or was one-way is dropped and counted in `dropped_replies`. If more responses come than such requests exist, the surplus
-is also counted in `unasked`; the owner of the session limits that number. A response to a request that was never made
-breaks the session, as every framing error does. A broken session raises an error at each further use.
+so the response flag decides first whether a frame is a response.
+
+A response to a request that was given up (`forget`) or was one-way is dropped and counted in `dropped_replies`. One
+response for each of these requests is expected; further ones are also counted in `unasked`, and the owner of the
+session limits that number. A response to a request that was never made breaks the session, as every framing error does.
+A broken session raises an error at each further use.
 """
 
 from __future__ import annotations

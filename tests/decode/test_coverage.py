@@ -143,10 +143,7 @@ def test_a_short_answer_is_read_again_in_its_place(size: BatchSize) -> None:
 
 
 def test_inner_batches_are_counted_by_their_messages() -> None:
-    """An inner batch counts as its messages from the first offset asked for on.
-
-    The property INNER_NUM may state the number.
-    """
+    """An inner batch counts as many messages as it has from the pull's offset on, with and without INNER_NUM."""
     three = replace(inner_batch(PLAIN, [b"a", b"b", b"c"]), queue_offset=4)
     stated = packed(replace(three, queue_offset=7, properties_text=b"INNER_NUM\x013\x02"), Compression.ZLIB)
     for second in (replace(three, queue_offset=7), stated):

@@ -27,7 +27,7 @@ FULL_FRAME = {
 @pytest.mark.parametrize("piece", FULL_FRAME.values(), ids=FULL_FRAME)
 @pytest.mark.parametrize("share", [1.0, 0.05])
 def test_json_takes_little_memory_whatever_its_shape(piece: str, share: float) -> None:
-    """JSON of 16 MiB is refused, smaller JSON is not, and both take little memory, whatever values they consist of."""
+    """JSON of 16 MiB is refused, and parsing it or smaller JSON takes little memory, whatever values it consists of."""
     said, peak = run_apart(
         f"""
 from pyspark_rocketmq.wire import fastjson

@@ -123,7 +123,7 @@ def test_room_grows_with_the_stream() -> None:
 
 
 def test_memory_grows_with_bytes_that_arrived() -> None:
-    """A length field of 16 MB alone, although within the limit, allocates no such memory."""
+    """If a length field of 16 MB has arrived, no memory is allocated for the bytes that have not arrived."""
     tracemalloc.start()
     try:
         buffer = FrameBuffer()
