@@ -329,10 +329,10 @@ class Suspects:
 
 
 def _doubtful_cuts(records: Records) -> dict[MessageQueue, int]:
-    """Return the last wanted offset of each queue with a filtered response that has written offsets beyond the wanted end.
+    """Return, for each queue with written offsets beyond the wanted end, the last wanted offset.
 
-    If the queue is shifted, messages at these written offsets may have wanted positions. Of several responses of one
-    queue, the one with the highest end counts.
+    Only filtered responses are examined: if their queue is shifted, messages at these written offsets may have wanted
+    positions. Of several responses of one queue, the one with the highest end counts.
     """
     responses, response_of = records.responses, records.response_of
     ends = np.array(responses.ends)
