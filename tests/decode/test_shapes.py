@@ -122,7 +122,7 @@ def test_shapes_of_earlier_batches_change_nothing(batches: list[list[bytes]]) ->
 
 
 def test_shapes_that_no_longer_fit_are_forgotten() -> None:
-    """If values get other lengths than before, the next batch has several shapes, and the one after it has one again."""
+    """If values get other lengths than before, the next batch has several shapes, and the one after it has one."""
     finder = ShapeFinder()
     of_one_length = [flexible_text("key", "shop", terminated=True)] * 8
     of_many = [flexible_text("k" * (at % 5 + 1), "s" * (at % 7 + 1), terminated=True) for at in range(40)]
