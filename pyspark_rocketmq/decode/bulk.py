@@ -1,11 +1,12 @@
-"""Read thousands of stored records at once: find them, read their fixed fields, and make columns of the plain ones.
+"""Decode thousands of stored records at once: find them in a buffer, and make columns of the plain ones.
 
-A record is *plain* if its fields lie where those of most records lie: first layout version, IPv4 hosts, body
-not packed, no inner batch, separators of properties in turn. Then every fixed field stands at one distance from the
-record's start, and body, topic and properties follow from three length fields. All steps are whole-array steps.
+A record is *plain* if its fields lie where they lie in most records: first layout version, IPv4 hosts, no compressed
+body, no inner batch, and properties whose two separators alternate. Then each fixed field is at the same distance from
+the start of the record, and three length fields give the places of body, topic and properties. All steps are
+operations on whole numpy or Arrow arrays.
 
-This is the seam for a compiled core. The rest of the room calls `find_records` once for the responses of a batch and
-`decode_plain` once for its columns; in between it reads whole arrays of `Records`, or single records by index.
+A compiled core could replace this module. The rest of the package calls `find_records` once for the responses of a
+batch and `decode_plain` once for its columns; between these calls it reads arrays of `Records`, or single records.
 """
 
 from __future__ import annotations
@@ -72,60 +73,63 @@ _INNER_FLAGS = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 _MAGIC_IN_MEMORY = np.array(MAGIC_V1, ">u4").view(np.uint32)
 _NO_RECORDS: Integers = np.zeros(0, np.int64)
 _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
-"""Larger sizes are negative, since these length fields are signed."""
+"""Largest valid sizes: these length fields are signed, so larger values are negative sizes."""
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
 Rows = npt.NDArray[np.bool_]
-"""A mask of rows, records or responses."""
+"""A boolean array that chooses rows, records or responses."""
 
 
 class Responses(NamedTuple):
-    """The wanted and covered offsets of a batch's responses, one sequence for each field."""
+    """The requested and the covered offsets of the responses in a batch; each field has one item for each response."""
 
     ranges: Sequence[QueueRange]
     message_counts: Sequence[int]
     firsts: Sequence[int]
-    """Offsets that the pulls asked from."""
+    """First offset that each pull asked for."""
     covered: Sequence[int]
-    """Number of messages that each must hold; 0 for any number."""
+    """Number of messages that each response must hold; 0 if any number is allowed."""
     nexts: Sequence[int]
-    """Offsets at which the responses end; 0 if a response's records stand at the offsets written in them."""
+    """End of the offsets that each response covers; 0 if positions are the offsets written in its records."""
     queues: Sequence[MessageQueue]
     starts: Sequence[int]
-    """First wanted offset of each."""
+    """First wanted offset of each response; messages before it are left out."""
     ends: Sequence[int]
-    """End of the wanted offsets of each."""
+    """End of the wanted offsets of each response; messages from it on are left out."""
 
     @property
     def are_whole(self) -> bool:
-        """Whether all offsets that the responses cover are wanted."""
+        """Whether all offsets that the responses cover are wanted, so that no message has to be left out."""
         return self.starts == self.firsts and self.ends == self.nexts
 
 
 # --- where records begin ---------------------------------------------------------------------------------------------
 
 _FEWEST_RESPONSES = 8
-"""Least number of responses that are walked in lock step; fewer are faster one by one."""
+"""Least number of responses that are scanned in lock step; fewer are scanned faster one by one."""
 _MOST_UNEQUAL = 4
-"""Largest size of a response, in mean sizes, for a walk in lock step, which takes the steps of the longest."""
+"""Limit of largest response size / mean response size for a scan in lock step, which lasts as long as the largest."""
 _STEPS_BETWEEN_CHECKS = 8
 _SIZE_AND_MAGIC_BYTES = 8
-"""Bytes before the end of a response in which no record begins."""
+"""Bytes at the end of a response that are too few for the start of a record."""
 
 
 class Starts(NamedTuple):
-    """Places where records begin, one response's after the other's, and the number of records in each response."""
+    """Byte positions at which records begin, in order of responses, and the number of records in each response."""
 
     places: Integers
     counts: Integers
 
 
 def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
-    """Find the records of all responses in lock step; None if one is damaged or walking them one by one is faster.
+    """Return where records begin, scanning all responses in lock step.
 
-    Each record's size tells where the next one begins, so a response has to be walked. An array holds the place
-    reached in each response, and one array step takes all of them a record further: their memory is then fetched side
-    by side. The steps trust sizes and never leave their response; afterwards all sizes are verified at once.
+    Return None if a response is damaged, or if scanning one response after another is faster.
+
+    Only the size field of a record tells where the next record begins. An array holds the current byte position in each
+    response, and one array operation moves all of them to the next record, so that the CPU fetches memory of all
+    responses at the same time. These steps trust the sizes but never leave their response; all sizes are verified
+    afterwards.
     """
     sizes = spans.ends - spans.starts
     if len(sizes) < _FEWEST_RESPONSES or sizes.min() < MIN_RECORD_BYTES:
@@ -139,7 +143,7 @@ def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
 
 
 def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
-    """Return a row for each step: the place reached in each response, which stops shortly before the end."""
+    """Return the byte positions after each step, a column for each response; they stop 8 bytes before its end."""
     last_places = spans.ends - _SIZE_AND_MAGIC_BYTES
     sizes = unsigned_at(data, 4)
     most_steps = (spans.ends - spans.starts).max() // MIN_RECORD_BYTES
@@ -153,9 +157,9 @@ def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
 
 
 def _fill(data: Bytes, spans: Spans, found: Starts) -> bool:
-    """Return whether these records fill their responses exactly.
+    """Return whether the records that were found fill their responses exactly.
 
-    The walk followed the size of each record; only the last record of a response is still to be checked.
+    Only the last record of each response is compared; each other record ends where its size led to the next one.
     """
     places, last = found.places, np.cumsum(found.counts) - 1
     ends = np.empty_like(places)
@@ -166,7 +170,7 @@ def _fill(data: Bytes, spans: Spans, found: Starts) -> bool:
 
 
 def _walk_each(data: Bytes, spans: Spans, ranges: Sequence[QueueRange]) -> Starts:
-    """Find the records of responses one by one; raise `DecodeError` where a size or magic is wrong."""
+    """Return where records begin, scanning response after response; raise `DecodeError` for a wrong size or magic."""
     view = data.data
     starts = [
         start + np.array(_located_starts(view[start:end], wanted), np.int64)
@@ -184,16 +188,16 @@ def _located_starts(body: memoryview, wanted: QueueRange) -> Sequence[int]:
 
 
 def _located_at(queue: MessageQueue, offset: int) -> AbstractContextManager[None]:
-    """Put queue and offset into errors that pass."""
+    """Return a context manager that adds queue and offset to errors raised inside it."""
     return located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": offset})
 
 
 def find_records(data: Bytes, spans: Spans, responses: Responses) -> Records:
-    """Return the records of responses, which lie in a buffer at these spans; raise `DecodeError` for a damaged one."""
+    """Return the records of the responses that lie at `spans` of a buffer; raise `DecodeError` if one is damaged."""
     starts = maybe_find_starts(data, spans) or _walk_each(data, spans, responses.ranges)
     records = Records(data, *starts, responses)
     if not records.has_known_magics():
-        _walk_each(data, spans, responses.ranges)  # raises, and names the response
+        _walk_each(data, spans, responses.ranges)  # raises an error that names the damaged response
     return records
 
 
@@ -201,7 +205,7 @@ def find_records(data: Bytes, spans: Spans, responses: Responses) -> Records:
 
 
 class Records:
-    """Records in one buffer: `counts` of each response, one response's after the other's."""
+    """The records of several responses, all in one buffer; `counts` is the number of records in each response."""
 
     def __init__(
         self, data: Bytes, starts: Integers, counts: Integers, responses: Responses, positions: Integers | None = None
@@ -212,68 +216,71 @@ class Records:
         self.responses = responses
         self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
         self.positions = self.stored_offsets if positions is None else positions
-        """Offset at which each record stands in its queue; the written offset until `coverage` sets another."""
+        """Offset of each record in its queue; the offset written in the record, until `coverage` corrects it."""
         self.are_all_wanted = False
-        """Whether every record is known to stand at a wanted offset."""
+        """Whether all records are known to be within the wanted offsets; if False, positions have to be compared."""
 
     def field(self, name: str) -> npt.NDArray[Any]:
-        """Return one fixed field of every record, in the machine's byte order."""
+        """Return one field of the fixed header for all records, as an array in the machine's byte order."""
         return self.head[name].astype(_NATIVE[name])
 
     @cached_property
     def response_of(self) -> Integers:
-        """Index of the response that each record came in."""
+        """Index of the response that holds each record."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
     def begins(self) -> Integers:
-        """Index of each response's first record."""
+        """Index of the first record of each response."""
         begins: Integers = np.cumsum(self.counts) - self.counts
         return begins
 
     @cached_property
     def stored_offsets(self) -> Integers:
-        """Offset written in each record."""
+        """Queue offset that is written in each record."""
         return self.field("queue_offset")
 
     @cached_property
     def sys_flags(self) -> npt.NDArray[np.int32]:
-        """Bits of sysFlag of each record."""
+        """Field sysFlag of each record."""
         return self.field("sys_flag")
 
     def record(self, row: int) -> Record:
-        """Return one record, decoded by `wire.record`; errors count bytes from its start."""
+        """Return the record at index `row`, decoded by `wire.record`; errors state byte positions within the record."""
         start, end = int(self.starts[row]), int(self._ends[row])
         with _located_at(self.responses.queues[self.response_of[row]], int(self.positions[row])):
             return decode_record(self.data[start:end].data)[0]
 
     def inner_rows(self) -> Integers:
-        """Return the records that are inner batches."""
+        """Return the indices of the records that are inner batches."""
         if np.count_nonzero(self._has_plain_head) == len(self.starts):
             return _NO_RECORDS
         return np.flatnonzero(self.sys_flags & _INNER_FLAGS == _INNER_FLAGS)
 
     def only(self, rows: Rows) -> Records:
-        """Return some of the records; this object, with its computed arrays, if they are all."""
+        """Return the records that the mask `rows` chooses.
+
+        If it chooses all, return this object, which keeps its cached arrays.
+        """
         if np.count_nonzero(rows) == len(rows):
             return self
         counts = np.bincount(self.response_of[rows], minlength=len(self.counts))
         return Records(self.data, self.starts[rows], counts, self.responses, self.positions[rows])
 
     def has_known_magics(self) -> bool:
-        """Return whether all records have the magic of a layout."""
+        """Return whether the magic number of every record is that of a known layout version."""
         is_known = self._is_first_layout
         if np.count_nonzero(is_known) < len(is_known):
             is_known = is_known | (self.head["magic"] == MAGIC_V2)
         return bool(np.count_nonzero(is_known) == len(is_known))
 
     def plain(self) -> Rows:
-        """Return which records have their fields at the usual places, with sizes that add up."""
+        """Return a mask of the plain records: fields at the usual places, and sizes that add up."""
         plain: Rows = self._has_plain_head & (self.property_spans.ends == self._ends)
         return plain
 
     def topics_at(self, rows: Integers, size: int) -> Bytes:
-        """Return the topics of some plain records, a row each, if all are of this size."""
+        """Return the topics of the plain records at the indices `rows`, one row each; all must have `size` bytes."""
         return gather_windows(self.data, self._body_ends[rows] + 1, size)
 
     @cached_property
@@ -295,13 +302,13 @@ class Records:
 
     @cached_property
     def bodies(self) -> Spans:
-        """Spans of the bodies."""
+        """Spans of the message bodies in the buffer."""
         starts = self.starts + _HEAD.itemsize
         return Spans(starts, starts + self.field("body_size"))
 
     @cached_property
     def _body_ends(self) -> Integers:
-        """Ends of the bodies; for records that are not plain, some place inside the buffer."""
+        """End of each body in the buffer; 0 for records without the fixed header of a plain record."""
         ends = self.bodies.ends
         if np.count_nonzero(self._has_plain_head) < len(ends):
             ends = np.where(self._has_plain_head, ends, 0)
@@ -309,12 +316,15 @@ class Records:
 
     @cached_property
     def topic_sizes(self) -> Bytes:
-        """Length field of each topic; for records that are not plain, some byte."""
+        """Length field of each topic; for records that are not plain, a byte without meaning."""
         return self.data[self._body_ends]
 
     @cached_property
     def property_spans(self) -> Spans:
-        """Spans of the property texts; for records that are not plain, spans that begin inside the buffer."""
+        """Spans of the property texts.
+
+        For records that are not plain, spans without meaning that begin inside the buffer.
+        """
         body_ends = self._body_ends
         topic_sizes = self.topic_sizes
         starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
@@ -326,7 +336,7 @@ class Records:
 
     @cached_property
     def queue_ids(self) -> npt.NDArray[np.int32]:
-        """Number of the queue that each record was pulled from."""
+        """Id of the queue that each record was pulled from."""
         return np.repeat(np.array([queue[2] for queue in self.responses.queues], np.int32), self.counts)
 
 
@@ -334,18 +344,18 @@ class Records:
 
 
 class PlainColumns(NamedTuple):
-    """The columns of plain records, and which records they leave out."""
+    """The columns of the plain records, and the indices of the records that are not plain."""
 
     arrays: list[pa.Array]
-    """One for each column asked for; a row for each wanted plain record."""
+    """One array for each requested column, with a row for each wanted plain record."""
     places: Integers
-    """Index of each row's record; empty if no record is irregular."""
+    """Index of the record of each row; empty if all records are plain."""
     irregular: Integers
-    """Records that have to be read one by one."""
+    """Indices of the records that have to be decoded one by one."""
 
 
 def decode_plain(records: Records, columns: Sequence[Column], content: Content, shapes: ShapeFinder) -> PlainColumns:
-    """Make columns of the records that are plain and wanted; `shapes` are those of earlier batches."""
+    """Return the columns of the wanted plain records; `shapes` remembers property shapes from batch to batch."""
     plain = records.plain()
     rows = PlainRows(records.only(plain), content, shapes)
     if content.tags or any(column.part is Part.PROPERTIES for column in columns):
@@ -361,7 +371,7 @@ def decode_plain(records: Records, columns: Sequence[Column], content: Content, 
 
 
 class PlainRows:
-    """Plain records as columns, with the attributes and methods that `columns.Column.read` uses."""
+    """Plain records, of which each attribute and method returns one column; `columns.Column.read` uses them."""
 
     def __init__(self, records: Records, content: Content, shapes: ShapeFinder) -> None:
         self._records = records
@@ -369,12 +379,15 @@ class PlainRows:
         self._shapes = shapes
 
     def only(self, rows: Rows) -> PlainRows:
-        """Return some of the rows; this object, with its computed arrays, if they are all."""
+        """Return the rows that the mask `rows` chooses.
+
+        If it chooses all, return this object, which keeps its cached arrays.
+        """
         records = self._records.only(rows)
         return self if records is self._records else PlainRows(records, self._content, self._shapes)
 
     def are_wanted(self, are_all_at_wanted_offsets: bool) -> Rows:
-        """Return which rows stand at a wanted offset and have a wanted tag."""
+        """Return a mask of the rows that are within the wanted offsets and have one of the wanted tags."""
         records, content = self._records, self._content
         if are_all_at_wanted_offsets:
             wanted = np.ones(len(records.positions), np.bool_)
@@ -389,7 +402,7 @@ class PlainRows:
         return wanted
 
     def unreadable_properties(self) -> Integers:
-        """Return the rows whose property text is not UTF-8 or irregular."""
+        """Return the indices of the rows whose property text is not UTF-8, or whose separators do not alternate."""
         if self._shaped:
             return _NO_RECORDS
         return np.union1d(not_utf8(self._raw_properties), self._property_texts.irregular_rows())
@@ -408,23 +421,23 @@ class PlainRows:
 
     @cached_property
     def _entries(self) -> Entries:
-        """Names and values of all properties."""
+        """Names and values of the properties of all rows."""
         return self._shaped or split_entries(self._property_texts)
 
     # --- fixed fields ------------------------------------------------------------------------------------------------
 
     def number(self, field: str) -> pa.Array:
-        """Return a field of the head."""
+        """Return an integer field of the fixed record header as a column."""
         return pack_numbers(self._records.field(field))
 
     def time(self, field: str) -> pa.Array:
-        """Return a time of the head; null outside the range of Spark's timestamps."""
+        """Return a time of the fixed record header as a column of timestamps; null outside Spark's range."""
         times_ms = self._records.field(field)
         absent = (times_ms < LEAST_MS) | (times_ms > MOST_MS)
         return pack_numbers(times_ms * 1000, absent if absent.any() else None).view(pa.timestamp("us", tz="UTC"))
 
     def host(self, field: str) -> pa.Array:
-        """Return a host of the head as `ip:port`; each distinct host is formatted once."""
+        """Return a host of the fixed record header as a column of `ip:port`; each distinct host is formatted once."""
         distinct, inverse = np.unique(self._records.field(field), return_inverse=True)
         texts = [_host_text(int(value)) for value in distinct]
         return pack_texts(texts).take(pack_numbers(inverse))
@@ -440,34 +453,34 @@ class PlainRows:
         return self._queue_texts([queue.broker_name for queue in self._records.responses.queues])
 
     def _queue_texts(self, texts: Sequence[str]) -> pa.Array:
-        """Return for each row the text of its response."""
+        """Return a column of texts, given one text for each response: each row gets the text of its response."""
         if len(set(texts)) == 1:
             return repeat_texts([texts[0].encode()], len(self._records.head))
         return pack_texts(texts).take(pack_numbers(self._records.response_of))
 
     @property
     def queue_id(self) -> pa.Array:
-        """Number of the queue that each row was pulled from."""
+        """Id of the queue that each row was pulled from."""
         return pack_numbers(self._records.queue_ids)
 
     @property
     def position(self) -> pa.Array:
-        """Offset at which each row stands in its queue."""
+        """Offset of each row in its queue."""
         return pack_numbers(self._records.positions)
 
     @property
     def log_offset(self) -> pa.Array:
-        """Offset in the commit log."""
+        """Offset of each record in the broker's commit log."""
         return self.number("physical_offset")
 
     @property
     def timestamp_type(self) -> pa.Array:
-        """Kafka's number for the time at which a message was appended to the log."""
+        """Kafka's timestamp type of each row: always 1, LogAppendTime."""
         return pack_numbers(np.ones(len(self._records.head), np.int32))
 
     @cached_property
     def offset_message_id(self) -> pa.Array:
-        """Id given by the broker: store host and commit-log offset in upper-case hexadecimal."""
+        """Message id given by the broker: store host and commit-log offset in upper-case hexadecimal."""
         head = self._records.head
         raw = np.empty((len(head), 16), np.uint8)
         raw[:, :8] = np.ascontiguousarray(head["store_host"]).view(np.uint8).reshape(-1, 8)
@@ -478,17 +491,17 @@ class PlainRows:
 
     @property
     def body(self) -> pa.Array:
-        """Bodies of the messages."""
+        """The message bodies, as binary."""
         return cut_spans(self._records.data, self._records.bodies)
 
     def property_of(self, *names: str) -> pa.Array:
-        """Return the first of these properties that each row has."""
+        """Return for each row the value of the first of these properties that it has; null if it has none."""
         values = [self._entries.values_of(name) for name in names]
         return values[0] if len(values) == 1 else pc.coalesce(*values)
 
     @property
     def shown_properties(self) -> pa.Array:
-        """Column `properties`, in the format asked for."""
+        """The column `properties`, as maps or as JSON texts."""
         limits, names, values = self._entries.select(self._content.wants)
         if not self._content.properties_as_json:
             return pa.MapArray.from_arrays(limits, names, values)
@@ -500,25 +513,25 @@ class PlainRows:
 
     @property
     def headers(self) -> pa.Array:
-        """Properties that are shown to the user, as Kafka's headers."""
+        """The properties that are shown to the user, as Kafka headers."""
         limits, names, values = self._entries.select(self._content.wants)
         pairs = pa.StructArray.from_arrays([names, values.cast(pa.binary())], names=["key", "value"])
         return pa.ListArray.from_arrays(limits, pairs)
 
     @property
     def key(self) -> pa.Array:
-        """Keys of the messages, as Kafka's keys."""
+        """The property KEYS, as Kafka keys."""
         return self.property_of("KEYS").cast(pa.binary())
 
     @property
     def message_id(self) -> pa.Array:
-        """Unique id given by the producer, else the broker's id."""
+        """Unique message id given by the producer; the broker's id where it gave none."""
         unique = self.property_of("UNIQ_KEY")
         return pc.coalesce(unique, self.offset_message_id) if unique.null_count else unique
 
     @property
     def origin_topic(self) -> pa.Array:
-        """Topic to which a retried or dead message was first sent."""
+        """Topic to which a retried message or dead letter was first sent; for other messages, their own topic."""
         named = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
         return pc.coalesce(_each_distinct(self._content.own_topic, named), self.topic)
 
@@ -530,7 +543,7 @@ def _host_text(value: int) -> str:
 
 
 def _each_distinct(change: Callable[[str], str], texts: pa.Array) -> pa.Array:
-    """Return changed texts; each distinct text is changed once, absent ones stay absent."""
+    """Return the texts, each changed by `change`, which is called once for each distinct text; null stays null."""
     encoded = texts.dictionary_encode()
     distinct = pack_texts([change(text) for text in encoded.dictionary.to_pylist()])
     return distinct.take(encoded.indices)

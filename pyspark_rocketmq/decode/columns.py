@@ -1,8 +1,8 @@
-"""List every column that a reader can ask for: one table, with a row per column.
+"""Define every column that a reader can ask for, in one table.
 
-A row holds the column's name, its type, and how its value is read. `rows.Row` reads it from one message and
-`bulk.PlainRows` from thousands at once; both have the attributes and methods that the `read` of a row uses. Arrow's and
-Spark's schemas are made from the table. Options need it too, so nothing here imports Arrow.
+An entry holds the name of a column, its type, and a function that reads its value. The function takes a `rows.Row` (one
+message) or a `bulk.PlainRows` (thousands of messages), which have the same attributes and methods. The schemas of Arrow
+and Spark are made from the table. Option parsing uses it too, so this module does not import Arrow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ColumnType(Enum):
-    """Types a column can have, named as Spark's SQL names them."""
+    """The types of columns, as Spark SQL writes them."""
 
     STRING = "STRING"
     INT = "INT"
@@ -42,7 +42,7 @@ class ColumnType(Enum):
 
 
 class Part(Enum):
-    """Parts of a message that are read only where a column shows them; either may be unreadable."""
+    """Parts of a message that may be unreadable; they are read only if a requested column needs them."""
 
     PROPERTIES = "properties"
     BODY = "body"
@@ -50,26 +50,26 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the result."""
+    """One column that can be requested."""
 
     name: str
     type: ColumnType
     read: Callable[[Any], Any]
-    """The column's value of a `Row`, or its Arrow array of `PlainRows`."""
+    """Function that returns the column's value for a `Row`, or its Arrow array for `PlainRows`."""
     part: Part | None = None
-    """The part of the message that must be read for it."""
+    """Part of the message that must be read for this column; None for a column of fixed fields."""
     nullable: bool = True
 
 
 class Layout(Enum):
-    """Sets of columns that a reader gets when it names none."""
+    """The sets of columns from which a reader gets one if the user names no columns."""
 
     ROCKETMQ = "rocketmq"
     KAFKA = "kafka"
 
 
 def _property(*names: str) -> Callable[[Any], Any]:
-    """Read the first of these properties that a message has."""
+    """Return a function that reads the first of these properties that a message has."""
     return methodcaller("property_of", *names)
 
 
@@ -130,11 +130,11 @@ _KAFKA = (
 )
 
 COLUMNS: dict[str, Column] = {c.name: c for c in (*_KAFKA, *_ROCKETMQ_DEFAULT, *_ROCKETMQ_MORE)}
-"""Every column of both layouts by name; `topic` is common to both."""
+"""All columns of both layouts by name; `topic` is in both."""
 
 
 def default_columns(layout: Layout, include_headers: bool = False) -> tuple[str, ...]:
-    """Return the names of a layout's columns, in order."""
+    """Return the names of the columns of a layout, in order; `include_headers` adds Kafka's column `headers`."""
     if layout is Layout.ROCKETMQ:
         return tuple(c.name for c in _ROCKETMQ_DEFAULT)
     return tuple(c.name for c in _KAFKA if include_headers or c.name != "headers")
@@ -144,7 +144,7 @@ def default_columns(layout: Layout, include_headers: bool = False) -> tuple[str,
 
 
 class Mode(Enum):
-    """Treatment of a message whose body or properties cannot be read."""
+    """Treatment of a message whose body or properties cannot be read: raise an error, return null, or leave it out."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -152,42 +152,45 @@ class Mode(Enum):
 
 
 class Naming(Protocol):
-    """Translates between the user's names and the cluster's, where the cluster puts a namespace into names."""
+    """Translates between the user's topic or group names and the cluster's, which may have a namespace as prefix."""
 
     def wrap(self, name: str) -> str:
-        """Return the cluster's name for a topic or group of the user's."""
+        """Return the cluster's name for the user's name of a topic or group."""
 
     def unwrap(self, name: str) -> str:
-        """Return the user's name for a topic or group of the cluster's."""
+        """Return the user's name for the cluster's name of a topic or group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The choice of messages, and how their bodies and properties are read."""
+    """The choice of messages that are kept, and the settings by which their bodies and properties are read."""
 
     mode: Mode = Mode.FAILFAST
     max_body_bytes: int = MAX_UNPACKED_BYTES
     properties_as_json: bool = False
     system_properties: bool = False
     tags: frozenset[str] = frozenset()
-    """Tags of the messages that are kept; empty keeps all. The broker compares hash codes only."""
+    """Tags of the messages that are kept; empty keeps all. Needed because brokers compare only hash codes of tags."""
     naming: Naming | None = None
-    """Translation of the topics that messages name; None where the cluster's names are the user's."""
+    """Translation of topic names that messages hold; None if the cluster has no namespace."""
 
     def filters(self, topic: str) -> bool:
-        """Return whether messages of a topic are filtered by tag; retries never are."""
+        """Return whether messages of this topic are filtered by tag; those of retry topics never are."""
         return bool(self.tags) and not topic.startswith(RETRY_PREFIX)
 
     def own_topic(self, named: str) -> str:
-        """Return the user's name for a topic that a message names."""
+        """Return the user's name for a topic name that a message holds."""
         return self.naming.unwrap(named) if self.naming else named
 
     def stored_topic(self, topic: str) -> str:
-        """Return how records name a topic; empty for a light topic, whose records name another."""
+        """Return the topic name that the records of this topic must hold.
+
+        Return an empty text for a light topic, whose records hold another topic's name.
+        """
         if topic.startswith(LIGHT_TOPIC_PREFIX):
             return ""
         return self.naming.wrap(topic) if self.naming else topic
 
     def wants(self, name: str) -> bool:
-        """Return whether a property is shown to the user."""
+        """Return whether a property is shown to the user: system properties only if requested."""
         return self.system_properties or not is_reserved(name)

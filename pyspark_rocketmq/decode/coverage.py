@@ -1,16 +1,18 @@
-"""Compare what responses hold with the offsets that they cover, and give each record its position in the queue.
+"""Check that responses hold the messages that they must hold, and compute each record's position in its queue.
 
-A response to a pull without a filter holds one message for each offset that it covers. So record i of a response of
-the right count stands at `first + i`, whatever offset is written in it: after a message whose sysFlag its broker could
-not store, the offsets written in a queue's records run ahead of their positions for good; such a queue is *shifted*.
-Records of inner batches and of filtered responses stand at the offsets written in them, except in light topics, whose
-records hold offsets of another queue.
+A pull without a filter must return one message for each offset that its response covers. So if the number of records
+is right, record i has the position `first + i`, whatever offset is written in it. The two differ for good after a
+broker failed to store a message with an illegal sysFlag: from then on the offsets written in the queue's records are
+higher than their positions. Such a queue is *shifted*.
+Records in inner batches and in filtered responses have the positions that are written in them. The exception is light
+topics: their records hold the offsets of another queue.
 
-One array step shows whether all responses are complete. A response that does not hold what it covers is a *suspect*
-and is read again. A filtered response may hold any number of messages, so it becomes a suspect only by impossible
-offsets. In a shifted queue a message may lie before the end of the wanted offsets, and its written offset behind it. So
-where a response was cut, and written offsets lie behind the cut, the message before the cut is pulled without the
-filter; and once a queue is known to be shifted, all its filtered responses are placed by pulling without the filter.
+One array operation shows whether all responses are complete. A response that lacks messages is a *suspect* and is read
+again. A filtered response may hold any number of messages, so only impossible offsets make it a suspect.
+In a filtered response of a shifted queue, a message can be within the wanted offsets by its position, but beyond their
+end by its written offset. So if written offsets lie beyond the wanted end, the last wanted offset is pulled without the
+filter, which shows whether the queue is shifted. For every filtered response of a shifted queue, positions are found by
+pulls without the filter.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ _log = logging.getLogger(__name__)
 
 
 def check_queues(records: Records, stored_topic: Callable[[str], str]) -> None:
-    """Raise `AnswerMismatch` unless all records name the queue of their response.
+    """Raise `AnswerMismatch` unless all records name the topic and queue of their response.
 
-    `stored_topic` tells how records name a topic; empty if they name any. The topic's text is compared in the first
-    record of each response, and its length in the others. `irregular` compares the topics of irregular records.
+    `stored_topic` returns the topic that records must name; an empty text allows any. The length of the topic is
+    compared for every record, its text only for the first record of each response. `irregular` checks topics of
+    irregular records.
     """
     for row in _of_other_queues(records, stored_topic)[:1].tolist():
         response = int(records.response_of[row])
@@ -73,7 +76,10 @@ def _of_other_queues(records: Records, stored_topic: Callable[[str], str]) -> In
 
 
 def _all_name(records: Records, name: bytes, begins: Integers) -> bool:
-    """Return whether all records are plain and name this topic; its text is compared at `begins`."""
+    """Return whether all records are plain and name this topic.
+
+    The length of the topic is compared for all records, its text only for those at the indices `begins`.
+    """
     sizes = records.topic_sizes
     if not name or np.count_nonzero(sizes == len(name) & 0xFF) < len(sizes):
         return False
@@ -81,7 +87,7 @@ def _all_name(records: Records, name: bytes, begins: Integers) -> bool:
 
 
 def _name_another(records: Records, name: bytes, begins: Integers) -> Rows:
-    """Return which plain records have a topic of another length, or at `begins` another text."""
+    """Return a mask of the plain records whose topic has another length, or, at the indices `begins`, another text."""
     plain = records.plain()
     differs: Rows = (records.topic_sizes != len(name) & 0xFF) & plain
     begins = begins[plain[begins] & ~differs[begins]]
@@ -94,20 +100,20 @@ def _name_another(records: Records, name: bytes, begins: Integers) -> Rows:
 
 
 class Placed(NamedTuple):
-    """Positions of the records of some responses, and the responses that do not hold what they cover."""
+    """The positions of the records of some responses, and the responses that have to be read again."""
 
     positions: Integers
     suspects: Sequence[int] = ()
     shifted: frozenset[MessageQueue] = frozenset()
-    """Queues in whose records other offsets are written than they stand at."""
+    """Queues whose records have other positions than the offsets written in them."""
     is_filtered: bool = False
-    """Whether there are filtered responses."""
+    """Whether some of the responses are filtered."""
     are_all_wanted: bool = False
-    """Whether every record is known to stand at a wanted offset."""
+    """Whether all records are known to be within the wanted offsets."""
 
 
 def place_records(records: Records) -> Placed:
-    """Return the positions of all records; raise `AnswerMismatch` if they come in an order that no broker stores."""
+    """Return the positions of all records; raise `AnswerMismatch` if their order is impossible for a broker."""
     responses, inner = records.responses, records.inner_rows()
     if not len(inner):
         if responses.covered == tuple(records.counts.tolist()) and _follow_each_other(records):
@@ -118,7 +124,7 @@ def place_records(records: Records) -> Placed:
 
 
 def _follow_each_other(records: Records) -> bool:
-    """Return whether the written offsets of each response go up one by one from its first; none is without records."""
+    """Return whether each response has records, and their written offsets count up by one from its first offset."""
     stored, begins = records.stored_offsets, records.begins
     steps = stored[1:] - stored[:-1]
     steps[begins[1:] - 1] = 1
@@ -127,7 +133,10 @@ def _follow_each_other(records: Records) -> bool:
 
 
 def _ascend_within(records: Records) -> bool:
-    """Return whether the written offsets of each response go up within what it covers; none is empty, or light."""
+    """Return whether the written offsets of each response ascend within the offsets that it covers.
+
+    Return False for a light topic. Every response must have records.
+    """
     stored, begins, responses = records.stored_offsets, records.begins, records.responses
     if any(map(is_light, set(responses.queues))):
         return False
@@ -141,7 +150,7 @@ def _ascend_within(records: Records) -> bool:
 
 
 class _Placing:
-    """Positions in responses of which some are filtered, short, shifted, or hold inner batches."""
+    """Computes positions if some responses are filtered, incomplete, or shifted, or hold inner batches."""
 
     def __init__(self, records: Records, inner: Integers) -> None:
         responses = records.responses
@@ -157,7 +166,7 @@ class _Placing:
         self._stored = records.stored_offsets
 
     def place(self) -> Placed:
-        """Return positions by count where the count is that of the offsets, else as written."""
+        """Return the positions of all records: counted up from the first offset where possible, else as written."""
         has_batches = np.zeros(len(self._covered), np.bool_)
         has_batches[self._of[self._inner]] = True
         counted = self._covered > 0
@@ -172,7 +181,7 @@ class _Placing:
         return Placed(positions, np.flatnonzero(suspects).tolist(), shifted, bool(filtered.any()))
 
     def _are_short_of_batches(self, responses: Rows) -> Rows:
-        """Return which responses with inner batches lack messages."""
+        """Return a mask of the responses that lack messages; all of `responses` hold inner batches."""
         short = np.zeros(len(responses), np.bool_)
         for response in np.flatnonzero(responses).tolist():
             count = self._maybe_count(response)
@@ -180,7 +189,7 @@ class _Placing:
         return short
 
     def _maybe_count(self, response: int) -> int | None:
-        """Count a response's messages at covered offsets; return None if an inner batch cannot be unwrapped."""
+        """Return how many messages of a response are at covered offsets; None if an inner batch cannot be unwrapped."""
         first, begin = int(self._firsts[response]), int(self._begins[response])
         end, count = first + int(self._covered[response]), 0
         for row in range(begin, begin + int(self._counts[response])):
@@ -193,10 +202,11 @@ class _Placing:
         return count
 
     def _check_order(self, responses: Rows, positions: Integers) -> frozenset[MessageQueue]:
-        """Return the shifted queues; raise unless the offsets written in counted responses ascend.
+        """Return the shifted queues; raise `AnswerMismatch` if written offsets are in an impossible order.
 
-        They go back in one lawful case: a broker that was restarted goes on with the positions. Offsets in the log
-        ascend even then, which tells it from a record that was put in the place of another.
+        `responses` is the mask of responses whose positions were counted up. Written offsets go back in one legal case:
+        a broker that restarts writes the positions again. Commit-log offsets ascend even then; if they do not, a record
+        was put in the place of another.
         """
         ahead = np.where((responses & ~self._are_light)[self._of], self._stored - positions, 0)
         if not ahead.any():
@@ -212,7 +222,10 @@ class _Placing:
         return frozenset(map(self._queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
     def _are_misfits(self, responses: Rows) -> Rows:
-        """Return which filtered responses are light, or hold offsets that do not ascend within what they cover."""
+        """Return a mask of the filtered `responses` that are of light topics or have impossible offsets.
+
+        Offsets are impossible if they do not ascend, or lie outside the offsets that the response covers.
+        """
         if not responses.any():
             return responses
         beyond = self._stored >= self._nexts[self._of]
@@ -224,12 +237,12 @@ class _Placing:
 
     @cached_property
     def _goes_back(self) -> Rows:
-        """Records whose written offset is no higher than that of the record before, in the same response."""
+        """Mask of the records whose written offset is not higher than that of the previous record in their response."""
         return self._falls(self._stored)
 
     @property
     def _goes_back_in_log(self) -> Rows:
-        """Records that lie no further in the commit log than the record before, in the same response."""
+        """Mask of the records whose commit-log offset is not higher than that of the previous one in their response."""
         return self._falls(self._records.field("physical_offset"))
 
     def _falls(self, values: npt.NDArray[np.int64]) -> Rows:
@@ -239,7 +252,7 @@ class _Placing:
 
     @cached_property
     def _are_light(self) -> Rows:
-        """Responses whose records hold offsets of another queue."""
+        """Mask of the responses of light topics, whose records hold offsets of another queue."""
         return np.array(list(map(is_light, self._queues)), np.bool_)
 
 
@@ -247,31 +260,40 @@ class _Placing:
 
 
 class Recheck(Protocol):
-    """The pulls that replace or check responses which do not hold what they cover."""
+    """The additional pulls that replace or check responses which cannot be decoded as they are."""
 
     def read_again(self, block: Block) -> Iterable[Block]:
-        """Yield the wanted records of a short response, pulled from the master; judge missing ones as a loss."""
+        """Yield blocks with the wanted records of an incomplete response, pulled again from the master.
+
+        Messages that are missing there too are treated as a loss.
+        """
 
     def place(self, block: Block) -> Iterable[Block]:
-        """Yield the wanted records of a filtered response one by one; each one's `first` is its position."""
+        """Yield a block for each wanted record of a filtered response; its `first` is the record's position."""
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> Collection[MessageQueue]:
-        """Return the queues in which another offset is written in the record that stands there."""
+        """Return the queues that are shifted, given one offset for each queue.
+
+        A queue is shifted if the record at its offset has another offset written in it.
+        """
 
 
 class Suspects:
-    """Responses of one task that do not hold what they cover, and the queues known to be shifted."""
+    """The responses of one task that have to be read again, and the queues that are known to be shifted."""
 
     def __init__(self, recheck: Recheck | None, shifted: set[MessageQueue] | None = None) -> None:
         self._recheck = recheck
         self._shifted = set() if shifted is None else shifted
 
     def without_recheck(self) -> Suspects:
-        """Return suspects of the same queues that are refused instead of read again."""
+        """Return an object for the same queues that raises an error instead of reading responses again."""
         return Suspects(None, self._shifted)
 
     def find(self, records: Records, placed: Placed) -> list[int]:
-        """Return the responses that have to be read again; pull the messages before doubtful cuts to know."""
+        """Return the indices of the responses that have to be read again.
+
+        This may pull messages, to learn which queues are shifted.
+        """
         self._note(placed.shifted)
         if not placed.is_filtered:
             return list(placed.suspects)
@@ -286,7 +308,10 @@ class Suspects:
         return sorted({*placed.suspects, *(at for at in filtered if responses.queues[at] in self._shifted)})
 
     def read_again(self, blocks: Sequence[Block], suspects: Collection[int]) -> Iterator[Block]:
-        """Yield the blocks, suspects replaced by blocks read again; raise `AnswerMismatch` without a recheck."""
+        """Yield the blocks in order, each suspect replaced by blocks read again.
+
+        Raise `AnswerMismatch` if there is a suspect, and no recheck to read it again.
+        """
         for at, block in enumerate(blocks):
             if at not in suspects:
                 yield block
@@ -304,7 +329,11 @@ class Suspects:
 
 
 def _doubtful_cuts(records: Records) -> dict[MessageQueue, int]:
-    """Return the last offset before each queue's last cut behind which written offsets of a filtered response lie."""
+    """Return, for each queue with written offsets beyond the wanted end, the last wanted offset.
+
+    Only filtered responses are examined: if their queue is shifted, messages at these written offsets may have wanted
+    positions. Of several responses of one queue, the one with the highest end counts.
+    """
     responses, response_of = records.responses, records.response_of
     ends = np.array(responses.ends)
     is_cut = (np.array(responses.covered) == 0) & (np.array(responses.nexts) > ends)

@@ -1,13 +1,12 @@
-"""Make record batches of the responses to many pulls.
+"""Make record batches from the responses to many pulls.
 
-Responses gather in memory of the decoder's own until they fill a record batch. They are copied as soon as they come:
-then they are still in the processor's cache, and the buffer that they were received into is free for the next. Copied
-later they cost three times as much, and bytes received meanwhile need further buffers, which are not in the cache
-either.
+The decoder copies responses into its own memory until they fill a record batch. It copies each response as soon as it
+comes: then the response is still in the processor's cache, and the receive buffer is free for the next one. A later
+copy costs three times as much, and bytes received meanwhile need more buffers, which are not in the cache either.
 
-A full batch is decoded by `bulk` in whole-array steps, and its irregular records one by one by `irregular`; the rows
-are merged in the order of their records. Records at offsets that are not wanted, which a broker may send around an
-inner batch or beyond the wanted end, are left out.
+`bulk` decodes the plain records of a full batch with operations on whole arrays; `irregular` decodes the others one by
+one. Their rows are merged in the order of the records. A broker may send records at offsets that are not wanted, around
+an inner batch or beyond the wanted end; these are left out.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ from .spans import Bytes, Integers, Spans, pack_numbers
 __all__ = ["BatchSize", "ColumnDecoder", "Decoded", "Gathered", "RecordBatch", "arrow_schema"]
 
 RecordBatch = pa.RecordBatch
-"""Arrow's record batch, opaque to every other room."""
+"""Arrow's record batch; other packages pass it on without looking inside."""
 
 
 class BatchSize(NamedTuple):
-    """Upper bounds of a record batch; one response with more messages makes a larger batch.
+    """Largest size of a record batch; a single response with more messages makes a larger batch.
 
-    A response of half the bytes is split into its records, and a record of half the bytes makes a batch of its own.
+    A response of half of `byte_count` or more is split into its records. Each split record that has half of
+    `byte_count` or more makes a batch of its own.
     """
 
     messages: int = 10_000
@@ -48,17 +48,20 @@ class BatchSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A record batch, and how it came about."""
+    """A record batch, and how many of its records were irregular or left out."""
 
     batch: pa.RecordBatch
     handed_over: int
-    """Records that were read one by one."""
+    """Number of records that were decoded one by one."""
     dropped: int
-    """Messages left out because they cannot be read."""
+    """Number of messages that were left out because they cannot be read."""
 
 
 class ColumnDecoder:
-    """Decoder of blocks into a fixed choice of columns; those of `nullable` are declared nullable in Spark's schema."""
+    """Decodes blocks into a fixed list of columns.
+
+    Columns named in `nullable` are nullable, as they are in Spark's schema. `recheck` pulls incomplete responses again.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class ColumnDecoder:
         self._suspects = Suspects(recheck)
 
     def decode_all(self, blocks: Iterable[Block], size: BatchSize | None = None) -> Iterator[Decoded]:
-        """Yield record batches of a size; when the next block is asked for, the block before is not needed any more."""
+        """Yield record batches of at most `size`. A block is copied before the next one is requested from `blocks`."""
         gathered = self._gathered
         gathered.clear()
         most_messages, most_bytes = size = size or BatchSize()
@@ -90,7 +93,7 @@ class ColumnDecoder:
         for block in self._with_large_split(blocks, most_bytes):
             more_bytes, more_messages = len(block[0]), block[2] or 1
             if more_bytes * 2 >= most_bytes:
-                more_bytes = most_bytes  # nothing has room beside it
+                more_bytes = most_bytes  # the block fills a batch alone
             messages, byte_count = messages + more_messages, byte_count + more_bytes
             if (messages > most_messages or byte_count > most_bytes) and gathered:
                 yield from self._decode_gathered(size)
@@ -111,13 +114,16 @@ class ColumnDecoder:
             gathered.clear()
 
     def _second(self) -> ColumnDecoder:
-        """Return the decoder of responses that were read again; it refuses to read one a third time."""
+        """Return a decoder for responses that were pulled again.
+
+        It raises `AnswerMismatch` if one would need a third pull.
+        """
         second = copy.copy(self)
         second._gathered, second._suspects = Gathered(), self._suspects.without_recheck()
         return second
 
     def _find_records(self, gathered: Gathered) -> tuple[Records, list[int]]:
-        """Return all records of the responses at their positions, and the responses that have to be read again."""
+        """Return the records of all responses with their positions, and the indices of the responses to pull again."""
         records = find_records(gathered.data, gathered.spans, gathered.responses)
         check_queues(records, self.content.stored_topic)
         placed = place_records(records)
@@ -125,7 +131,10 @@ class ColumnDecoder:
         return records, self._suspects.find(records, placed)
 
     def _with_large_split(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
-        """Yield the blocks in order, those of half the bytes as one block for each record."""
+        """Yield the blocks in order.
+
+        Split each block of at least half of `most_bytes` into one block for each record.
+        """
         for block in blocks:
             if len(block[0]) * 2 < most_bytes:
                 yield block
@@ -133,7 +142,7 @@ class ColumnDecoder:
                 yield from self._split(block, most_bytes)
 
     def _split(self, block: Block, most_bytes: int) -> Iterator[Block]:
-        """Yield each record of a response as a block of its own that holds the record's position."""
+        """Yield each record of a response as a block of its own, which states the record's position."""
         whole = Gathered()
         whole.put(block)
         records, suspects = self._find_records(whole)
@@ -147,7 +156,7 @@ class ColumnDecoder:
             yield Block(block.data[start:end], block.wanted, 1, *covered)
 
     def _decode(self, records: Records, most_bytes: int) -> Iterator[Decoded]:
-        """Yield one record batch, or several if there are packed bodies that are larger when unpacked."""
+        """Yield the record batch of the records; yield several if decompressed bodies are larger than `most_bytes`."""
         plain = decode_plain(records, self._columns, self.content, self._shapes)
         if not len(plain.irregular):
             yield Decoded(pa.RecordBatch.from_arrays(plain.arrays, schema=self.schema), 0, 0)
@@ -160,7 +169,9 @@ class ColumnDecoder:
             begin = end
 
     def _merge(self, plain: PlainColumns, begin: int, end: int, portion: Portion) -> pa.RecordBatch:
-        """Return some plain rows and the rows of a portion, in the order of their records."""
+        """Return a record batch of the plain rows from `begin` to `end` and the rows of a portion, in order of their
+        records.
+        """
         places = np.concatenate((plain.places[begin:end], portion.records))
         order = pack_numbers(np.argsort(places, kind="stable"))
         merged = []
@@ -174,49 +185,49 @@ class ColumnDecoder:
 
 _FIRST_BYTES = 64 * 1024
 _LARGE_BLOCK_BYTES = 16 * 2**20
-"""Several times what a batch needs; glibc learns from blocks of up to 32 MiB."""
+"""Several times the memory of a batch, and below the 32 MiB up to which glibc adapts its threshold."""
 
 
 class Gathered:
-    """The responses of one batch, one behind the other in memory that serves the next batch, too."""
+    """The responses of one batch, one after another in memory that is reused for the next batch."""
 
     def __init__(self) -> None:
         self._memory = _memory_of(_FIRST_BYTES)
         self._ends = [0]
         self._described: list[tuple[QueueRange, int, int, int, int]] = []
-        """All of each block but its data."""
+        """The fields of each block, without its data."""
 
     def __bool__(self) -> bool:
         return bool(self._described)
 
     @property
     def data(self) -> Bytes:
-        """All responses in one buffer."""
+        """The bytes of all responses."""
         return np.frombuffer(self._memory[: self._ends[-1]], np.uint8)
 
     @property
     def spans(self) -> Spans:
-        """Spans of the responses in the buffer."""
+        """Spans of the responses in `data`."""
         ends: Integers = np.array(self._ends)
         return Spans(ends[:-1], ends[1:])
 
     @property
     def responses(self) -> Responses:
-        """The wanted and covered offsets of each response."""
+        """The wanted and the covered offsets of the responses."""
         ranges, message_counts, firsts, covered, nexts = zip(*self._described, strict=True)
         queues, starts, ends, _ = zip(*ranges, strict=True)
         return Responses(ranges, message_counts, firsts, covered, nexts, queues, starts, ends)
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks as they were put; their records lie in this memory."""
+        """The blocks that were added; their data are views of this memory."""
         return [
             Block(self._memory[start:end], *described)
             for (start, end), described in zip(pairwise(self._ends), self._described, strict=True)
         ]
 
     def put(self, block: Block) -> None:
-        """Copy a block behind the others; skip one that is empty and may be."""
+        """Append a copy of a block; skip an empty block that need not hold any message."""
         data, start = block[0], self._ends[-1]
         end = start + len(data)
         if end == start and not block.covered:
@@ -228,7 +239,7 @@ class Gathered:
         self._described.append(block[1:])
 
     def clear(self) -> None:
-        """Forget all blocks and keep the memory."""
+        """Remove all blocks and keep the memory."""
         self._ends, self._described = [0], []
 
     def _grow(self, wanted: int) -> None:
@@ -244,12 +255,12 @@ def _memory_of(byte_count: int) -> memoryview:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Let this process keep freed memory; once is enough.
+    """Let this process keep the memory that it frees, instead of returning it to the operating system.
 
-    A batch frees all memory but that of its columns. The C library would return it to the operating system, and the
-    next batch would get it back page by page: up to 2 µs a message, more than decoding.
-    glibc learns from what a process frees: once a large block was freed, twice its size may lie idle. The block is
-    never written to and so costs nothing; other C libraries ignore it.
+    One call is enough. A batch frees all memory but that of its columns. The C library would return it to the operating
+    system, and the next batch would get it back page by page, which takes up to 2 µs a message, more than decoding.
+    glibc adapts to what a process frees: after a large block was freed, it keeps free memory of up to twice that size.
+    The block is never written to, so it takes no real memory. Other C libraries ignore it.
     """
     bytearray(_LARGE_BLOCK_BYTES)
 
@@ -269,10 +280,10 @@ _ARROW_TYPES: dict[ColumnType, pa.DataType] = {
 
 
 def arrow_schema(columns: Sequence[str], properties_as_json: bool = False, nullable: Collection[str] = ()) -> pa.Schema:
-    """Return the Arrow schema of a choice of columns; those of `nullable` are nullable whatever the table says.
+    """Return the Arrow schema of the columns; those named in `nullable` are nullable in any case.
 
-    It must equal what Spark derives from its own schema (names, nullability, time zone), or the first record batch is
-    refused.
+    It must equal the schema that Spark derives from its own one (names, nullability, time zone); otherwise Spark
+    refuses the first record batch.
     """
     return pa.schema([_arrow_field(COLUMNS[name], properties_as_json, name in nullable) for name in columns])
 

@@ -1,12 +1,12 @@
-"""Split the properties of many messages at once.
+"""Split the property texts of many messages at once.
 
-The texts lie one behind the other in one buffer, `name \\x01 value \\x02 name \\x01 value \\x02 …`. In regular texts
-the two separators alternate from the first byte to the last, so their positions, found for the whole buffer at once,
-are the entries. A row whose separators do not alternate (a value with a separator inside, an entry without a value) is
-reported as irregular and is read by `rows`.
+The texts lie one after another in one buffer: `name \\x01 value \\x02 name \\x01 value \\x02 …`. In regular texts
+the two separators alternate from the first byte to the last, so one search for separators in the whole buffer finds all
+names and values. A text whose separators do not alternate (a value that contains a separator, a name without a value)
+is reported as irregular; its record is decoded by `rows`.
 
-Rows need not have names in common: names are numbered by a dictionary. For rows that do, `shapes` is several times as
-fast.
+The property names may differ from row to row: each distinct name gets a number. Where rows have the same names,
+`shapes` is several times as fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME_END, _ENTRY_END = 1, 2
 
 
 class PropertyTexts:
-    """The property texts of a batch, one for each row; each ends with a separator, added where a broker left it out."""
+    """The property texts of a batch, one for each row; a last separator that a broker left out is added."""
 
     def __init__(self, texts: pa.Array) -> None:
         texts = _terminated(texts)
@@ -36,10 +36,13 @@ class PropertyTexts:
         self.limits: Integers = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
         self.data: Bytes = np.frombuffer(data or b"", np.uint8)[: self.limits[-1]]
         self.separators: Integers = np.flatnonzero(self.data - np.uint8(_NAME_END) < _ENTRY_END)
-        """Positions of both separators; for a zero byte the difference wraps around and is large."""
+        """Positions of the separators of both kinds.
+
+        A zero byte is not found, since the difference wraps around to 255.
+        """
 
     def irregular_rows(self) -> Integers:
-        """Return the rows whose separators do not alternate."""
+        """Return the indices of the rows whose separators do not alternate."""
         kinds = self.data[self.separators]
         if len(kinds) % 2 == 0 and (kinds[::2] == _NAME_END).all() and (kinds[1::2] == _ENTRY_END).all():
             return np.zeros(0, np.int64)
@@ -58,7 +61,7 @@ def _terminated(texts: pa.Array) -> pa.Array:
 
 
 class Selected(NamedTuple):
-    """Properties of all rows, one behind the other; `limits` are the begins of each row's properties, and the end."""
+    """Chosen properties of all rows, in order of rows; row i has those from `limits[i]` to `limits[i + 1]`."""
 
     limits: pa.Array
     names: pa.Array
@@ -66,17 +69,20 @@ class Selected(NamedTuple):
 
 
 class Entries(Protocol):
-    """The names and values of regular property texts. Of equal names in a row the last value counts."""
+    """The property names and values of rows with regular texts; the last value counts if a row has a name twice."""
 
     def values_of(self, name: str) -> pa.Array:
-        """Return a property's value for each row; null where a row lacks it."""
+        """Return the value of one property for each row; null where a row lacks it."""
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """Return the properties whose names are wanted; of equal names in a row one, at the place of the first."""
+        """Return the properties whose names are wanted.
+
+        A row that has a name twice gets one property: the last value, at the place of the first.
+        """
 
 
 class _EntrySpans(NamedTuple):
-    """Spans of the entries in the buffer, and the number of entries in each row."""
+    """Spans of all names and values in the buffer, and the number of properties in each row."""
 
     data: Bytes
     names: Spans
@@ -85,7 +91,7 @@ class _EntrySpans(NamedTuple):
 
 
 def split_entries(texts: PropertyTexts) -> Entries:
-    """Return the entries of texts that are all regular and UTF-8."""
+    """Return the names and values of property texts, which must all be regular and UTF-8."""
     return MixedEntries(_find_entries(texts))
 
 
@@ -104,7 +110,7 @@ def _find_entries(texts: PropertyTexts) -> _EntrySpans:
 
 
 class MixedEntries:
-    """Entries of rows with any names, equal names in a row included."""
+    """Property names and values of rows whose names may differ from row to row, or occur twice in a row."""
 
     def __init__(self, spans: _EntrySpans) -> None:
         self._spans = spans
@@ -113,12 +119,12 @@ class MixedEntries:
 
     @cached_property
     def _numbered_names(self) -> tuple[list[str], Integers]:
-        """Distinct names, and for each entry the index of its name."""
+        """Distinct property names, and for each property the index of its name."""
         encoded = cut_spans(self._spans.data, self._spans.names, pa.string()).dictionary_encode()
         return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
 
     def values_of(self, name: str) -> pa.Array:
-        """Return a property's value for each row; null where a row lacks it."""
+        """Return the value of one property for each row; null where a row lacks it."""
         starts, ends = np.full(self._row_count, -1, np.int64), np.full(self._row_count, -1, np.int64)
         names, numbers = self._numbered_names
         if name in names:
@@ -127,7 +133,7 @@ class MixedEntries:
         return cut_spans(self._spans.data, Spans(starts, ends), pa.string())
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """Return the properties whose names are wanted."""
+        """Return the properties whose names are wanted, as `Entries.select` does."""
         names, numbers = self._numbered_names
         is_wanted = np.array([wanted(name) for name in names], np.bool_)
         chosen = np.flatnonzero(is_wanted[numbers]) if names else np.zeros(0, np.int64)
@@ -139,7 +145,10 @@ class MixedEntries:
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """Return the first and the last entry of each (row, name) among the chosen, in the order of the first."""
+        """Return the first and the last property of each (row, name) among the chosen ones, in the order of the first.
+
+        Both arrays, like `chosen`, hold indices of properties.
+        """
         names, numbers = self._numbered_names
         marks = self._rows[chosen] * len(names) + numbers[chosen]
         order = np.argsort(marks, kind="stable")

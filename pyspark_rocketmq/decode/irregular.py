@@ -1,6 +1,6 @@
-"""Read irregular records one by one, yielding portions of the size of a record batch.
+"""Decode irregular records one by one, in portions of the size of a record batch.
 
-A packed body may take a thousandth of its size, so the rows of one batch of records may fill many record batches.
+A body may be a thousand times larger after decompression, so one batch of records may fill many record batches.
 """
 
 from __future__ import annotations
@@ -19,27 +19,33 @@ __all__ = ["IrregularReader", "Portion"]
 
 @dataclass(slots=True)
 class Portion:
-    """The rows of some irregular records that follow each other."""
+    """The rows of some consecutive irregular records."""
 
     end: int
-    """Index behind the last record, plain ones included, whose rows belong into this portion or an earlier one."""
+    """Index of the first record of the next portion.
+
+    Plain records before it belong to this portion or an earlier one.
+    """
     rows: list[Row] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
-    """Index of each row's record."""
+    """Index of the record of each row."""
     handed_over: int = 0
     dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IrregularReader:
-    """Reader of irregular records, which reads only the parts that the columns show."""
+    """Decodes irregular records; it reads properties and bodies only if a requested column needs them."""
 
     content: Content
     reads_properties: bool
     reads_bodies: bool
 
     def portions(self, records: Records, irregular: Integers, most_bytes: int) -> Iterator[Portion]:
-        """Yield portions of at most `most_bytes` and one record more; the last reaches behind the last record."""
+        """Yield the rows in portions; a portion ends at the first record that brings it above `most_bytes`.
+
+        The last portion may be empty; its `end` is the number of all records.
+        """
         portion, byte_count = Portion(0), 0
         for index in irregular.tolist():
             portion.handed_over += 1
@@ -58,7 +64,10 @@ class IrregularReader:
         yield portion
 
     def _wanted_rows(self, records: Records, index: int) -> Iterator[Row]:
-        """Yield the wanted messages of a record; raise `AnswerMismatch` if it names another topic."""
+        """Yield the messages of a record that are within the wanted offsets and have a wanted tag.
+
+        Raise `AnswerMismatch` if the record names another topic.
+        """
         record, wanted = records.record(index), records.responses.ranges[records.response_of[index]]
         position = int(records.positions[index])
         if (topic := self.content.stored_topic(wanted.queue.topic)) and record.topic != topic:
@@ -69,7 +78,7 @@ class IrregularReader:
                 yield row
 
     def _is_kept(self, row: Row) -> bool:
-        """Return whether the mode keeps a row; only parts that the columns show must be readable."""
+        """Return False in mode DROPMALFORMED if a part of the message that a requested column needs is unreadable."""
         if self.content.mode is not Mode.DROPMALFORMED:
             return True
         return not ((self.reads_properties and row.all_properties is None) or (self.reads_bodies and row.body is None))

@@ -1,4 +1,4 @@
-"""Read columns as rows, and append the outcome of each row as columns."""
+"""Read columns of a record batch row by row, and append the result of each row as columns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ __all__ = ["read_columns", "with_outcomes"]
 
 
 def read_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of some columns, row by row."""
+    """Yield one tuple for each row, with its values of the named columns."""
     return zip(*(batch.column(name).to_pylist() for name in names), strict=True)
 
 
 def with_outcomes(
     batch: pa.RecordBatch, kept: Sequence[str], outcomes: Sequence[tuple[bool | None, str | None]]
 ) -> pa.RecordBatch:
-    """Return some columns of a batch, with the columns `accepted` and `error` that `outcomes` hold for each row."""
+    """Return the columns `kept` of a batch, followed by columns `accepted` and `error`.
+
+    `outcomes` holds a pair (accepted, error) for each row.
+    """
     fields = [batch.schema.field(name) for name in kept]
     schema = pa.schema([*fields, pa.field("accepted", pa.bool_()), pa.field("error", pa.string())])
     accepted, errors = ([pair[part] for pair in outcomes] for part in (0, 1))

@@ -1,7 +1,7 @@
-"""Read one message the plain way: slow, readable, and for any record that `wire.record` decodes.
+"""Decode one message at a time: slow, readable, and for any record that `wire.record` decodes.
 
-`Row` is the twin of `bulk.PlainRows`, which leaves records to it whose fields do not lie at the usual places. A
-property test holds the two together.
+`bulk.PlainRows` decodes plain records and leaves all others to `Row`. A property test shows that both give equal
+values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ __all__ = ["LEAST_MS", "MOST_MS", "Row", "json_string", "read_rows"]
 T = TypeVar("T")
 
 LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""Times from the year 1 to the year 9999, the range of Spark's timestamps; only wrong clocks give other times."""
+"""First and last millisecond of the years 1 to 9999, Spark's range of timestamps.
+
+Only wrong clocks give other times.
+"""
 
 
 class Row:
-    """One message, with the attributes and methods that `columns.Column.read` uses."""
+    """One message, of which each attribute and method returns the value of one column.
+
+    `columns.Column.read` uses them.
+    """
 
     timestamp_type = 1
-    """Kafka's number for the time at which a message was appended to the log."""
+    """Kafka's timestamp type: always 1, LogAppendTime."""
 
     def __init__(self, record: Record, queue: MessageQueue, content: Content, inner: bool, ahead: int = 0) -> None:
         self.record = record
@@ -38,47 +44,47 @@ class Row:
         self._content = content
         self._is_inner = inner
         self.position = record.queue_offset - ahead
-        """Offset at which the message stands in its queue."""
+        """Offset of the message in its queue."""
 
     @cached_property
     def all_properties(self) -> dict[str, str] | None:
-        """Values by name; None for unreadable text in permissive mode."""
+        """Values of all properties by name; None if they are unreadable and the mode is not FAILFAST."""
         return self._attempt(lambda: self.record.properties)
 
     @cached_property
     def body(self) -> bytes | None:
-        """Unpacked body; None for an unreadable one in permissive mode."""
+        """Decompressed body; None if it is unreadable and the mode is not FAILFAST."""
         return self._attempt(lambda: self.record.unpacked_body(self._content.max_body_bytes))
 
     def property_of(self, *names: str) -> str | None:
-        """Return the first of these properties that the message has."""
+        """Return the value of the first of these properties that the message has; None if it has none."""
         properties = self.all_properties or {}
         return next((properties[name] for name in names if name in properties), None)
 
     def number(self, field: str) -> int:
-        """Return a field of the record."""
+        """Return an integer field of the record."""
         value: int = getattr(self.record, field)
         return value
 
     def time(self, field: str) -> int | None:
-        """Return a time of the record in microseconds; None outside the range of Spark's timestamps."""
+        """Return a time field of the record in microseconds; None outside the range of Spark's timestamps."""
         time_ms: int = getattr(self.record, field)
         return time_ms * 1000 if LEAST_MS <= time_ms <= MOST_MS else None
 
     def host(self, field: str) -> str:
-        """Return a host of the record as `ip:port`."""
+        """Return a host field of the record as `ip:port`."""
         return str(getattr(self.record, field))
 
     @property
     def user_properties(self) -> dict[str, str] | None:
-        """Properties that are shown to the user."""
+        """The properties that are shown to the user, by name; None if properties are unreadable."""
         if self.all_properties is None:
             return None
         return {name: value for name, value in self.all_properties.items() if self._content.wants(name)}
 
     @property
     def shown_properties(self) -> object:
-        """Value of the column `properties`, in the format asked for."""
+        """Value of the column `properties`: pairs for a map, or a JSON text; None if properties are unreadable."""
         user = self.user_properties
         if user is None:
             return None
@@ -86,39 +92,39 @@ class Row:
 
     @property
     def headers(self) -> object:
-        """Properties that are shown to the user, as Kafka's headers."""
+        """The properties that are shown to the user, as Kafka headers; None if properties are unreadable."""
         user = self.user_properties
         return None if user is None else [{"key": k, "value": v.encode()} for k, v in user.items()]
 
     @property
     def key(self) -> bytes | None:
-        """Keys of the message, as Kafka's key."""
+        """The property KEYS, as Kafka key."""
         keys = self.property_of("KEYS")
         return None if keys is None else keys.encode()
 
     @property
     def origin_topic(self) -> str:
-        """Topic to which a retried or dead message was first sent."""
+        """Topic to which a retried message or dead letter was first sent; for other messages, their own topic."""
         named = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
         return self._content.own_topic(named) if named else self.topic
 
     @property
     def message_id(self) -> str | None:
-        """Unique id given by the producer, else the broker's id."""
+        """Unique message id given by the producer; the broker's id if it gave none."""
         return self.property_of("UNIQ_KEY") or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str | None:
-        """Id given by the broker; a message inside an inner batch has none."""
+        """Message id given by the broker; None for a message inside an inner batch."""
         return None if self._is_inner else self.record.offset_message_id
 
     @property
     def log_offset(self) -> int | None:
-        """Offset in the commit log; a message inside an inner batch has none."""
+        """Offset in the broker's commit log; None for a message inside an inner batch."""
         return None if self._is_inner else self.record.physical_offset
 
     def passes_tags(self) -> bool:
-        """Return whether the tag is one of those asked for, compared as text."""
+        """Return whether the message has one of the wanted tags, or its topic is not filtered."""
         return not self._content.filters(self.topic) or self.property_of("TAGS") in self._content.tags
 
     def _attempt(self, read: Callable[[], T]) -> T | None:
@@ -132,8 +138,8 @@ class Row:
 def read_rows(record: Record, queue: MessageQueue, content: Content, position: int | None = None) -> Iterator[Row]:
     """Yield the message of a record, or the messages of an inner batch.
 
-    The record stands at `position`; without one, at the offset written in it. An inner batch that cannot be unwrapped
-    becomes one row without a body, if the mode tolerates that.
+    The record is at offset `position` of its queue; None means the offset written in it. If an inner batch cannot be
+    unwrapped, yield one row without a body, or raise `DecodeError` in mode FAILFAST.
     """
     ahead = 0 if position is None else record.queue_offset - position
     try:
@@ -149,14 +155,14 @@ def read_rows(record: Record, queue: MessageQueue, content: Content, position: i
 
 
 def _require_tolerance(error: DecodeError, queue: MessageQueue, content: Content) -> None:
-    """Raise the error in mode FAILFAST, with the broker and the modes that go on."""
+    """Raise the error in mode FAILFAST, with the broker's name and the advice to use another mode."""
     if content.mode is Mode.FAILFAST:
         error.advice = error.advice or "set mode to PERMISSIVE (null) or DROPMALFORMED (leave out) to go on"
         raise error.locate(broker=queue.broker_name) from error.__cause__
 
 
 def json_string(text: str) -> str:
-    """Return a text as a JSON string, quotes included."""
+    """Return a text as a JSON string, with its quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,16 +1,20 @@
 """Group property texts by their shape, and find values by their places in the shape.
 
-Producers write the same names in the same order. Most values of a name are equally long, and a few, such as keys, are
-not. Texts have one *shape* if they have the same names with separators in turn, and *rigid* values of one length each;
-the other values are *flexible*. Names, separators and rigid values between two flexible ones lie at fixed distances:
-they are a *stretch*.
+Producers write the same names in the same order. The values of most names always have the same length; values of some,
+such as keys, do not. Texts have the same *shape* if they have the same names in the same order, and the same lengths of
+all *rigid* values. The other values are *flexible*: their lengths may differ from text to text.
 
-A shape is learned from a few samples that are split. All other texts are only verified, a stretch of all texts at a
-time. Every byte of a stretch must lie in a range: the range of a name or separator is one byte, that of a value all
-bytes that values may hold. A flexible value ends at the first byte outside its range, where the next stretch must
-begin. No text is split: a value lies at one distance from the start of its stretch.
+Flexible values cut a text into stretches. A *stretch* is the part of a text from the end of one flexible value (or the
+start of the text) to the start of the next (or the end of the text). It consists of names, separators and rigid values,
+so its length is the same in all texts of the shape. A *slice* says where a value begins and ends; each of its two
+*edges* is a stretch and a distance from the start of that stretch.
 
-A batch with too many shapes, or with an irregular text, is left to `entries`, which splits texts of any kind.
+A shape is learned from a few sample texts, which are split. All other texts are only verified: one array operation
+compares one stretch of all texts. Each byte must lie in a range: a byte of a name or separator must be that very byte,
+a byte of a value may be any byte that is allowed in values. A flexible value ends at the first byte that is not allowed
+in values; the next stretch must begin there.
+
+A batch with too many shapes, or with an irregular text, is left to `entries`, which splits any regular texts.
 """
 
 from __future__ import annotations
@@ -42,31 +46,34 @@ from .spans import (
 __all__ = ["ShapeFinder", "ShapedEntries"]
 
 _LEAST_IN_VALUES = 3
-"""Least byte in values: the separators are 1 and 2, and texts with a zero byte have no shape."""
+"""Smallest byte allowed in values: the separators are 1 and 2, and texts with a zero byte have no shape."""
 _GATHERED_BYTES = 256 * 1024
-"""Bytes that are compared together: few enough to stay in the processor's cache."""
+"""Number of bytes that are compared together; few enough to stay in the processor's cache."""
 _MOST_SEARCHED_BYTES = 2048
-"""Longest flexible value of a shape; searching further would cost more than splitting."""
+"""Longest flexible value of a shape; to search for the end of a longer one costs more than to split the text."""
 _FOLD = 16
-"""Texts that are compared as one row, since every row of an array step has a price."""
+"""Number of texts that are compared as one array row, because each row of an array operation costs time."""
 
 
 class Edge(NamedTuple):
-    """A place in a text, counted from the start of a stretch."""
+    """The start or end of a value: the index of a stretch, and the distance in bytes from the start of that stretch."""
 
     stretch: int
     offset: int
 
 
 class Slice(NamedTuple):
-    """The place of a value; a flexible one ends where the next stretch begins."""
+    """The start and end of a value; a flexible value ends at the start of the next stretch."""
 
     start: Edge
     end: Edge
 
 
 class _Stretch(NamedTuple):
-    """The least byte at each place, and by how much a byte may be larger; for a fold of texts."""
+    """The allowed bytes of a stretch, repeated for `_FOLD` texts.
+
+    At each place, bytes from `least` to `least + spread` are allowed. `width` is the number of bytes in one text.
+    """
 
     width: int
     least: Bytes
@@ -74,19 +81,19 @@ class _Stretch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The names, stretches and widths that texts have in common."""
+    """The names, stretches and search widths that texts of one shape have in common."""
 
     slices: dict[str, Slice]
-    """Place of each name's value, in the order in which the names first appear."""
+    """Place of the value of each name, in the order in which the names first appear."""
     stretches: list[_Stretch]
     widths: list[int]
-    """Bytes behind each stretch but the last among which the end of the flexible value is searched."""
+    """For each flexible value, the number of bytes in which its end is searched."""
     largest: int
-    """Largest byte in values: 0x7F, with which any text in range is UTF-8, or 0xFF."""
+    """Largest byte allowed in values: 0x7F for ASCII, else 0xFF; the latter texts are checked for UTF-8 separately."""
 
 
 class Fitting(NamedTuple):
-    """The texts that have a shape, and the begins of its stretches in them."""
+    """The texts that have a shape (indices), and the positions at which each of its stretches begins in them."""
 
     texts: Integers
     begins: Integers
@@ -96,7 +103,7 @@ class Fitting(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """The structure in which samples of one shape agree; a value is empty in all of them or in none."""
+    """Names, empty values and last separator of a text; samples must agree in them to be of one shape."""
 
     names: tuple[bytes, ...]
     is_filled: tuple[bool, ...]
@@ -104,21 +111,24 @@ class _Kind(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """The structure of a text, and the sizes of its values."""
+    """The kind of one text, and the sizes of its values."""
 
     kind: _Kind
     sizes: list[int]
 
 
 class _Sizes(NamedTuple):
-    """The range of sizes of a name's values."""
+    """Smallest and largest size of the values of one name."""
 
     least: int
     most: int
 
 
 def maybe_learn(samples: Sequence[bytes]) -> Shape | None:
-    """Return the first sample's shape, flexible where others of its kind differ from it; None if it is irregular."""
+    """Return the shape of the first sample; None if that text is irregular or a name is not UTF-8.
+
+    A value is flexible if its size differs in any other sample of the same kind.
+    """
     first, *others = map(_maybe_split, samples)
     if first is None:
         return None
@@ -141,7 +151,7 @@ def _maybe_split(text: bytes) -> _Split | None:
 
 @lru_cache(maxsize=32)
 def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
-    """Return the shape of texts of a kind whose values have these sizes."""
+    """Return the shape of texts of this kind; values whose least and largest sizes differ are flexible."""
     slices, stretches, widths = dict[str, Slice](), [_Growing(largest)], list[int]()
     for place, (name, sizes) in enumerate(zip(kind.names, all_sizes, strict=True)):
         stretches[-1].add_exact((b"\x02" if place else b"") + name + b"\x01")
@@ -159,7 +169,7 @@ def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
 
 
 class _Growing:
-    """A stretch that is being learned."""
+    """A stretch that is being built, part by part."""
 
     def __init__(self, largest: int) -> None:
         self._least = bytearray()
@@ -168,21 +178,21 @@ class _Growing:
 
     @property
     def width(self) -> int:
-        """Number of bytes so far."""
+        """Number of bytes added so far."""
         return len(self._least)
 
     def add_exact(self, text: bytes) -> None:
-        """Append bytes that are the same in all texts."""
+        """Append bytes that must be the same in all texts."""
         self._least += text
         self._spread += bytes(len(text))
 
     def add_value(self, size: int) -> None:
-        """Append a rigid value."""
+        """Append a rigid value of `size` bytes, each of which may be any byte allowed in values."""
         self._least += bytes([_LEAST_IN_VALUES]) * size
         self._spread += bytes([self._value_spread]) * size
 
     def finish(self) -> _Stretch:
-        """Return the stretch."""
+        """Return the finished stretch."""
         least, spread = (np.frombuffer(ranges * _FOLD, np.uint8) for ranges in (self._least, self._spread))
         return _Stretch(self.width, least, spread)
 
@@ -191,7 +201,7 @@ class _Growing:
 
 
 def find_fitting(shape: Shape, data: Bytes, texts: Spans) -> Fitting:
-    """Return the texts of this shape; they are verified from left to right."""
+    """Return the texts that have this shape, and where its stretches begin in each."""
     walk = _Walk(data, texts, shape.largest)
     for stretch, width in zip(shape.stretches, (0, *shape.widths), strict=True):
         if width:
@@ -201,7 +211,7 @@ def find_fitting(shape: Shape, data: Bytes, texts: Spans) -> Fitting:
 
 
 class _Walk:
-    """A walk over many texts at once; texts that do not fit are left out on the way."""
+    """Verifies many texts against a shape, from left to right in all texts at once; drops texts that do not fit."""
 
     def __init__(self, data: Bytes, texts: Spans, largest: int) -> None:
         self._data = data
@@ -211,26 +221,29 @@ class _Walk:
         self._begins: list[Integers] = []
 
     def pass_value(self, width: int) -> None:
-        """Go to the ends of flexible values, each within `width` bytes."""
+        """Move to the end of a flexible value in all texts; drop texts whose value is empty.
+
+        The end is searched in `width` bytes only; in a longer value, `pass_stretch` will not find the next stretch.
+        """
         sizes, spread = np.empty(len(self._at), np.int64), np.uint8(self._largest - _LEAST_IN_VALUES)
         for part in _parts(len(sizes), width + 1):
             windows = peek_windows(self._data, self._at[part], width + 1)
             windows -= np.uint8(_LEAST_IN_VALUES)
             is_end = windows > spread
-            is_end[:, -1] = True  # of a longer value; the next stretch will not be found there
+            is_end[:, -1] = True  # for a longer value; the next stretch is not found at this place
             sizes[part] = is_end.argmax(axis=1)
         sizes = np.minimum(sizes, self._ends - self._at)
         self._at = self._at + sizes
         self._keep(sizes > 0)
 
     def pass_stretch(self, stretch: _Stretch) -> None:
-        """Go to the end of a stretch."""
+        """Move to the end of a stretch in all texts; drop texts that have other bytes there."""
         self._begins.append(self._at)
         self._at = self._at + stretch.width
         self._keep(self._are_in_range(stretch, self._begins[-1]))
 
     def finish(self) -> Fitting:
-        """Return the texts that the walk reached the end of and that are UTF-8."""
+        """Return the texts that end where the walk ends and are UTF-8."""
         self._keep(self._at == self._ends)
         if self._largest > 0x7F:
             is_text = np.ones(len(self._texts), np.bool_)
@@ -258,7 +271,10 @@ class _Walk:
 
 
 def _parts(count: int, width: int) -> Iterator[slice]:
-    """Yield slices of `count` rows of `width` bytes, some folds at a time."""
+    """Yield slices of `count` rows of `width` bytes.
+
+    Each slice has at most `_GATHERED_BYTES` (but at least `_FOLD` rows), and a multiple of `_FOLD` rows.
+    """
     step = _FOLD * max(1, _GATHERED_BYTES // (_FOLD * max(1, width)))
     return (slice(at, at + step) for at in range(0, count, step))
 
@@ -266,25 +282,31 @@ def _parts(count: int, width: int) -> Iterator[slice]:
 # --- grouping --------------------------------------------------------------------------------------------------------
 
 _MOST_VERIFICATIONS = 4
-"""Expected verifications of a text, if further shapes fit as small a part of the rest as the last one did, from which
-on splitting is cheaper. The first shape does not count: an unusual message may have come first."""
+"""Splitting is cheaper if each text is expected to be verified more often than this.
+
+The estimate assumes that each further shape fits the same fraction of the remaining texts as the last shape did. It is
+not made for the first shape, which may come from an unusual message.
+"""
 _SAMPLES = 5
-"""Number of texts that show which values are flexible; a flexible value that is missed costs another shape."""
+"""Number of texts that show which values are flexible; if they miss a flexible value, another shape is needed."""
 
 
 class _Group(NamedTuple):
-    """The rows of one shape (a slice if these are all rows), and the begins of its stretches in each row."""
+    """The rows that have one shape, and the positions at which its stretches begin in each row.
+
+    `rows` holds indices, or is a slice if all rows have the shape.
+    """
 
     shape: Shape
     rows: Integers | slice
     begins: Integers
 
     def spans_of(self, name: str) -> Spans:
-        """Return the spans of a name's values."""
+        """Return the spans of one property's values, one for each row of the group."""
         return Spans(*(self.begins[stretch] + offset for stretch, offset in self.shape.slices[name]))
 
     def edges_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Return a row of starts and ends, in turn, of the names' values."""
+        """Return an array with a row for each text, which holds start and end of the value of each name."""
         begins = self.begins.astype(np.int32)
         edges = np.empty((begins.shape[1], 2 * len(names)), np.int32)
         for column, (stretch, offset) in enumerate(chain.from_iterable(self.shape.slices[name] for name in names)):
@@ -292,7 +314,7 @@ class _Group(NamedTuple):
         return edges
 
     def cut(self, data: Bytes, name: str) -> pa.Array:
-        """Return the values of a name."""
+        """Return the values of one property, one for each row of the group."""
         start, end = self.shape.slices[name]
         if start.stretch != end.stretch:
             return cut_pairs(data, self.edges_of([name]), pa.string())
@@ -300,16 +322,16 @@ class _Group(NamedTuple):
 
 
 class ShapeFinder:
-    """The shapes of earlier batches, by which the texts of the next one are grouped.
+    """Finds the shapes of property texts, and remembers shapes from batch to batch.
 
-    Every text is verified against its shape, so remembered shapes save time and change no result.
+    Each text is verified against its shape, so remembered shapes save time and cannot change a result.
     """
 
     def __init__(self) -> None:
         self._known: list[Shape] = []
 
     def maybe_find(self, data: Bytes, texts: Spans) -> ShapedEntries | None:
-        """Return the entries of texts that have few shapes and are regular UTF-8; None for other texts."""
+        """Return the properties of texts that are regular, UTF-8, and of few shapes; return None for other texts."""
         sorting = _Sorting(data, texts)
         for shape in self._known:
             if len(sorting.rest):
@@ -319,13 +341,13 @@ class ShapeFinder:
         has_learned_before, self._known = bool(self._known), []
         if not sorting.learn():
             return None
-        if not has_learned_before:  # else the list of shapes would grow from batch to batch
+        if not has_learned_before:  # otherwise the list of shapes would grow from batch to batch
             self._known = [group.shape for group in sorting.groups]
         return sorting.entries()
 
 
 class _Sorting:
-    """Texts that are being grouped; `rest` are those without a group so far."""
+    """Texts that are being grouped by shape; `rest` holds the indices of the texts without a group so far."""
 
     def __init__(self, data: Bytes, texts: Spans) -> None:
         self._data = data
@@ -339,7 +361,7 @@ class _Sorting:
         return self._texts if len(self.rest) == self._count else self._texts.where(self.rest)
 
     def take(self, shape: Shape) -> int:
-        """Make a group of the texts that have this shape; return their number."""
+        """Make a group of the remaining texts that have this shape; return how many they are."""
         fitting, begins = find_fitting(shape, self._data, self._rest_texts)
         if len(fitting) == self._count:
             self.groups.append(_Group(shape, slice(None), begins))
@@ -350,7 +372,7 @@ class _Sorting:
         return len(fitting)
 
     def learn(self) -> bool:
-        """Learn shapes and group the rest by them; return False if a text has none, or splitting is cheaper."""
+        """Learn shapes until all texts are in groups; return False if a text is irregular or splitting is cheaper."""
         is_first = True
         while count := len(self.rest):
             shape = maybe_learn(_samples(self._data, self._rest_texts))
@@ -361,12 +383,12 @@ class _Sorting:
         return True
 
     def entries(self) -> ShapedEntries:
-        """Return the entries of all groups."""
+        """Return the properties of all groups."""
         return ShapedEntries(self._data, self._count, self.groups)
 
 
 def _samples(data: Bytes, texts: Spans) -> list[bytes]:
-    """Return the first text and others of different sizes, the smallest and the largest among them."""
+    """Return the first text and texts of different sizes, which include the smallest and the largest."""
     sizes = texts.ends - texts.starts
     rows = np.full(sizes.max() + 1, -1)
     rows[sizes] = np.arange(len(sizes))
@@ -376,7 +398,7 @@ def _samples(data: Bytes, texts: Spans) -> list[bytes]:
 
 
 class ShapedEntries:
-    """The names and values of property texts that have few shapes."""
+    """The property names and values of texts that have few shapes."""
 
     def __init__(self, data: Bytes, row_count: int, groups: list[_Group]) -> None:
         self._data = data
@@ -385,11 +407,11 @@ class ShapedEntries:
 
     @property
     def shape_count(self) -> int:
-        """Number of shapes."""
+        """Number of different shapes."""
         return len(self._groups)
 
     def values_of(self, name: str) -> pa.Array:
-        """Return a property's value for each row; null where a row lacks it."""
+        """Return the value of one property for each row; null where a row lacks it."""
         if len(self._groups) == 1 and name in self._groups[0].shape.slices:
             return self._groups[0].cut(self._data, name)
         return cut_spans(self._data, self._spans_of(name), pa.string())
@@ -402,14 +424,14 @@ class ShapedEntries:
         return spans
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """Return the properties whose names are wanted."""
+        """Return the properties whose names are wanted, as `Entries.select` does."""
         chosen = [[name for name in group.shape.slices if wanted(name)] for group in self._groups]
         if len(chosen) == 1 and chosen[0]:
             return self._select_alike(self._groups[0], chosen[0])
         return self._select_any(chosen)
 
     def _select_alike(self, group: _Group, names: list[str]) -> Selected:
-        """Return these properties of rows of one shape, which all have them."""
+        """Return these properties of all rows, which all have one shape that contains these names."""
         spelled = [name.encode() for name in names]
         return Selected(
             pack_numbers(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
@@ -418,7 +440,7 @@ class ShapedEntries:
         )
 
     def _select_any(self, chosen: list[list[str]]) -> Selected:
-        """Return the properties that are chosen for each group."""
+        """Return the chosen properties; `chosen` holds the names for each group."""
         numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(chosen)))}
         limits = self._limits([len(names) for names in chosen])
         named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int32)
@@ -431,7 +453,10 @@ class ShapedEntries:
         return Selected(pack_numbers(limits), names_found, cut_pairs(self._data, edges, pa.string()))
 
     def _limits(self, counts: list[int]) -> npt.NDArray[np.int32]:
-        """Return the begins of each row's properties, and the end, if each group's rows have `counts` of them."""
+        """Return the index of the first property of each row, and the total number at the end.
+
+        `counts` is the number of properties that a row of each group has.
+        """
         limits = np.zeros(self._row_count + 1, np.int32)
         for group, count in zip(self._groups, counts, strict=True):
             limits[1:][group.rows] = count

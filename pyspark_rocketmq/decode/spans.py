@@ -1,9 +1,9 @@
 """Cut many slices out of a buffer at once.
 
-A *span* is a pair of positions in a byte buffer. Arrow's binary arrays are spans over a buffer, too, in which each
-value ends where the next one starts. Written as s₀ e₀ s₁ e₁ …, every second value is one of our spans: `take` of
-these values copies each slice once and makes a well-formed array. Slices of one width do without it: every window of
-that width is one item of an overlapping array.
+A *span* is the start and the end of a slice of a byte buffer. An Arrow binary array also consists of spans over a
+buffer, but each value ends where the next one starts. So the positions s₀ e₀ s₁ e₁ … make an Arrow array in which every
+second value is one of our slices; Arrow's `take` copies these values into a proper array.
+Slices of equal width need no such array: numpy views the buffer as overlapping windows of that width, and picks some.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ Integers = npt.NDArray[np.int64]
 
 
 class Spans(NamedTuple):
-    """Slices `[start, end)` of a buffer; a start below zero means that there is none."""
+    """Slices `[start, end)` of a buffer; a negative start means that there is no slice."""
 
     starts: Integers
     ends: Integers
 
     def where(self, rows: npt.NDArray[np.bool_] | Integers) -> Spans:
-        """Return some of the spans."""
+        """Return the spans that a mask or an array of indices chooses."""
         return Spans(self.starts[rows], self.ends[rows])
 
 
 def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa.Array:
-    """Return an array of the spans' bytes, of type binary unless another is given; null where there is no span.
+    """Return the slices as an Arrow array of type `type_` (default binary); null for a negative start.
 
-    Spans must lie inside the buffer, and be UTF-8 for an array of strings; neither is checked.
+    Slices must lie inside the buffer, and be UTF-8 for an array of strings; neither is checked.
     """
     starts, ends = spans
     type_, count = type_ or pa.binary(), len(starts)
@@ -65,7 +65,7 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
 
 
 def cut_windows(data: Bytes, starts: Integers, width: int, type_: pa.DataType) -> pa.Array:
-    """Return an array of the `width` bytes from each start."""
+    """Return slices of `width` bytes from each start, as an Arrow array of type `type_`."""
     count = len(starts)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     rows = gather_windows(data, starts, width)
@@ -73,16 +73,16 @@ def cut_windows(data: Bytes, starts: Integers, width: int, type_: pa.DataType) -
 
 
 def pack_numbers(values: npt.NDArray[Any], absent: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return an array over the numbers as they lie in memory, null where absent.
+    """Return an Arrow array that shares the memory of `values`; null where `absent` is true.
 
-    `pa.array` does the same, but imports pandas if it is installed, which nearly doubles what a worker imports.
+    `pa.array` does the same, but imports pandas if it is installed, which nearly doubles the imports of a worker.
     """
     validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
 
 
 def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Array:
-    """Return an array of strings from `count` rows, each of texts of these widths one behind the other."""
+    """Return an Arrow array of strings: `rows` holds `count` rows, each with one text of each of these widths."""
     ends = np.cumsum(widths, dtype=np.int32)
     offsets = np.zeros(count * len(widths) + 1, np.int32)
     offsets[1:] = np.add.outer(np.arange(count, dtype=np.int32) * np.int32(sum(widths)), ends).reshape(-1)
@@ -90,7 +90,7 @@ def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Arra
 
 
 def repeat_texts(texts: Sequence[bytes], count: int) -> pa.Array:
-    """Return an array of strings of `count` rows, each of these texts; batches share one array in memory."""
+    """Return an Arrow array of strings that repeats these texts `count` times; calls with equal texts share memory."""
     return _repeated(tuple(texts), 1 << max(0, count - 1).bit_length()).slice(0, count * len(texts))
 
 
@@ -100,7 +100,7 @@ def _repeated(texts: tuple[bytes, ...], count: int) -> pa.Array:
 
 
 def pack_texts(texts: Sequence[str]) -> pa.Array:
-    """Return an array of a few strings."""
+    """Return an Arrow array of strings; meant for few texts."""
     encoded = [text.encode() for text in texts]
     return pack_rows(b"".join(encoded), list(map(len, encoded)), 1)
 
@@ -115,7 +115,10 @@ def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
 def cut_pairs(
     data: Bytes, edges: npt.NDArray[np.integer[Any]], type_: pa.DataType, absent: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return an array of the bytes between starts and ends, which alternate in `edges`; null where absent."""
+    """Return slices of the buffer as an Arrow array; `edges` holds start and end in turn.
+
+    Null where `absent` is true.
+    """
     offsets = np.zeros(edges.size + 2, np.int32)
     offsets[1:-1], offsets[-1] = edges.reshape(-1), len(data)
     slots = np.arange(1, edges.size, 2, dtype=np.int32)
@@ -124,16 +127,19 @@ def cut_pairs(
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
-    """Return the `width` bytes from each start, a row each."""
+    """Return a copy of the `width` bytes from each start, as one row of a byte array.
+
+    Windows must lie inside `data`.
+    """
     if not width:
         return np.zeros((len(starts), 0), np.uint8)
-    # A window as one item is copied in one piece; as a row of bytes it would cost three times as much.
+    # Each window is one item, which numpy copies in one piece; copying it as a row of bytes takes three times as long.
     windows = np.ndarray((max(0, len(data) - width + 1),), f"V{width}", data, strides=(1,))
     return windows[starts].view(np.uint8).reshape(-1, width)
 
 
 def peek_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
-    """Return the `width` bytes from each start, a row each; bytes behind the data's end are zero."""
+    """Return a copy of the `width` bytes from each start, as one row of a byte array; zeros after the end of `data`."""
     try:
         return gather_windows(data, starts, width)
     except (IndexError, ValueError):
@@ -151,7 +157,7 @@ def _peek_behind_end(data: Bytes, starts: Integers, width: int) -> Bytes:
 
 
 def unsigned_at(data: Bytes, width: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Return the big-endian numbers of `width` bytes that begin at each place."""
+    """Return a view in which item i is the big-endian number in the `width` bytes from position i."""
     return np.ndarray((max(0, len(data) - width + 1),), f">u{width}", data, strides=(1,))
 
 

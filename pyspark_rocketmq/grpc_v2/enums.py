@@ -1,6 +1,6 @@
-"""Name the numbers of the gRPC API.
+"""Define the enums of the gRPC API.
 
-The names are RocketMQ's own, except for the zeros that mean "not set", which are all called UNSPECIFIED here.
+The names are RocketMQ's own. Only the zeros that mean "not set" have other names: here they are all UNSPECIFIED.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AddressScheme(IntEnum):
-    """Kinds of hosts of endpoints."""
+    """Whether the addresses of endpoints are IPv4, IPv6 or domain names."""
 
     UNSPECIFIED = 0
     IPv4 = 1
@@ -35,7 +35,7 @@ class AddressScheme(IntEnum):
 
 
 class Permission(IntEnum):
-    """Permissions of a queue."""
+    """Whether a queue can be read, written, or both."""
 
     UNSPECIFIED = 0
     NONE = 1
@@ -45,7 +45,7 @@ class Permission(IntEnum):
 
 
 class FilterType(IntEnum):
-    """Languages of filter expressions."""
+    """Languages of filter expressions in subscriptions."""
 
     UNSPECIFIED = 0
     TAG = 1
@@ -53,7 +53,7 @@ class FilterType(IntEnum):
 
 
 class MessageType(IntEnum):
-    """Kinds of messages; a topic names the kinds that it takes."""
+    """Types of messages; a topic states the types that it accepts."""
 
     UNSPECIFIED = 0
     NORMAL = 1
@@ -65,7 +65,7 @@ class MessageType(IntEnum):
 
 
 class Encoding(IntEnum):
-    """Whether a body is packed; the first bytes of a GZIP body tell the format."""
+    """Whether a body is compressed; GZIP means any compression format, and the first bytes of the body show which."""
 
     UNSPECIFIED = 0
     IDENTITY = 1
@@ -82,7 +82,7 @@ class DigestType(IntEnum):
 
 
 class ClientType(IntEnum):
-    """Kinds of clients."""
+    """Types of clients."""
 
     UNSPECIFIED = 0
     PRODUCER = 1
@@ -112,7 +112,7 @@ class Language(IntEnum):
 
 
 class TransactionResolution(IntEnum):
-    """Ends of a transaction."""
+    """The ends of a transaction."""
 
     UNSPECIFIED = 0
     COMMIT = 1
@@ -120,7 +120,7 @@ class TransactionResolution(IntEnum):
 
 
 class TransactionSource(IntEnum):
-    """Reasons for which a producer ends a transaction: by itself, or after a check by the server."""
+    """Whether a producer ends a transaction on its own, or because the server checked it."""
 
     UNSPECIFIED = 0
     SOURCE_CLIENT = 1
@@ -128,7 +128,7 @@ class TransactionSource(IntEnum):
 
 
 class QueryOffsetPolicy(IntEnum):
-    """Offsets that can be queried; zero is a value like the others."""
+    """The offsets of a queue that a request can ask for; zero is a valid choice, not "not set"."""
 
     BEGINNING = 0
     END = 1
@@ -136,7 +136,7 @@ class QueryOffsetPolicy(IntEnum):
 
 
 class OffsetPolicy(IntEnum):
-    """Offsets at which a subscription to a lite topic begins."""
+    """Offset at which a subscription to a lite topic begins."""
 
     LAST = 0
     MIN = 1
@@ -144,7 +144,7 @@ class OffsetPolicy(IntEnum):
 
 
 class LiteSubscriptionAction(IntEnum):
-    """Changes of a subscription by a set of lite topics."""
+    """Changes to the set of lite topics that a client has subscribed to."""
 
     PARTIAL_ADD = 0
     PARTIAL_REMOVE = 1
@@ -153,7 +153,10 @@ class LiteSubscriptionAction(IntEnum):
 
 
 class Code(IntEnum):
-    """Results of requests; the thousands are classes like those of HTTP."""
+    """Status codes of responses.
+
+    The first digits give the kind of result, as in HTTP (200xx is success, 400xx an error).
+    """
 
     UNSPECIFIED = 0
     OK = 20000

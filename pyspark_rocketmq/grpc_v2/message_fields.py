@@ -1,7 +1,8 @@
 """List the fields of each message of the gRPC API.
 
-One line per field: number, name, type. `?` marks a field whose absence differs from an empty value on the wire, `*` a
-repeated field, `|name` a field of which only one with this name is set. `map` is a map of texts.
+Each line is one field: number, name, type. The mark `?` after the type means that an absent field differs from one with
+the default value, `*` means a repeated field. Of the fields with the same `|name`, only one can be set (protobuf's
+`oneof`). The type `map` is a map from text to text.
 """
 
 from __future__ import annotations
@@ -355,4 +356,4 @@ MESSAGE_FIELDS = {
         1 status Status
     """,
 }
-"""Fields by message."""
+"""The list of fields of each message, by the message's name."""

@@ -1,6 +1,6 @@
-"""Name the metadata of a call, and sign it.
+"""Define the names of a call's metadata, and sign calls.
 
-Only the value of `x-mq-date-time` is signed, by HMAC-SHA1:
+Only the value of `x-mq-date-time` is signed, with HMAC-SHA1; the metadata item `authorization` holds the signature:
 
     authorization: MQv2-HMAC-SHA1 Credential=KEY, SignedHeaders=x-mq-date-time, Signature=HEX
 """
@@ -35,25 +35,28 @@ _ALGORITHM = "MQv2-HMAC-SHA1"
 
 
 class Credential(NamedTuple):
-    """The access key and signature of a call."""
+    """The access key and the signature of a call."""
 
     access_key: str
     signature: bytes
 
 
 def sign(secret: str, date_time: str) -> bytes:
-    """Return the signature of a call made at this time."""
+    """Return the signature of a call whose `x-mq-date-time` is `date_time`."""
     return hmac.new(secret.encode(), date_time.encode(), hashlib.sha1).digest()
 
 
 def make_authorization(access_key: str, secret: str, date_time: str) -> str:
-    """Return the value of `authorization`."""
+    """Return the value of the metadata item `authorization` for a call at this time."""
     signature = sign(secret, date_time).hex()
     return f"{_ALGORITHM} Credential={access_key}, SignedHeaders={DATE_TIME}, Signature={signature}"
 
 
 def parse_authorization(text: str) -> Credential | None:
-    """Read `authorization`; None without an access key. Drop the region that vendors add behind the key."""
+    """Return the credential in a value of `authorization`; None without an access key or a hexadecimal signature.
+
+    The region that vendors append to the key is dropped.
+    """
     _, _, listed = text.partition(" ")
     items = {name: value for name, _, value in (item.strip().partition("=") for item in listed.split(","))}
     access_key = items.get("Credential", "").partition("/")[0]
@@ -64,7 +67,7 @@ def parse_authorization(text: str) -> Credential | None:
 
 
 def is_signed_by(secrets: Mapping[str, str], metadata: Mapping[str, str]) -> bool:
-    """Return whether a call is signed with one of these secrets, which are listed by access key."""
+    """Return whether the metadata of a call have the right signature; `secrets` maps access keys to secrets."""
     credential = parse_authorization(metadata.get(AUTHORIZATION, ""))
     if credential is None or credential.access_key not in secrets:
         return False

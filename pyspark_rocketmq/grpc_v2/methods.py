@@ -1,4 +1,4 @@
-"""List the methods of the service with their messages."""
+"""List the methods of the gRPC service, with the message classes of their requests and responses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ SERVICE = f"{PACKAGE}.MessagingService"
 
 
 class Method(NamedTuple):
-    """One method of the service."""
+    """One method of the gRPC service."""
 
     name: str
     request: Any
-    """Message class of the request."""
+    """Class of the request messages."""
     response: Any
-    """Message class of the response."""
+    """Class of the response messages."""
     is_request_stream: bool = False
     is_response_stream: bool = False
 
     @property
     def path(self) -> str:
-        """Path of the method on the wire."""
+        """The gRPC path of the method: `/service/method`."""
         return f"/{SERVICE}/{self.name}"
 
 
@@ -34,7 +34,7 @@ def _method(name: str, *, is_response_stream: bool = False) -> Method:
 
 
 PULL_METHODS = ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset")
-"""Methods that read by queue and offset; Apache's proxy serves none of them."""
+"""Methods for reading a queue by offset; the proxy of Apache RocketMQ implements none of them."""
 
 _PLAIN = (
     "QueryRoute",
@@ -60,4 +60,4 @@ METHODS = {
     **{name: _method(name) for name in _PLAIN},
     **{name: _method(name, is_response_stream=True) for name in _STREAMED},
 }
-"""Every method by name."""
+"""All methods of the service by name."""

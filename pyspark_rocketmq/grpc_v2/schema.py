@@ -1,7 +1,7 @@
-"""Make message classes from the tables of fields, without generated code.
+"""Make protobuf message classes from the lists of fields, without generated code.
 
-The tables become descriptors in a pool of our own, so that the official client, which fills the common pool with the
-same names, can run in the same process. The classes come from that pool; type checkers know nothing of them.
+The lists become descriptors in a separate descriptor pool. The official client registers the same names in protobuf's
+default pool, and so can run in the same process. The classes are made at run time, so type checkers do not know them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _ENUMS: dict[str, type[IntEnum]] = {name: getattr(enums, name) for name in enums
 
 
 def message_class(name: str, package: str = PACKAGE) -> Any:
-    """Return the class of a message, by its name in the API."""
+    """Return the class of a message, by the message's name in the API."""
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{package}.{name}"))
 
 
 def make_pool() -> DescriptorPool:
-    """Return a pool of all messages of the API, apart from the common pool."""
+    """Return a new descriptor pool with all messages of the API; protobuf's default pool stays as it is."""
     pool = DescriptorPool()
     for module in _WELL_KNOWN.values():
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -69,7 +69,10 @@ def _describe_file() -> descriptor_pb2.FileDescriptorProto:
 
 
 def _describe_enum(enum: type[IntEnum]) -> EnumDescriptorProto:
-    """Describe an enum; zeros get its name in front, since all enums of a package share the names of values."""
+    """Return the descriptor of an enum.
+
+    UNSPECIFIED gets the enum's name as prefix, because value names must be unique among all enums of a package.
+    """
     described = EnumDescriptorProto(name=enum.__name__)
     for value in enum:
         name = f"{enum.__name__}_{value.name}" if value.name == "UNSPECIFIED" else value.name
@@ -116,7 +119,7 @@ def _message_type_name(message: DescriptorProto, field: FieldDescriptorProto, ki
 
 
 def _add_entry(message: DescriptorProto, field_name: str) -> str:
-    """Describe the entry of a map, which is a list of entries on the wire; return its name."""
+    """Add the message type of a map's entries, since a map is a list of entries on the wire; return its name."""
     name = "".join(word.capitalize() for word in field_name.split("_")) + "Entry"
     entry = _describe_message(name, _ENTRY)
     entry.options.map_entry = True
@@ -133,7 +136,7 @@ def _choice_index(message: DescriptorProto, choice: str) -> int:
 
 
 def _add_presence(message: DescriptorProto) -> None:
-    """Make each optional field a choice of one; these come behind the real choices."""
+    """Put each optional field into a `oneof` of its own, as proto3 requires; these follow the real ones."""
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = _choice_index(message, f"_{field.name}")

@@ -1,4 +1,4 @@
-"""Convert milliseconds to and from the API's messages for times."""
+"""Convert times and durations in milliseconds to and from messages of the gRPC API."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _Timestamp, _Duration = (message_class(name, "google.protobuf") for name in ("Ti
 
 
 def to_timestamp(ms: int) -> Any:
-    """Return a point in time."""
+    """Return a Timestamp message, given milliseconds since 1970."""
     time = _Timestamp()
     time.FromMilliseconds(ms)
     return time
 
 
 def from_timestamp(time: Any) -> int:
-    """Return the milliseconds of a point in time."""
+    """Return the milliseconds since 1970 of a Timestamp message."""
     return int(time.ToMilliseconds())
 
 
 def to_duration(ms: int) -> Any:
-    """Return a span of time."""
+    """Return a Duration message, given milliseconds."""
     duration = _Duration()
     duration.FromMilliseconds(ms)
     return duration
 
 
 def from_duration(duration: Any) -> int:
-    """Return the milliseconds of a span of time."""
+    """Return the milliseconds of a Duration message."""
     return int(duration.ToMilliseconds())

@@ -1,8 +1,8 @@
 """Translate messages of the gRPC API to and from messages as brokers store them.
 
-Brokers store a topic, a body and properties, which are text. The gRPC API has typed fields for the properties that
-belong to RocketMQ and a map for the user's. Servers hide most of RocketMQ's properties from users; those that
-they do not hide are shown in the map, as Apache's proxy does.
+Brokers store a topic, a body, and properties, which are texts. The gRPC API has typed fields for most properties of
+RocketMQ, and a map for the user's properties. Servers hide most of RocketMQ's properties from users; the map also has
+those that they do not hide, as with the proxy of Apache RocketMQ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HIDDEN_NAMES = frozenset(
     DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32# DUP_INFO
     """.split()
 )
-"""Properties that servers hide: users neither set nor see them."""
+"""Properties that servers do not show in the map of user properties."""
 
 _DELAYS = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 
@@ -53,7 +53,10 @@ _DELAYS = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 
 
 def endpoints_of(addresses: Iterable[Address]) -> Any:
-    """Return addresses as endpoints; IPv6 if the first one is."""
+    """Return an Endpoints message with these addresses.
+
+    The first address decides whether its scheme is IPv4 or IPv6.
+    """
     addresses = tuple(addresses)
     is_v6 = any(":" in address.host for address in addresses[:1])
     return _Endpoints(
@@ -63,7 +66,7 @@ def endpoints_of(addresses: Iterable[Address]) -> Any:
 
 
 def addresses_of(endpoints: Any) -> tuple[Address, ...]:
-    """Return endpoints as addresses."""
+    """Return the addresses in an Endpoints message."""
     return tuple(Address(address.host, address.port) for address in endpoints.addresses)
 
 
@@ -71,7 +74,7 @@ def addresses_of(endpoints: Any) -> tuple[Address, ...]:
 
 
 class _Typed(NamedTuple):
-    """A typed field that is stored as a property."""
+    """A typed field of the API, the property that stores it, and the function that converts its value to text."""
 
     field: str
     property: str
@@ -99,7 +102,7 @@ _TYPED = (
 
 
 def read_properties(message: Any) -> dict[str, str]:
-    """Return the properties with which a sent message is stored."""
+    """Return the properties that a broker stores for a message that a producer sends."""
     system = message.system_properties
     properties = dict(message.user_properties)
     present = {field.name for field, _ in system.ListFields()}
@@ -113,7 +116,7 @@ def read_properties(message: Any) -> dict[str, str]:
 
 
 def is_packed(message: Any) -> bool:
-    """Return whether the body is packed; its first bytes tell the format."""
+    """Return whether the body of a message is compressed; its first bytes show the format."""
     return bool(message.system_properties.body_encoding == Encoding.GZIP)
 
 
@@ -122,7 +125,7 @@ def is_packed(message: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """A message as a broker stores it, without the fields that the gRPC API lacks."""
+    """A message as a broker stores it, limited to fields that the gRPC API can express."""
 
     topic: str
     queue_id: int
@@ -136,11 +139,11 @@ class StoredMessage:
     store_host: str
     reconsume_times: int = 0
     message_id: str = ""
-    """Id given by the broker; shown if the producer gave none."""
+    """Message id given by the broker; it is shown if the producer gave none."""
 
 
 def type_of(properties: Mapping[str, str]) -> MessageType:
-    """Return the kind of a message."""
+    """Return the type of a message (transaction, delay, FIFO or normal), given its properties."""
     if "TRAN_MSG" in properties:
         return MessageType.TRANSACTION
     if any(name in properties for name in _DELAYS):
@@ -149,7 +152,7 @@ def type_of(properties: Mapping[str, str]) -> MessageType:
 
 
 def write_message(stored: StoredMessage) -> Any:
-    """Return a stored message as it is delivered; the caller adds the receipt handle."""
+    """Return a stored message as the API's message for consumers; the caller adds the receipt handle."""
     message = _Message(
         topic=_Resource(name=stored.topic),
         user_properties={name: value for name, value in stored.properties.items() if name not in HIDDEN_NAMES},
@@ -166,7 +169,7 @@ def write_message(stored: StoredMessage) -> Any:
 
 
 def _write_place(system: Any, stored: StoredMessage) -> None:
-    """Write the times and hosts at which the message was born and stored."""
+    """Set the queue, the offset, the delivery attempt, and times and hosts of birth and storage."""
     system.born_timestamp.CopyFrom(to_timestamp(stored.born_timestamp))
     system.born_host = stored.properties.get("__BORNHOST") or stored.born_host
     system.store_timestamp.CopyFrom(to_timestamp(stored.store_timestamp))
@@ -190,7 +193,7 @@ def _write_properties(system: Any, properties: Mapping[str, str]) -> None:
 
 
 def read_message(message: Any) -> StoredMessage:
-    """Return a delivered message as it was stored, without the properties that servers hide."""
+    """Return a message that a consumer received as a stored message, without the properties that servers hide."""
     system = message.system_properties
     properties = read_properties(message)
     for unstored in ("PGROUP", "RECONSUME_TIME", "BORN_TIMESTAMP", "__BORNHOST"):

@@ -1,9 +1,9 @@
-"""Read and write several messages in the body of one SEND_BATCH_MESSAGE.
+"""Encode and decode several messages in one body, that of a SEND_BATCH_MESSAGE request or of an inner batch.
 
     totalSize 4 | magic 4 | bodyCRC 4 | flag 4 | bodyLength 4 | body | propertiesLength 2 | properties
 
-Entries follow each other without a gap. Magic and CRC are written as 0 and never read: the broker computes
-its own. Topic, sysFlag and times are those of the request. An inner batch is stored in the same form.
+Entries follow each other without gaps. Magic and CRC are written as 0 and ignored when read: the broker computes
+its own. Topic, sysFlag and times are in the request's header, or in the record of the inner batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BatchEntry(NamedTuple):
 
 
 def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
-    """Return the request body for several messages."""
+    """Return the body that holds these messages; raise `LocalProtocolError` if a field does not fit."""
     try:
         return b"".join(map(_encode_entry, entries))
     except struct.error as cause:
@@ -44,7 +44,7 @@ def _encode_entry(entry: BatchEntry) -> bytes:
 
 
 def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
-    """Return the messages of a batch; raise `DecodeError` unless they fill it exactly."""
+    """Return the messages in a body; raise `DecodeError` unless they fill it exactly."""
     view = memoryview(data)
     entries: list[BatchEntry] = []
     at = 0

@@ -1,8 +1,8 @@
-"""Define, read and write the JSON bodies of requests and responses.
+"""Define, encode and decode the JSON bodies of requests and responses.
 
-One frozen class per body, named as RocketMQ names it. `decode_body` reads one and `encode_body` writes one;
-both are compiled from the annotations once per class. Unknown members are ignored, members that are None are not
-written. Names on the wire are the attribute names in camelCase; exceptions stand in `wire_names`.
+There is one frozen class for each body, named as in RocketMQ. `decode_body` and `encode_body` use the annotations of
+the class, which are examined once. Unknown members are ignored; members that are None are not written. Wire names are
+the attribute names in camelCase; `wire_names` holds the exceptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ B = TypeVar("B", bound="Body")
 
 
 class Body(Members):
-    """Base of all bodies and of the objects inside them."""
+    """Base class of all bodies, and of the objects inside them."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Body(Members):
 
 @members
 class BrokerData(Body):
-    """Addresses of the brokers of one name; number 0 is the master."""
+    """Addresses of the broker processes of one broker, by number; number 0 is the master."""
 
     cluster: str | None = None
     broker_name: str
@@ -45,7 +45,7 @@ class BrokerData(Body):
 
 @members
 class QueueData(Body):
-    """Number of queues that a topic has at one broker, and their permissions."""
+    """Number of queues of a topic at one broker, and their permissions."""
 
     broker_name: str
     read_queue_nums: int
@@ -56,7 +56,7 @@ class QueueData(Body):
 
 @members
 class TopicQueueMappingInfo(Body):
-    """Queues of a static topic at one broker."""
+    """Mapping of logical queues of a static topic to queues of one broker."""
 
     topic: str | None = None
     scope: str | None = None
@@ -96,14 +96,14 @@ class TopicList(Body):
 
 @members
 class KVTable(Body):
-    """Texts by name."""
+    """Table of texts by name."""
 
     table: dict[str, str] = field(default_factory=dict)
 
 
 @members
 class DataVersion(Body):
-    """Version of a table that servers copy from each other."""
+    """Version of a table that brokers copy from each other."""
 
     counter: int = 0
     state_version: int | None = None
@@ -147,7 +147,7 @@ class ProducerData(Body):
 
 @members
 class HeartbeatData(Body):
-    """Groups of a client."""
+    """Heartbeat of a client: its id and its groups."""
 
     wire_names: ClassVar = {"client_id": "clientID"}
 
@@ -167,7 +167,7 @@ class GetConsumerListByGroupResponseBody(Body):
 
 @members
 class LockBatchRequestBody(Body):
-    """Queues to lock for a client, or to unlock."""
+    """Queues that a client asks to lock or to unlock."""
 
     consumer_group: str
     client_id: str
@@ -177,7 +177,7 @@ class LockBatchRequestBody(Body):
 
 @members
 class LockBatchResponseBody(Body):
-    """Queues whose locks the client holds now."""
+    """Queues that the client has locked now."""
 
     wire_names: ClassVar = {"lock_ok_mq_set": "lockOKMQSet"}
 
@@ -186,7 +186,7 @@ class LockBatchResponseBody(Body):
 
 @members
 class CheckClientRequestBody(Body):
-    """A subscription to be checked."""
+    """Subscription that the broker is asked to check."""
 
     client_id: str
     group: str
@@ -196,7 +196,7 @@ class CheckClientRequestBody(Body):
 
 @members
 class Connection(Body):
-    """One connected client."""
+    """One client that is connected to a broker."""
 
     client_id: str
     client_addr: str | None = None
@@ -224,14 +224,14 @@ class ProducerConnection(Body):
 
 @members
 class ResetOffsetBody(Body):
-    """Offsets to which a group is reset."""
+    """Offsets by queue, to which a group is reset."""
 
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
 
 @members
 class ProcessQueueInfo(Body):
-    """State of one queue inside a consumer."""
+    """State of one queue in a consumer that pulls."""
 
     wire_names: ClassVar = {"cached_msg_size_in_mib": "cachedMsgSizeInMiB"}
 
@@ -253,7 +253,7 @@ class ProcessQueueInfo(Body):
 
 @members
 class PopProcessQueueInfo(Body):
-    """State of one popped queue inside a consumer."""
+    """State of one queue in a consumer that pops."""
 
     wait_ack_count: int = 0
     droped: bool = False
@@ -262,7 +262,7 @@ class PopProcessQueueInfo(Body):
 
 @members
 class ConsumeStatus(Body):
-    """Rates and times of one topic inside a consumer."""
+    """Rates and durations of pulling and consuming one topic, in one consumer."""
 
     wire_names: ClassVar = {
         "pull_rt": "pullRT",
@@ -282,7 +282,7 @@ class ConsumeStatus(Body):
 
 @members
 class ConsumerRunningInfo(Body):
-    """State of a whole consumer."""
+    """State of one consumer."""
 
     properties: dict[str, str] = field(default_factory=dict)
     subscription_set: tuple[SubscriptionData, ...] = ()
@@ -295,7 +295,7 @@ class ConsumerRunningInfo(Body):
 
 @members
 class ConsumeMessageDirectlyResult(Body):
-    """Result of a message consumed on demand."""
+    """Result of consuming one message by an operator's request."""
 
     order: bool = False
     auto_commit: bool = True
@@ -313,7 +313,7 @@ class GroupList(Body):
 
 @members
 class QueryAssignmentRequestBody(Body):
-    """The client that asks for its queues of a topic."""
+    """Client that asks which queues of a topic the broker assigns to it."""
 
     topic: str
     consumer_group: str
@@ -324,7 +324,7 @@ class QueryAssignmentRequestBody(Body):
 
 @members
 class MessageQueueAssignment(Body):
-    """One assigned queue and the mode in which it is read."""
+    """One assigned queue, and whether it is pulled or popped."""
 
     message_queue: MessageQueue | None = None
     mode: str = "PULL"
@@ -333,14 +333,14 @@ class MessageQueueAssignment(Body):
 
 @members
 class QueryAssignmentResponseBody(Body):
-    """Queues that the broker assigned."""
+    """Queues that the broker assigned to the client."""
 
     message_queue_assignments: tuple[MessageQueueAssignment, ...] = ()
 
 
 @members
 class SetMessageRequestModeRequestBody(Body):
-    """The mode in which a group reads a topic."""
+    """Whether a group pulls or pops a topic."""
 
     topic: str
     consumer_group: str
@@ -374,7 +374,7 @@ class CreateTopicListRequestBody(Body):
 
 @members
 class TopicConfigSerializeWrapper(Body):
-    """All topics of a broker."""
+    """Configurations of all topics of a broker."""
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion | None = None
@@ -391,7 +391,10 @@ class GroupRetryPolicy(Body):
 
 @members
 class SubscriptionGroupConfig(Body):
-    """Configuration of a group at one broker; None leaves a setting to the broker, or is unknown to it before 5.0."""
+    """Configuration of a group at one broker; None leaves a setting to the broker.
+
+    Brokers before 5.0 do not know some of the settings.
+    """
 
     group_name: str
     consume_enable: bool = True
@@ -411,7 +414,7 @@ class SubscriptionGroupConfig(Body):
 
 @members
 class SubscriptionGroupWrapper(Body):
-    """All groups of a broker."""
+    """Configurations of all groups of a broker."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
     forbidden_table: dict[str, dict[str, int]] | None = None
@@ -420,7 +423,10 @@ class SubscriptionGroupWrapper(Body):
 
 @members
 class TopicOffset(Body):
-    """Bounds of one queue; both are required, since an absent end would look like an empty queue."""
+    """Minimum and maximum offset of one queue.
+
+    Both are required, because a queue without a maximum would look empty.
+    """
 
     min_offset: int
     max_offset: int
@@ -429,7 +435,7 @@ class TopicOffset(Body):
 
 @members
 class TopicStatsTable(Body):
-    """Bounds of all queues of a topic at one broker."""
+    """Minimum and maximum offset of all queues of a topic at one broker."""
 
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float | None = None
@@ -437,7 +443,7 @@ class TopicStatsTable(Body):
 
 @members
 class OffsetWrapper(Body):
-    """Progress of a group in one queue."""
+    """Committed and maximum offset of a group in one queue."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -447,7 +453,7 @@ class OffsetWrapper(Body):
 
 @members
 class ConsumeStats(Body):
-    """Progress of a group in each queue of one broker."""
+    """Committed and maximum offset of a group in each queue of one broker."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
     consume_tps: float = 0.0
@@ -455,7 +461,7 @@ class ConsumeStats(Body):
 
 @members
 class QueueTimeSpan(Body):
-    """Store times around a group's offset in one queue."""
+    """Store times of the first, the last and the consumed message of one queue."""
 
     message_queue: MessageQueue
     min_time_stamp: int = 0
@@ -469,7 +475,7 @@ class QueueTimeSpan(Body):
 
 @members
 class QueryConsumeTimeSpanBody(Body):
-    """Store times around a group's offset in each queue."""
+    """Store times of the first, the last and the consumed message of each queue of a group."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
 
@@ -483,7 +489,12 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 def build_subscription(
     topic: str, expression: str = SUBSCRIBE_ALL, *, expression_type: str = "TAG", sub_version: int = 0
 ) -> SubscriptionData:
-    """Return the subscription of an expression: `*`, tags separated by `||`, or another type for the broker to read."""
+    """Return the subscription to a topic with a filter expression.
+
+    With type TAG, the expression is `*` (or empty) for all messages, or tags separated by `||`. Brokers interpret
+    expressions of other types. Raise `LocalProtocolError` for bars without a tag, and for an empty expression of
+    another type.
+    """
     tags: tuple[str, ...] = ()
     if expression_type == "TAG":
         expression = expression or SUBSCRIBE_ALL
@@ -511,7 +522,10 @@ def _parse_tags(expression: str) -> tuple[str, ...]:
 
 
 def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
-    """Read a body; raise `MalformedFrame` with the class and the reason, `LimitExceeded` for one too large."""
+    """Return the body of class `cls` in these bytes.
+
+    Raise `MalformedFrame` if it is illegal, `LimitExceeded` if it is too large; both name the class.
+    """
     try:
         decoded: B = _reader(cast(Any, cls))(fastjson.parse(data))
     except LimitExceeded as error:
@@ -523,12 +537,15 @@ def decode_body(cls: type[B], data: bytes | memoryview | str) -> B:
 
 
 def encode_body(body: Body, *, bare_integer_keys: bool = False) -> bytes:
-    """Return a body's text, its members in alphabetical order as Java writes them."""
+    """Return the JSON text of a body, with members in alphabetical order as Java writes them.
+
+    `bare_integer_keys` writes integer keys without quotes.
+    """
     return fastjson.write(_members(body), bare_integer_keys=bare_integer_keys)
 
 
 def _members(value: Any) -> Any:
-    """Return a body, and all bodies in it, as maps."""
+    """Return the value with all bodies in it replaced by maps of their members."""
     if isinstance(value, Body):
         return {name: _members(item) for name, item in _written(value) if item is not None}
     if isinstance(value, dict):
@@ -552,7 +569,7 @@ Reader = Callable[[Any], Any]
 
 @cache
 def _reader(annotation: Any) -> Reader:
-    """Return the function that turns parsed JSON into a value of this type."""
+    """Return a function that converts parsed JSON to a value of the annotated type."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is UnionType:
         return _reader(inner[0])
@@ -572,7 +589,7 @@ def _dict_reader(read_key: Reader, read_item: Reader) -> Reader:
 
 
 def _body_reader(cls: Any) -> Reader:
-    """Return the reader of a body class; members that are null or absent take their default."""
+    """Return a function that converts parsed JSON to a body; a member that is null or absent has its default."""
     hints = get_type_hints(cls)
     members = {name: (attribute, _reader(hints[attribute])) for name, attribute in _wire_order(cls)}
 
@@ -594,7 +611,7 @@ def _read_member(name: str, read: Reader, value: Any) -> Any:
 
 
 def _read_long(value: Any) -> int:
-    """Return a 64-bit integer; raise OverflowError for a larger one, which Java could not read when we send it on."""
+    """Return a 64-bit integer; raise `OverflowError` for a larger one, which Java peers could not read."""
     number: int = _checked(value, int)
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"{value!r:.60} is no 64-bit integer")

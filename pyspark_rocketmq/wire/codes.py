@@ -1,4 +1,4 @@
-"""Name the numbers of requests, responses and languages, and the bits of a message's sysFlag.
+"""Define the codes of requests, responses and languages, and the bits of a message's sysFlag.
 
 The names are RocketMQ's own.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """Kinds of requests."""
+    """Codes of requests: what a request asks for."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -93,7 +93,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Results of requests."""
+    """Codes of responses: success, or the reason of a failure."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -136,7 +136,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Programming languages of peers."""
+    """Codes of the programming languages in which peers are written."""
 
     JAVA = 0
     CPP = 1
@@ -155,7 +155,7 @@ class LanguageCode(IntEnum):
 
 
 class SysFlag(IntEnum):
-    """Single bits of a message's sysFlag; bits 8 to 10, the format of a packed body, are read in `compression`."""
+    """Single bits of a message's sysFlag. `compression` reads bits 8 to 10, the format of a compressed body."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2
@@ -166,7 +166,7 @@ class SysFlag(IntEnum):
 
 
 class TransactionState(IntEnum):
-    """Bits 2 and 3 of a message's sysFlag: the message's state in a transaction."""
+    """State of a message in a transaction: bits 2 and 3 of its sysFlag."""
 
     NONE = 0x0
     PREPARED = 0x4
@@ -175,5 +175,5 @@ class TransactionState(IntEnum):
 
 
 def transaction_state(sys_flag: int) -> TransactionState:
-    """Return the transaction state in a message's sysFlag."""
+    """Return the transaction state that a message's sysFlag states."""
     return TransactionState(sys_flag & TransactionState.ROLLBACK)

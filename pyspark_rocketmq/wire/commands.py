@@ -1,9 +1,9 @@
 """Define the header fields of each request and of its response.
 
-One frozen class per header, named as RocketMQ names it. A request class holds its code (`code`) and the class of its
-response's header (`response`, None if the response has no header of its own). On the wire a header is a map of texts:
-`to_fields` writes it, `from_fields` reads it. Wire names are the attribute names in camelCase; the few exceptions stand
-in `wire_names`. Fields without a default are required.
+There is one frozen class for each header, named as in RocketMQ. The class of a request's header holds the request code
+(`code`) and the class of the response's header (`response`; None if the response has no fields of its own). On the
+wire, header fields are a map of texts: `to_fields` encodes a header, `from_fields` decodes it. Wire names are the
+attribute names in camelCase; `wire_names` holds the exceptions. Fields without a default are required.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ R = TypeVar("R", bound="RequestHeader")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> Callable[[type[R]], type[R]]:
-    """Return a decorator that makes a class the header of the requests with this code."""
+    """Return a decorator that makes a class the header of requests with this code."""
 
     def make(cls: type[R]) -> type[R]:
         made = members(cls)
@@ -33,20 +33,20 @@ def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> 
 
 
 class Header(Members):
-    """Base of all headers."""
+    """Base class of all headers."""
 
     __slots__ = ()
 
 
 class ResponseHeader(Header):
-    """Base of the headers of responses."""
+    """Base class of the headers of responses."""
 
     __slots__ = ()
 
 
 @members
 class RequestHeader(Header):
-    """Base of the headers of requests, with the fields that any of them may carry."""
+    """Base class of the headers of requests, with the fields that every request may have."""
 
     code: ClassVar[RequestCode]
     response: ClassVar[type[ResponseHeader] | None] = None
@@ -54,18 +54,18 @@ class RequestHeader(Header):
     bname: str | None = None
     """Name of the broker that the request is for."""
     ns: str | None = None
-    """Namespace (version 2)."""
+    """Namespace of the names in the request."""
     nsd: bool | None = None
-    """Whether `ns` is in force."""
+    """Whether `ns` is to be used."""
     oway: bool | None = None
 
 
 @members
 class TopicRequestHeader(RequestHeader):
-    """Base of the requests about one topic, which may be static."""
+    """Base class of the headers of requests about one topic."""
 
     lo: bool | None = None
-    """False: queue numbers and offsets are physical, not those of a static topic."""
+    """False if queue ids and offsets are those of the broker, and not the logical ones of a static topic."""
 
 
 # --- name server -----------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class PutKVConfigRequestHeader(RequestHeader):
 
 @members
 class GetKVConfigResponseHeader(ResponseHeader):
-    """A value stored at the name server."""
+    """The value that the name server stores for a key."""
 
     value: str | None = None
 
@@ -196,14 +196,14 @@ class UnlockBatchMqRequestHeader(RequestHeader):
 
 @request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
 class NotifyConsumerIdsChangedRequestHeader(RequestHeader):
-    """Broker's notice to a member that its group has changed."""
+    """Broker's one-way request to a member, which says that the members of its group have changed."""
 
     consumer_group: str
 
 
 @members
 class ResetOffsetHeader(TopicRequestHeader):
-    """Base of the two requests that reset a group's offsets."""
+    """Base class of the two requests that reset a group's offsets."""
 
     topic: str
     group: str
@@ -220,7 +220,7 @@ class ResetOffsetRequestHeader(ResetOffsetHeader):
 
 @request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
 class ResetConsumerClientOffsetRequestHeader(ResetOffsetHeader):
-    """Broker's request to a member to go to the offsets in the body."""
+    """Broker's request to a member to continue at the offsets in the body."""
 
 
 @request(RequestCode.GET_CONSUMER_RUNNING_INFO)
@@ -255,7 +255,7 @@ class QueryAssignmentRequestHeader(RequestHeader):
 
 @members
 class QueueRequestHeader(TopicRequestHeader):
-    """Base of the requests about one queue."""
+    """Base class of the headers of requests about one queue."""
 
     topic: str
     queue_id: int
@@ -263,7 +263,7 @@ class QueueRequestHeader(TopicRequestHeader):
 
 @members
 class OffsetResponseHeader(ResponseHeader):
-    """One offset: the response to requests 14, 29, 30 and 31."""
+    """Response to the requests for an offset: codes 14, 29, 30 and 31 (committed, by time, maximum, minimum)."""
 
     offset: int
 
@@ -282,7 +282,7 @@ class GetMinOffsetRequestHeader(QueueRequestHeader):
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader)
 class SearchOffsetRequestHeader(QueueRequestHeader):
-    """Request for the offset at a store time."""
+    """Request for the offset of the message that was stored at a time."""
 
     timestamp: int
     boundary_type: str | None = None
@@ -290,7 +290,7 @@ class SearchOffsetRequestHeader(QueueRequestHeader):
 
 @members
 class GetEarliestMsgStoretimeResponseHeader(ResponseHeader):
-    """Store time of the first message; -1 if unknown."""
+    """Store time of a queue's first message; -1 if it is unknown."""
 
     timestamp: int
 
@@ -310,7 +310,7 @@ class QueryConsumerOffsetRequestHeader(QueueRequestHeader):
 
 @request(RequestCode.UPDATE_CONSUMER_OFFSET)
 class UpdateConsumerOffsetRequestHeader(QueueRequestHeader):
-    """Commit of a group's offset."""
+    """Request to commit a group's offset of a queue."""
 
     consumer_group: str
     commit_offset: int
@@ -321,7 +321,7 @@ class UpdateConsumerOffsetRequestHeader(QueueRequestHeader):
 
 @members
 class PullMessageResponseHeader(ResponseHeader):
-    """Result of a pull; complete for codes 0, 19, 20 and 21 only."""
+    """Result of a pull; only responses with code 0, 19, 20 or 21 have all required fields."""
 
     suggest_which_broker_id: int
     next_begin_offset: int
@@ -335,7 +335,7 @@ class PullMessageResponseHeader(ResponseHeader):
 
 @members
 class PullHeader(QueueRequestHeader):
-    """Base of the requests that pull."""
+    """Base class of the headers of requests that pull."""
 
     wire_names: ClassVar = {"proxy_forward_client_id": "proxyFrowardClientId"}
 
@@ -355,7 +355,7 @@ class PullHeader(QueueRequestHeader):
 
 @request(RequestCode.PULL_MESSAGE, PullMessageResponseHeader)
 class PullMessageRequestHeader(PullHeader):
-    """Request for messages of a queue from an offset on."""
+    """Request for the messages of a queue from an offset on."""
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class PullMessageRequestHeader(PullHeader):
 
 @members
 class SendMessageResponseHeader(ResponseHeader):
-    """Place of a stored message; complete for codes 0, 10, 11 and 12 only."""
+    """Id, queue and offset of a stored message; only responses with code 0, 10, 11 or 12 have all required fields."""
 
     wire_names: ClassVar = {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"}
 
@@ -379,7 +379,7 @@ class SendMessageResponseHeader(ResponseHeader):
 
 @members
 class SendHeader(QueueRequestHeader):
-    """Base of the requests that send."""
+    """Base class of the headers of requests that send, with full field names."""
 
     producer_group: str
     default_topic: str
@@ -396,7 +396,7 @@ class SendHeader(QueueRequestHeader):
 
 @members
 class SendHeaderV2(SendHeader):
-    """Base of the requests that send with one-letter names."""
+    """Base class of the headers of requests that send, with field names of one letter."""
 
     wire_names: ClassVar = {
         "producer_group": "a",
@@ -418,12 +418,12 @@ class SendHeaderV2(SendHeader):
 
 @request(RequestCode.SEND_MESSAGE, SendMessageResponseHeader)
 class SendMessageRequestHeader(SendHeader):
-    """Request to store a message."""
+    """Request to store the message in the body, with full field names."""
 
 
 @request(RequestCode.SEND_MESSAGE_V2, SendMessageResponseHeader)
 class SendMessageRequestHeaderV2(SendHeaderV2):
-    """Request to store a message, with one-letter names."""
+    """Request to store the message in the body, with field names of one letter."""
 
 
 @request(RequestCode.SEND_BATCH_MESSAGE, SendMessageResponseHeader)
@@ -433,12 +433,12 @@ class SendBatchMessageRequestHeader(SendHeaderV2):
 
 @request(RequestCode.SEND_REPLY_MESSAGE, SendMessageResponseHeader)
 class SendReplyMessageRequestHeader(SendHeader):
-    """Reply to a request message, which the broker pushes to the requester."""
+    """Request to the broker to deliver the reply in the body to the client that sent the request message."""
 
 
 @request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 class ReplyMessageRequestHeader(SendHeader):
-    """Broker's push of a reply to the client that sent the request message."""
+    """Broker's request to a client, which delivers the reply to a request message that this client sent."""
 
     born_host: str
     store_host: str
@@ -447,7 +447,7 @@ class ReplyMessageRequestHeader(SendHeader):
 
 @request(RequestCode.CONSUMER_SEND_MSG_BACK)
 class ConsumerSendMsgBackRequestHeader(RequestHeader):
-    """Request to deliver a message to this group again later (send-back)."""
+    """Request to deliver a message to the group again later (send back)."""
 
     offset: int
     group: str
@@ -460,7 +460,7 @@ class ConsumerSendMsgBackRequestHeader(RequestHeader):
 
 @request(RequestCode.END_TRANSACTION)
 class EndTransactionRequestHeader(TopicRequestHeader):
-    """Request to commit a half message (8), roll it back (12) or leave it open (0)."""
+    """Request to commit a half message (8), to roll it back (12), or to leave it open (0)."""
 
     topic: str | None = None
     producer_group: str
@@ -474,7 +474,7 @@ class EndTransactionRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.CHECK_TRANSACTION_STATE)
 class CheckTransactionStateRequestHeader(TopicRequestHeader):
-    """Broker's request for the state of the half message in the body."""
+    """Broker's request to a producer for the transaction state of the half message in the body."""
 
     topic: str | None = None
     tran_state_table_offset: int
@@ -493,7 +493,7 @@ class RecallMessageResponseHeader(ResponseHeader):
 
 @request(RequestCode.RECALL_MESSAGE, RecallMessageResponseHeader)
 class RecallMessageRequestHeader(TopicRequestHeader):
-    """Request to recall a timed message."""
+    """Request to recall a timed message before its delivery."""
 
     producer_group: str | None = None
     topic: str
@@ -513,7 +513,7 @@ class ViewMessageRequestHeader(RequestHeader):
 
 @members
 class QueryMessageResponseHeader(ResponseHeader):
-    """Progress of the index in the commit log."""
+    """Progress of the broker's index of keys: the last indexed message's store time and commit-log offset."""
 
     index_last_update_timestamp: int
     index_last_update_phyoffset: int
@@ -521,7 +521,7 @@ class QueryMessageResponseHeader(ResponseHeader):
 
 @request(RequestCode.QUERY_MESSAGE, QueryMessageResponseHeader)
 class QueryMessageRequestHeader(TopicRequestHeader):
-    """Request for the messages with a key."""
+    """Request for the messages that have a key."""
 
     wire_names: ClassVar = {"unique_key_query": "_UNIQUE_KEY_QUERY"}
 
@@ -569,7 +569,7 @@ class GetTopicConfigRequestHeader(TopicRequestHeader):
 
 @members
 class GetAllTopicConfigResponseHeader(ResponseHeader):
-    """Number of topics of the broker."""
+    """Number of topics of the broker; the body holds their configurations."""
 
     total_topic_num: int | None = None
 
@@ -605,7 +605,7 @@ class GetSubscriptionGroupConfigRequestHeader(RequestHeader):
 
 @members
 class GetAllSubscriptionGroupResponseHeader(ResponseHeader):
-    """Number of groups of the broker."""
+    """Number of groups of the broker; the body holds their configurations."""
 
     total_group_num: int | None = None
 
@@ -621,14 +621,14 @@ class GetAllSubscriptionGroupRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_TOPIC_STATS_INFO)
 class GetTopicStatsInfoRequestHeader(TopicRequestHeader):
-    """Request for the bounds of all queues of a topic."""
+    """Request for the minimum and maximum offsets of all queues of a topic."""
 
     topic: str
 
 
 @request(RequestCode.GET_CONSUME_STATS)
 class GetConsumeStatsRequestHeader(TopicRequestHeader):
-    """Request for a group's progress in each queue."""
+    """Request for the committed and the maximum offset of each queue that a group consumes."""
 
     consumer_group: str
     topic: str | None = None
@@ -665,7 +665,7 @@ class QueryTopicsByConsumerRequestHeader(RequestHeader):
 
 @request(RequestCode.QUERY_CONSUME_TIME_SPAN)
 class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader):
-    """Request for the store times around a group's offsets."""
+    """Request for the store times of the first, the last and the consumed message of each queue of a group."""
 
     topic: str
     group: str
@@ -690,7 +690,7 @@ class UpdateBrokerConfigRequestHeader(RequestHeader):
 
 @request(RequestCode.GET_BROKER_RUNTIME_INFO)
 class GetBrokerRuntimeInfoRequestHeader(RequestHeader):
-    """Request for the broker's runtime figures."""
+    """Request for the broker's runtime statistics."""
 
 
 @request(RequestCode.GET_ALL_DELAY_OFFSET)
@@ -702,7 +702,7 @@ class GetAllDelayOffsetRequestHeader(RequestHeader):
 
 
 def to_fields(header: Header) -> dict[str, str]:
-    """Return the header as the text fields of a command; fields that are None are left out."""
+    """Return the fields of a header as texts by wire name; fields that are None are left out."""
     result = {}
     for name, field in _codec(type(header)).fields.items():
         value = getattr(header, field.attribute)
@@ -712,7 +712,10 @@ def to_fields(header: Header) -> dict[str, str]:
 
 
 def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
-    """Read a header from a command's text fields; ignore unknown fields, raise `MalformedFrame` for missing ones."""
+    """Return a header of class `cls`, given its fields as texts by wire name.
+
+    Ignore unknown fields; raise `MalformedFrame` for missing or illegal ones.
+    """
     codec = _codec(cls)
     values = {}
     for name, text in (fields or {}).items():
@@ -728,7 +731,7 @@ def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
 
 
 class _Field(NamedTuple):
-    """The conversions of one field; numbers and booleans that are empty text count as absent."""
+    """Conversions of one field from and to text; an empty number or boolean counts as absent."""
 
     attribute: str
     is_text: bool
@@ -737,7 +740,7 @@ class _Field(NamedTuple):
 
 
 class _Codec(NamedTuple):
-    """The fields of a header class by their wire names, and the attributes that are required."""
+    """The fields of a header class by wire name, and the names of its required attributes."""
 
     fields: dict[str, _Field]
     required: frozenset[str]
@@ -747,7 +750,7 @@ _CODECS: dict[type[Header], _Codec] = {}
 
 
 def _codec(cls: type[Header]) -> _Codec:
-    """Return the codec of a class, compiled at first use."""
+    """Return the codec of a header class; it is made at the first call and kept."""
     return _CODECS.get(cls) or _CODECS.setdefault(cls, _compile(cls))
 
 
@@ -761,13 +764,13 @@ def _compile(cls: type[Any]) -> _Codec:
 
 
 def _plain(annotation: Any) -> type:
-    """Return `int` for `int | None`."""
+    """Return the type of an annotation without `| None`."""
     plain: type = (*get_args(annotation), annotation)[0]
     return plain
 
 
 def _read_integer(text: str) -> int:
-    """Return a 64-bit integer from Java's decimal form, which has no spaces and no underscores."""
+    """Return a 64-bit integer, given its text in Java's decimal form; raise `ValueError` for any other text."""
     if not (text.isascii() and text.lstrip("+-").isdigit() and len(text) <= _LONGEST_INTEGER):
         raise ValueError("not an integer")
     value = int(text)
@@ -777,7 +780,7 @@ def _read_integer(text: str) -> int:
 
 
 def _read_boolean(text: str) -> bool:
-    """Return whether a text is `true` in any case; Java reads all other texts as false."""
+    """Return whether a text is `true`, in capital or small letters; Java also reads any other text as false."""
     return text.lower() == "true"
 
 

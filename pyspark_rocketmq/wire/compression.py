@@ -1,10 +1,10 @@
-"""Pack bodies, and unpack them without trusting their sender.
+"""Compress message bodies, and decompress bodies that may be malicious.
 
-The producer packs and the consumer unpacks; brokers store the body as it is. Bit 0 of the record's sysFlag is set for
-a packed body, and bits 8 to 10 name the format. Old producers leave these three bits empty and mean zlib.
+The producer compresses and the consumer decompresses; brokers store the body as it is. Bit 0 of the record's sysFlag
+marks a compressed body, and bits 8 to 10 state the format. Old producers leave these three bits empty and use zlib.
 
-Unpacking goes piece by piece and stops at a limit, so a small body that unpacks to an enormous one costs no more than
-the limit.
+Decompression goes piece by piece and stops at a limit. So a small body that would become enormous takes no more memory
+than the limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPE_BITS = 0x700
 
 
 class Compression(IntEnum):
-    """Formats of a packed body, as numbered in sysFlag."""
+    """Compression formats, with their numbers in sysFlag."""
 
     LZ4 = 1
     """The LZ4 frame format."""
@@ -35,12 +35,15 @@ class Compression(IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """Bits of sysFlag that mark a body as packed in this format."""
+        """Bits of sysFlag that mark a body as compressed in this format."""
         return SysFlag.COMPRESSED | self << _TYPE_SHIFT
 
 
 def compression_of(sys_flag: int) -> Compression | None:
-    """Return the format of a body, None if it is not packed; raise `DecodeError` for an unknown one."""
+    """Return the compression format that a sysFlag states, None if the body is not compressed.
+
+    Raise `DecodeError` for an unknown format.
+    """
     if not sys_flag & SysFlag.COMPRESSED:
         return None
     number = (sys_flag & _TYPE_BITS) >> _TYPE_SHIFT
@@ -51,7 +54,7 @@ def compression_of(sys_flag: int) -> Compression | None:
 
 
 def compress(body: bytes, compression: Compression) -> bytes:
-    """Pack a body at the compression level of the Java client."""
+    """Return the compressed body; the compression level is that of the Java client."""
     if compression is Compression.ZLIB:
         return zlib.compress(body, _LEVEL)
     from pyarrow import Codec
@@ -62,7 +65,7 @@ def compress(body: bytes, compression: Compression) -> bytes:
 
 
 def decompress(data: bytes | memoryview, compression: Compression, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-    """Unpack a body; raise `DecodeError` if it is damaged or has more than `limit` bytes."""
+    """Return the decompressed body; raise `DecodeError` if it is damaged or has more than `limit` bytes."""
     unpack = _unpack_zlib if compression is Compression.ZLIB else _unpack_stream
     try:
         body = unpack(data, compression, limit + 1)
@@ -77,7 +80,10 @@ def decompress(data: bytes | memoryview, compression: Compression, limit: int = 
 
 
 def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
-    """Return at most `most` bytes; raise `zlib.error` if a shorter stream is cut or has a tail."""
+    """Return the first `most` bytes of the decompressed body.
+
+    Raise `zlib.error` if the compressed stream is cut, or other bytes follow it.
+    """
     stream = zlib.decompressobj()
     body = stream.decompress(data, most)
     if len(body) < most and not stream.eof:
@@ -88,7 +94,10 @@ def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
 
 
 def _unpack_stream(data: bytes | memoryview, compression: Compression, most: int) -> bytes:
-    """Return at most `most` bytes; Arrow reads several frames in a row as one body, as Java does."""
+    """Return the first bytes of the decompressed body, `most` or up to one piece more.
+
+    Arrow reads several compressed frames in a row as one body, as Java does.
+    """
     from pyarrow import BufferReader, CompressedInputStream
 
     if not data:

@@ -1,15 +1,16 @@
-"""Read and write the JSON of Java's fastjson.
+"""Read and write the JSON of Java's library fastjson.
 
-It departs from JSON in its keys. Maps keyed by a number may leave the number bare (`{0:"10.0.0.1:10911"}`), maps
-keyed by a queue have a whole object as key (`{{"brokerName":"b","queueId":0,"topic":"T"}:7}`), and a Java object met
-a second time is written as a reference to the first (`{"$ref":"$.a.b"}`).
+It differs from standard JSON in three ways. A map with numbers as keys may have them without quotes
+(`{0:"10.0.0.1:10911"}`). A map with queues as keys has a whole object as key
+(`{{"brokerName":"b","queueId":0,"topic":"T"}:7}`). A Java object that occurs a second time is written as a reference to
+its first place (`{"$ref":"$.a.b"}`).
 
-So `parse` quotes such keys and lets Python's parser do the rest: a number comes out as its text, an object as
-its JSON text (`MessageQueue` keys are read with `parse_queue`). `write` is the reverse, for values whose keys
-are text, numbers or queues.
+`parse` puts such keys in quotes and calls Python's parser. So a key that is a number comes out as its text, and one
+that is an object as its JSON text; `parse_queue` turns that text into a `MessageQueue`. `write` is the reverse of
+`parse`, for values whose keys are texts, numbers or queues.
 
-A text of 16 MiB can hold eight million values, each of which takes up to thirty times its space in memory, and
-references repeat other values. So `MOST_PARTS` limits the values of one text, with references followed.
+A text of 16 MiB can hold eight million values; in memory, each takes up to thirty times its size in the text.
+References can also multiply other values. So `MOST_PARTS` limits the number of values of one text, references included.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from ..errors import LimitExceeded, MalformedFrame
 from ..model import MessageQueue
 
 MOST_PARTS = 1_000_000
-"""Limit of commas, opening brackets and strings together: statistics of 66,000 queues, or 500,000 names of topics."""
+"""Limit of commas, opening brackets and strings together.
+
+Enough for statistics of 66,000 queues, or 500,000 topic names.
+"""
 _LONGEST_KEY = 1024
-"""Characters of a queue as a key, up to which the parsed queue is cached."""
+"""Longest key text, in characters, whose parsed queue is cached."""
 
 # Strings are matched first, so that nothing inside them is taken for a key. No part can match in two ways, and
 # an unclosed string matches to the end: the time is linear for any input.
@@ -37,7 +41,10 @@ _REFERENCE_STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[(\d+)\]|\[([\"'])(.*?)\3\
 
 
 def parse(data: bytes | memoryview | str) -> Any:
-    """Parse fastjson's text; raise `MalformedFrame` if it cannot be read, `LimitExceeded` if it is too large."""
+    """Return the value of a fastjson text.
+
+    Raise `MalformedFrame` if it cannot be parsed, `LimitExceeded` if it has too many values.
+    """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
         _refuse_bomb(text)
@@ -48,7 +55,7 @@ def parse(data: bytes | memoryview | str) -> Any:
 
 
 def parse_queue(text: str) -> MessageQueue:
-    """Parse a queue that was the key of a map."""
+    """Return the queue that was the key of a map, given the JSON text of that key."""
     return _cached_queue(text) if len(text) <= _LONGEST_KEY else queue_of(parse(text))
 
 
@@ -58,7 +65,7 @@ def _cached_queue(text: str) -> MessageQueue:
 
 
 def queue_of(value: Any) -> MessageQueue:
-    """Return the queue that a parsed object describes; raise `MalformedFrame` if it describes none."""
+    """Return the queue that a parsed JSON object describes; raise `MalformedFrame` if it is no queue."""
     try:
         queue = MessageQueue(str(value["topic"]), str(value["brokerName"]), int(value["queueId"]))
     except (LookupError, TypeError, ValueError) as cause:
@@ -67,7 +74,10 @@ def queue_of(value: Any) -> MessageQueue:
 
 
 def write(value: Any, *, bare_integer_keys: bool = False) -> bytes:
-    """Return text that fastjson reads; queues may be keys."""
+    """Return the value as a fastjson text; maps may have queues as keys.
+
+    `bare_integer_keys` writes integer keys without quotes.
+    """
     return _write(value, bare_integer_keys).encode()
 
 
@@ -86,7 +96,7 @@ def _quote(match: re.Match[str]) -> str:
 
 
 def _refuse_bomb(text: str) -> None:
-    """Raise `LimitExceeded` for a text that would become too many objects."""
+    """Raise `LimitExceeded` for a text that would become too many Python objects when it is parsed."""
     if len(text) > MOST_PARTS:
         parts = text.count(",") + text.count("[") + text.count("{") + text.count('"') // 2
         if parts > MOST_PARTS:
@@ -99,16 +109,22 @@ def _too_many(what: str) -> LimitExceeded:
 
 
 class _References:
-    """The references of a value; all their targets together may have `MOST_PARTS` values."""
+    """Replaces the references in a parsed value.
+
+    The targets of all references together may have `MOST_PARTS` values.
+    """
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._left = MOST_PARTS
         self._sizes: dict[int, int] = {}
-        """Number of values in each target, by its identity, since the root keeps all of them alive."""
+        """Number of values in each target, by the target's `id`.
+
+        Ids stay valid because the root keeps all targets alive.
+        """
 
     def resolve(self, value: Any) -> Any:
-        """Return the value with each reference replaced."""
+        """Return a copy of the value in which each reference is replaced by its target."""
         if isinstance(value, list):
             return [self.resolve(item) for item in value]
         if not isinstance(value, dict):
@@ -128,7 +144,7 @@ class _References:
 
 
 def _count(value: Any) -> int:
-    """Return the number of values in a value, itself included."""
+    """Return the number of values inside a value, counting the value itself and all nested ones."""
     if isinstance(value, dict):
         return 1 + sum(map(_count, value.values()))
     return 1 + sum(map(_count, value)) if isinstance(value, list) else 1

@@ -1,11 +1,11 @@
-"""Cut a byte stream into frames, and write frames.
+"""Cut a byte stream into frames, and make frames.
 
     length 4 | header type 1 | header length 3 | header | body        (big-endian; length counts what follows it)
 
-`FrameBuffer` cuts without copying: the transport receives straight into the buffer (`space`, `filled`), and frames
-come out as views of it. A view keeps its chunk alive, so a frame stays valid for as long as it is referenced; a chunk
-without views is received into again, because fresh memory costs more than the copy out of the kernel. Memory grows
-with the bytes that arrived, never with a length field.
+`FrameBuffer` cuts without copying: the transport receives straight into the buffer (`space`, `filled`), and frames are
+returned as views of it. The buffer consists of chunks. A view keeps its chunk alive, so a frame stays valid for as long
+as it is referenced. A chunk without views is reused, because fresh memory costs more than copying the bytes out of the
+kernel. Memory grows with the bytes that arrive; a length field alone allocates nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ MAX_LENGTH = 2**31 - 1
 _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 64 * 1024
 LARGEST_CHUNK_BYTES = 2 * 1024 * 1024
-"""Size up to which chunks double while the stream fills them: larger pieces are then received at once, and few frames
-straddle two chunks. Smaller chunks take more time for each message, and larger ones no less."""
+"""Size up to which chunks double while a stream fills them.
+
+With larger chunks, more is received at once, and fewer frames lie across two chunks. Chunks below this size take more
+time for each message; larger ones take no less.
+"""
 _MOST_SPARE = 12
-"""Chunks kept for use again: as many as are in use at once where responses wait for the listeners of a member."""
+"""Number of chunks that are kept for reuse.
+
+It is the number of chunks in use at once while responses wait for the listeners of a group member.
+"""
 
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
-    """Return one frame made of its parts."""
+    """Return the frame that consists of this header and body."""
     length = 4 + len(header) + len(body)
     if len(header) > MAX_HEADER_BYTES or length > MAX_LENGTH:
         raise LocalProtocolError(
@@ -41,7 +47,10 @@ def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> byt
 
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
-    """Return header type, header and body of one whole frame."""
+    """Return the header type, the header and the body of one complete frame.
+
+    Raise `MalformedFrame` for wrong lengths.
+    """
     if len(frame) < MIN_FRAME_BYTES:
         raise MalformedFrame(f"a frame of {len(frame)} bytes, the least is {MIN_FRAME_BYTES}")
     mark: int = _LENGTH.unpack_from(frame, PREFIX_BYTES)[0]
@@ -52,7 +61,10 @@ def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
 
 
 def read_sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
-    """Return the bytes behind a length field of `width` bytes, and their end; raise ValueError if some are missing."""
+    """Return the bytes after a length field of `width` bytes at position `at`, and the position of their end.
+
+    Raise `ValueError` if bytes are missing.
+    """
     start = at + width
     size = int.from_bytes(data[at:start], "big", signed=True)
     end = start + size
@@ -62,7 +74,10 @@ def read_sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
 
 
 def write_sized(data: bytes, width: int, what: str) -> bytes:
-    """Return a length field of `width` bytes and the bytes it counts; `what` names them in the error."""
+    """Return the data after a length field of `width` bytes.
+
+    Raise `LocalProtocolError`, with the name `what` for the data, if they are too long for the field.
+    """
     most = (1 << 8 * width - 1) - 1
     if len(data) > most:
         raise LocalProtocolError(f"{what} of {len(data)} bytes, the limit is {most}", advice="send less")
@@ -70,10 +85,10 @@ def write_sized(data: bytes, width: int, what: str) -> bytes:
 
 
 class FrameBuffer:
-    """The received bytes that are not handed out yet.
+    """The received bytes that were not returned as frames yet.
 
-    Invariant: `chunk[start:end]` is received and not handed out; bytes before `start` belong to frames
-    that may still be referenced, so they are never written again.
+    Invariant: `chunk[start:end]` holds these bytes. Bytes before `start` belong to frames that may still be referenced,
+    so they are not overwritten.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, chunk_bytes: int = _CHUNK_BYTES) -> None:
@@ -81,24 +96,24 @@ class FrameBuffer:
         self._chunk_bytes = chunk_bytes
         self.chunk = memoryview(bytearray(chunk_bytes))
         self._spare: deque[bytearray] = deque(maxlen=_MOST_SPARE)
-        """Filled chunks of the largest size, the newest first; their frames may still be referenced."""
+        """Former chunks of the largest size, newest first; one is reused when no frame in it is referenced any more."""
         self.start = self.end = 0
 
     def __len__(self) -> int:
         return self.end - self.start
 
     def space(self) -> memoryview:
-        """Return room to receive into; it is never empty."""
+        """Return the memory to receive into; it has room for at least one byte."""
         if self.end == len(self.chunk):
             self._move_on()
         return self.chunk[self.end :]
 
     def filled(self, count: int) -> None:
-        """Take note that the first `count` bytes of `space` were received."""
+        """Record that the first `count` bytes of `space` were received."""
         self.end += count
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Copy in bytes that were received elsewhere."""
+        """Copy bytes that were received elsewhere into the buffer."""
         rest = memoryview(data)
         while rest:
             room = self.space()
@@ -108,7 +123,10 @@ class FrameBuffer:
             rest = rest[count:]
 
     def next_frame(self) -> memoryview | None:
-        """Hand out the next frame, or None if a part of it is missing; raise for a wrong size."""
+        """Return the next frame and remove it from the buffer; return None if it is incomplete.
+
+        Raise `MalformedFrame` or `FrameTooLarge` for an illegal length field.
+        """
         start = self.start
         if self.end - start < PREFIX_BYTES:
             return None
@@ -129,14 +147,18 @@ class FrameBuffer:
         )
 
     def _announced_bytes(self) -> int:
-        """Return the size in the next frame's length field, true or not; 0 if the field has not arrived."""
+        """Return the size of the next frame by its unchecked length field; 0 if the field has not arrived."""
         if self.end - self.start < PREFIX_BYTES:
             return 0
         length: int = _LENGTH.unpack_from(self.chunk, self.start)[0]
         return PREFIX_BYTES + length
 
     def _move_on(self) -> None:
-        """Copy what is not handed out into a new chunk of twice its size, or of the size of one unfinished frame."""
+        """Copy the bytes that were not returned yet into a new chunk with room for more.
+
+        The chunk is twice as large as these bytes, or as large as the incomplete frame that they begin, but it is not
+        smaller than the usual size of a chunk.
+        """
         start, end = self.start, self.end
         rest = self.chunk[start:end]
         wanted, announced = 2 * len(rest), self._announced_bytes()
@@ -164,7 +186,7 @@ class FrameBuffer:
 
 
 def _has_views(chunk: bytearray) -> bool:
-    """Return whether a view of the chunk exists: Python refuses to change the size of a viewed bytearray."""
+    """Return whether views of the chunk exist; Python raises if the size of a `bytearray` with views changes."""
     try:
         last = chunk.pop()
     except BufferError:

@@ -1,10 +1,10 @@
-"""Write and read the headers of commands, as JSON text or in RocketMQ's binary form.
+"""Encode and decode the headers of commands (requests and responses), as JSON or in RocketMQ's binary form.
 
-Both forms carry the same fields; each frame's type byte says which one it is. The JSON form is written as the Java
-client writes it: compact, keys in alphabetical order.
+Both forms have the same fields; the type byte of a frame states its form. JSON is written as the Java client writes
+it: compact, with keys in alphabetical order.
 
-Two things that happen thousands of times each second have short cuts. `cut_pull_responses` reads the usual responses to
-pulls; compiled code can take its place. `PreparedRequest` writes requests that differ in numbers only.
+Two operations that happen thousands of times a second have fast paths. `cut_pull_responses` decodes the usual responses
+to pulls; compiled code could replace it. `PreparedRequest` encodes requests that differ only in numbers.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ from .codes import LanguageCode
 from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, read_sized, split_frame, write_sized
 
 CLIENT_VERSION = 409
-"""Release that we report, 4.9.8: brokers then send standard JSON routes, and no GO_AWAY on graceful shutdown."""
+"""Release that this client reports, 4.9.8.
+
+Brokers then send routes as standard JSON, and no GO_AWAY response at a graceful shutdown.
+"""
 
 MOST_HEADER_BYTES = 1024 * 1024
-"""Limit of a header that is read, since its fields become objects of many times the size; brokers' limit is 64 KiB."""
+"""Limit of a received header, because its decoded fields take many times its size; the limit of brokers is 64 KiB."""
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
 
 class HeaderType(IntEnum):
-    """Value of a frame's type byte; the names are RocketMQ's."""
+    """Header form, as in the type byte of a frame; the names are RocketMQ's."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
-# An enumeration's member costs as much to look up as a header's field to read.
+# Looking up a member of an enum takes as long as reading a field of a header.
 _JSON, _BINARY = HeaderType.JSON, HeaderType.ROCKETMQ
 
 
 @dataclass(slots=True)
 class Command:
-    """One request or response; `fields` are the header fields of its kind, always text on the wire."""
+    """One request or response; `fields` are the header fields of its code, which are texts on the wire."""
 
     code: int
     opaque: int = 0
@@ -60,17 +63,17 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this is a response."""
+        """Whether this is a response, and not a request."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether this is a request that expects no response."""
+        """Whether this is a one-way request, which gets no response."""
         return bool(self.flag & ONEWAY_FLAG)
 
 
 def encode_command(command: Command) -> bytes:
-    """Return the whole frame of a command."""
+    """Return the frame of a command; raise `LocalProtocolError` if a field cannot be encoded."""
     encode = _encode_json if command.header_type is HeaderType.JSON else _encode_binary
     try:
         header = encode(command)
@@ -82,13 +85,13 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(frame: memoryview) -> Command:
-    """Decode one whole frame; the body stays a view of it."""
+    """Return the command in one complete frame; its body is a view of the frame."""
     responses, _ = cut_pull_responses(frame, 0, len(frame), len(frame))
     return responses[0] if responses else decode_any_command(frame)
 
 
 def decode_any_command(frame: memoryview) -> Command:
-    """Decode one whole frame by its header type, without the short cut for responses to pulls."""
+    """Return the command in one complete frame, without the fast path for responses to pulls."""
     header_type, header, body = split_frame(frame)
     if len(header) > MOST_HEADER_BYTES:
         raise LimitExceeded(
@@ -153,14 +156,17 @@ def _texts(fields: dict[str, Any]) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """Return a text; a bare number or boolean becomes its text, as on the Java side."""
+    """Return a header field's value as text; a JSON number or boolean becomes its text, as in Java."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 # --- responses to pulls ----------------------------------------------------------------------------------------------
 
 _PREFIX = struct.Struct(">II")
-"""Length; header type and header length as one number, which is the header length for JSON, type 0."""
+"""The first 8 bytes of a frame: its length, and header type and header length as one number.
+
+For JSON, whose type is 0, this number is the header length.
+"""
 _FLAGS, _OFFSET, _NUMBER = rb'"\d{1,18}"', rb'"(\d{1,18})"', rb"(?:0|[1-9]\d{0,8})"
 _BOUND = rb'"(-1|\d{1,18})"'
 _PULL_RESPONSE = re.compile(
@@ -169,13 +175,13 @@ _PULL_RESPONSE = re.compile(
     rb'"opaque":(%b),"remark":"\w+","serializeTypeCurrentRPC":"JSON","version":%b\}'
     % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _BOUND, _BOUND, _FLAGS, _NUMBER, _NUMBER)
 )
-"""A frame up to the end of its header, as brokers write it: compact, with nothing to unescape, and numbers in range."""
+"""A frame up to the end of its header, as brokers write it: compact JSON without escapes, and with numbers in range."""
 
 
 def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
-    """Cut the responses to pulls that begin at `start`; return them, and where the last of them ends.
+    """Return the usual responses to pulls that begin at `start` of `data`, and the position where the last one ends.
 
-    Stop at the first frame that is of another kind, too large, or not whole before `end`.
+    Stop at the first frame that is of another kind, too large, or incomplete at `end`.
     """
     responses: list[PullResponse] = []
     while end - start >= MIN_FRAME_BYTES:
@@ -192,9 +198,9 @@ def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: 
 
 
 class PullResponse(Command):
-    """The response to a pull that found messages, as brokers 4.9 to 5.5 write it.
+    """A response to a pull that found messages, with a header as brokers 4.9 to 5.5 write it.
 
-    Thousands arrive each second, and four of their numbers are needed; the rest is decoded when it is asked for.
+    Thousands arrive each second, but usually only four numbers of the header are used; all else is decoded on access.
     """
 
     __slots__ = ("_frame", "numbers")
@@ -214,42 +220,43 @@ class PullResponse(Command):
 
     @property
     def fields(self) -> dict[str, str] | None:  # type: ignore[override]  # received commands are not changed
-        """Header fields of the response."""
+        """Header fields of the response, decoded on each access."""
         return self.plain().fields
 
     @property
     def remark(self) -> str | None:  # type: ignore[override]  # as above
-        """Status in words."""
+        """Remark of the broker about the result, decoded on each access."""
         return self.plain().remark
 
     @property
     def version(self) -> int:  # type: ignore[override]  # as above
-        """Release of the broker."""
+        """Release number of the broker, decoded on each access."""
         return self.plain().version
 
     def plain(self) -> Command:
-        """Return the response decoded as any other command."""
+        """Return the response as a `Command` with all fields decoded."""
         return decode_any_command(self._frame)
 
 
 # --- requests that differ in numbers only -----------------------------------------------------------------------------
 
 
-@lru_cache  # Only digits differ, so there are few lengths.
+@lru_cache  # Headers differ only in digits, so there are few lengths.
 def _prefix(header_bytes: int) -> bytes:
     return _PREFIX.pack(header_bytes + 4, header_bytes)
 
 
 class PreparedRequest:
-    """A request with a JSON header and no body, with gaps for the opaque and the `changing` fields.
+    """A request with a JSON header and no body, in which only the opaque and the fields `changing` differ from time to
+    time.
 
-    It is written once; each further request costs filling the gaps.
+    The header is encoded once; each request then only fills in these numbers.
     """
 
     def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:
         kept = {name: value for name, value in fields.items() if name not in changing}
         header = encode_command(Command(code, 0, kept | dict.fromkeys(changing, "0")))[MIN_FRAME_BYTES:]
-        # No text of a caller's stands behind the fields, so both ends are searched from the right.
+        # Both places are searched from the right, because no text of the caller follows the fields.
         fields_end = header.rindex(b'},"flag":')
         opaque_at = header.rindex(b'"opaque":0,') + len(b'"opaque":')
         names = [json.dumps(name, ensure_ascii=False).encode() for name in changing]
@@ -265,7 +272,7 @@ class PreparedRequest:
         )
 
     def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
-        """Return whole frames, one for each row of numbers: the changing fields in their order, then the opaque."""
+        """Return one frame for each row of numbers; a row has the changing fields in their order, then the opaque."""
         headers = [self._text % row for row in numbers]
         return [_prefix(len(header)) + header for header in headers]
 
@@ -312,7 +319,10 @@ def _decode_binary(header: memoryview, body: memoryview) -> Command:
 
 
 def _decode_entries(entries: memoryview) -> dict[str, str]:
-    """Return the fields; of equal names the last one counts. Empty values stay, though Java reads them as absent."""
+    """Return the fields of a binary header; the last value counts if a name occurs twice.
+
+    Empty values are kept, although Java treats them as absent.
+    """
     fields, at = {}, 0
     while at < len(entries):
         key, at = read_sized(entries, at, 2)

@@ -1,8 +1,8 @@
-"""Read and write hosts in stored messages and message ids.
+"""Encode and decode hosts in stored messages and message ids.
 
     address 4 (IPv4) or 16 (IPv6) | port 4
 
-A message's sysFlag, or the length of an id, tells which of the two it is; these bytes do not.
+These bytes do not show which of the two they are; the sysFlag of the message, or the length of the id, does.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PORT_BYTES = 4
 
 
 def is_ipv6(address: Address) -> bool:
-    """Return whether an address is an IPv6 address."""
+    """Return whether the host of an address is an IPv6 address."""
     return ":" in address.host
 
 
 def encode_host(address: Address) -> bytes:
-    """Return the bytes of a host; raise `LocalProtocolError` unless it is an IP address."""
+    """Return the bytes of an address; raise `LocalProtocolError` unless its host is an IP address."""
     try:
         return ip_address(address.host).packed + address.port.to_bytes(_PORT_BYTES, "big", signed=True)
     except (ValueError, OverflowError) as cause:
@@ -33,6 +33,6 @@ def encode_host(address: Address) -> bytes:
 
 
 def decode_host(data: bytes | memoryview) -> Address:
-    """Return the host in 8 bytes (IPv4) or 20 (IPv6); raise ValueError for any other number."""
+    """Return the address in 8 bytes (IPv4) or 20 bytes (IPv6); raise `ValueError` for any other length."""
     ip, port = bytes(data[:-_PORT_BYTES]), data[-_PORT_BYTES:]
     return Address(str(ip_address(ip)), int.from_bytes(port, "big", signed=True))

@@ -1,8 +1,8 @@
-"""Make and read the two ids of a message.
+"""Make and decode the two ids of a message.
 
-The *offset message id* says where the broker keeps the message: store host and commit-log offset. The *unique id*
-is made by the producer and travels as property UNIQ_KEY. Both are upper-case hexadecimal text of 32 (IPv4) or
-56 (IPv6) characters; the text does not tell which of the two it is.
+The *offset message id* states where a broker stores the message: store host and commit-log offset. The *unique id*
+is made by the producer and stored as property UNIQ_KEY. Both are texts of 32 (IPv4) or 56 (IPv6) upper-case hexadecimal
+digits; a text does not show which of the two ids it is.
 
     offset message id    host 4 | 16, port 4, commit-log offset 8
     unique id            host 4 | 16, process 2, instance 4, milliseconds since the month began 4, counter 2
@@ -36,7 +36,7 @@ _ID_BYTES = (16, 28)
 
 
 class OffsetMessageId(NamedTuple):
-    """The place at which a message is stored."""
+    """The place of a stored message: host and commit-log offset of its broker."""
 
     store_host: Address
     physical_offset: int
@@ -53,20 +53,20 @@ class UniqueId(NamedTuple):
 
 
 def encode_offset_message_id(store_host: Address, physical_offset: int) -> str:
-    """Return the id by which a broker finds a message."""
+    """Return the offset message id of the message at this commit-log offset of the broker `store_host`."""
     return (encode_host(store_host) + _OFFSET.pack(physical_offset)).hex().upper()
 
 
 def decode_offset_message_id(text: str) -> OffsetMessageId:
-    """Read an offset message id; raise `DecodeError` for another text."""
+    """Return the parts of an offset message id; raise `DecodeError` if the text is no id."""
     data = _id_bytes(text)
     return OffsetMessageId(decode_host(data[: -_OFFSET.size]), *_OFFSET.unpack_from(data, len(data) - _OFFSET.size))
 
 
 class UniqueIdMaker:
-    """Maker of the unique ids of one producer; `instance` is a number that differs between a process's producers.
+    """Makes the unique ids of one producer; `instance` is a number that differs between the producers of a process.
 
-    Ids repeat only if one instance makes more than 65,536 in a millisecond. Threads may share a maker.
+    Ids repeat only if more than 65,536 are made in one millisecond. Threads may share a maker.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class UniqueIdMaker:
         self._counter = count()
 
     def make(self) -> str:
-        """Return a new id."""
+        """Return a new unique id."""
         now_ms = self._now_ms()
         elapsed_ms = now_ms - _month_start_ms(now_ms, self._zone)
         tail = _UNIQUE_TAIL.pack(self._process, self._instance, elapsed_ms, next(self._counter) & 0xFFFF)
@@ -88,7 +88,10 @@ class UniqueIdMaker:
 
 
 def decode_unique_id(text: str, now_ms: int, zone: tzinfo | None = None) -> UniqueId:
-    """Read a unique id; its month is not written and is taken for the latest that is not in the future."""
+    """Return the parts of a unique id; raise `DecodeError` if the text is no id.
+
+    An id does not state its month: the latest month is assumed in which its time is not later than `now_ms`.
+    """
     data = _id_bytes(text)
     ip_end = len(data) - _UNIQUE_TAIL.size
     process, instance, elapsed_ms, counter = _UNIQUE_TAIL.unpack_from(data, ip_end)
@@ -99,7 +102,7 @@ def decode_unique_id(text: str, now_ms: int, zone: tzinfo | None = None) -> Uniq
 
 
 def _month_start_ms(now_ms: int, zone: tzinfo | None) -> int:
-    """Return when the month of `now_ms` began in `zone` (None: local time), as Java's calendar has it."""
+    """Return the time at which the month of `now_ms` began in `zone` (None: local time), as Java's calendar does."""
     now = datetime.fromtimestamp(now_ms / 1000, zone)
     return int(now.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1000
 

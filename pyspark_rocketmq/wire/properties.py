@@ -1,11 +1,11 @@
-"""Read and write a message's properties as one text.
+"""Encode and decode the properties of a message as one text.
 
     name \\x01 value \\x02 name \\x01 value \\x02 …
 
-Nothing is escaped, so a name or value with a separator inside cannot be written: properties to send are checked
-(`encode_properties`). Texts of other clients are read by the rule of brokers 4.9.1 and later (`parse_properties`).
-Some releases write the separator after the last value and some do not; we write it, because old brokers append more
-properties without one.
+There are no escapes, so a name or value that contains a separator cannot be stored; `encode_properties` checks the
+properties to send. `parse_properties` reads texts of other clients by the rule of brokers 4.9.1 and later.
+Some releases write a separator after the last value and some do not. This library writes it, because old brokers append
+more properties without adding one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 MAX_PROPERTIES_BYTES = 32767
-"""Largest text that a stored record's signed 16-bit length field counts."""
+"""Longest property text, limited by the signed 16-bit length field of a stored record."""
 
 _NAME_END = "\x01"
 _ENTRY_END = "\x02"
 
 TRANSIENT_PREFIX = "__RMQ.TRANSIENT."
-"""Prefix of names that a client keeps for itself; they are not stored."""
+"""Prefix of property names that a client uses only for itself; they are not stored."""
 
 RESERVED_NAMES = frozenset(
     """
@@ -54,16 +54,19 @@ RESERVED_NAMES = frozenset(
     ORIGIN_GROUP TRANS_OFFSET TIMER_ROLL_LABEL _SYS_MSG_PRIORITY_ __LITE_TOPIC
     """.split()
 )
-"""Names that belong to RocketMQ, as of release 5.5.0; every other name is the user's."""
+"""Property names of RocketMQ itself, in release 5.5.0; all other names belong to the user."""
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a property belongs to RocketMQ and not to the user."""
+    """Return whether a property name belongs to RocketMQ and not to the user."""
     return name in RESERVED_NAMES or name.startswith(TRANSIENT_PREFIX)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return values by name; drop entries without name, separator or value; of equal names the last one counts."""
+    """Return the values by name; the last value counts if a name occurs twice.
+
+    Entries without a name, a separator or a value are dropped.
+    """
     properties = {}
     for entry in text.split(_ENTRY_END):
         name, _, value = entry.partition(_NAME_END)
@@ -73,7 +76,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(data: bytes | memoryview) -> dict[str, str]:
-    """Parse stored bytes; raise `DecodeError` if they are not UTF-8."""
+    """Return the values by name, from the stored bytes; raise `DecodeError` if they are not UTF-8."""
     try:
         return parse_properties(str(data, "utf-8"))
     except UnicodeDecodeError as cause:
@@ -81,12 +84,12 @@ def decode_properties(data: bytes | memoryview) -> dict[str, str]:
 
 
 def join_properties(properties: Mapping[str, str]) -> str:
-    """Return the text without checks, as brokers write it, which store properties that other clients sent."""
+    """Return the property text without any checks, as brokers do when they store properties of other clients."""
     return "".join(f"{name}{_NAME_END}{value}{_ENTRY_END}" for name, value in properties.items())
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Return the text of properties to send; raise `LocalProtocolError` for one that could not be read back."""
+    """Return the bytes of properties to send; raise `LocalProtocolError` if a property could not be read back."""
     for name, value in properties.items():
         _check_part("name", name, name)
         _check_part("value", name, value)
@@ -112,7 +115,10 @@ def _check_part(part: str, name: str, text: str) -> None:
 
 
 def java_hash(text: str) -> int:
-    """Return Java's `String.hashCode`, by which brokers store and filter tags: signed, 32 bits, over UTF-16 units."""
+    """Return Java's `String.hashCode`: a signed 32-bit number over UTF-16 units.
+
+    Brokers store and filter tags by it.
+    """
     value = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFFFFFF

@@ -1,16 +1,16 @@
-"""Read and write messages as brokers store them.
+"""Encode and decode messages as brokers store them.
 
     totalSize 4 | magic 4 | bodyCRC 4 | queueId 4 | flag 4 | queueOffset 8 | physicalOffset 8 | sysFlag 4
     bornTimestamp 8 | bornHost 8 or 20 | storeTimestamp 8 | storeHost 8 or 20
     reconsumeTimes 4 | preparedTransactionOffset 8
     bodyLength 4, body | topicLength 1 (V1) or 2 (V2), topic | propertiesLength 2, properties
 
-The commit log, the body of a pull's response and the bodies of look-ups by id or key are all such records, one after
-the other. This is the readable decoder; faster ones must agree with it.
+The commit log, the body of a response to a pull, and the bodies of look-ups by id or key consist of such records, one
+after another. This module is the slow reference decoder; faster decoders must give the same results.
 
-A record whose sizes do not add up is an error and never the end of the list: bytes behind it cannot be trusted.
-Packed body, property text and CRC are read on demand, so a message whose content is broken can still be named and
-skipped.
+A record whose sizes do not add up is an error, never the end of the records: bytes after it cannot be trusted.
+A compressed body, the property text and the CRC are examined only on request. So the error about an unreadable body can
+name its message, and that message can be skipped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
-"""Magic of the layout for topics of more than 127 bytes."""
+"""Magic number of the second layout, for topics of more than 127 bytes."""
 
 _HEAD = struct.Struct(">iIiiiqqiq")  # total size to born timestamp
 _STORE_TIMESTAMP = struct.Struct(">q")
@@ -60,7 +60,7 @@ _BROKEN = "the rest of this response cannot be trusted; check the broker's store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One stored message, each field as it is stored."""
+    """One stored message, with its fields as they are stored."""
 
     topic: str
     queue_id: int
@@ -78,51 +78,51 @@ class Record:
     prepared_transaction_offset: int = 0
     magic: int = MAGIC_V1
     body_crc: int = 0
-    """CRC as it was read; `encode_record` computes it."""
+    """CRC that was read; `encode_record` ignores it and computes the CRC."""
     total_size: int = 0
-    """Size as it was read; `encode_record` computes it."""
+    """Size that was read; `encode_record` ignores it and computes the size."""
 
     @property
     def transaction_state(self) -> TransactionState:
-        """State of the message in a transaction."""
+        """State of the message in a transaction, from its sysFlag."""
         return transaction_state(self.sys_flag)
 
     @property
     def is_inner_batch(self) -> bool:
-        """Whether the body holds several messages (`unwrap_inner_batch`)."""
+        """Whether the body holds several messages, which `unwrap_inner_batch` returns."""
         both = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
         return self.sys_flag & both == both
 
     @property
     def offset_message_id(self) -> str:
-        """Id by which the broker finds the message."""
+        """Message id given by the broker: store host and commit-log offset."""
         return encode_offset_message_id(self.store_host, self.physical_offset)
 
     @property
     def properties(self) -> dict[str, str]:
-        """Values by name, reserved names included."""
+        """Values of all properties by name, RocketMQ's own included; raises `DecodeError` if they are not UTF-8."""
         with self._located():
             return decode_properties(self.properties_text)
 
     def unpacked_body(self, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-        """Return the body unpacked; raise `DecodeError` if it is damaged or unpacks to more than `limit` bytes."""
+        """Return the decompressed body; raise `DecodeError` if it is damaged or has more than `limit` bytes."""
         with self._located():
             compression = compression_of(self.sys_flag)
             return self.body if compression is None else decompress(self.body, compression, limit)
 
     def check_crc(self) -> None:
-        """Raise `DecodeError` unless the body has the CRC that was stored with it."""
+        """Raise `DecodeError` if the CRC of the body differs from the stored CRC."""
         if self.body_crc != (actual := stored_crc(self.body)):
             with self._located():
                 raise DecodeError(f"the body's CRC is {actual:#010x}, stored was {self.body_crc:#010x}")
 
     def _located(self) -> AbstractContextManager[None]:
-        """Put topic, queue and offset into errors that pass."""
+        """Return a context manager that adds topic, queue and offset to errors raised inside it."""
         return located({"topic": self.topic, "queue_id": self.queue_id, "offset": self.queue_offset})
 
 
 def stored_crc(body: bytes) -> int:
-    """Return the CRC that brokers store with a body: CRC-32 without its highest bit."""
+    """Return the CRC that brokers store for a body: CRC-32 without its highest bit."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
@@ -130,7 +130,7 @@ def stored_crc(body: bytes) -> int:
 
 
 def decode_records(body: bytes | memoryview) -> list[Record]:
-    """Return all records of a response; raise `DecodeError` unless they fill it exactly."""
+    """Return all records of a response; raise `DecodeError` unless the records fill the body exactly."""
     records, at = [], 0
     while at < len(body):
         record, at = decode_record(body, at)
@@ -139,7 +139,7 @@ def decode_records(body: bytes | memoryview) -> list[Record]:
 
 
 def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
-    """Return the record that begins at byte `at`, and where it ends; raise `DecodeError` if there is none."""
+    """Return the record that begins at byte `at`, and the position of its end; raise `DecodeError` if it is damaged."""
     try:
         record = _decode(memoryview(body)[at:])
     except (struct.error, ValueError) as cause:
@@ -148,7 +148,7 @@ def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
 
 
 def _decode(view: memoryview) -> Record:
-    """Return the record at the front of a view."""
+    """Return the record at the start of a view; raise `ValueError` or `struct.error` if it is damaged."""
     size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = _HEAD.unpack_from(view)
     if magic not in _TOPIC_WIDTH:
         raise ValueError(f"unknown magic {magic:#010x}")
@@ -191,10 +191,11 @@ def _read_host(view: memoryview, at: int, is_v6: int) -> tuple[Address, int]:
 
 
 def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[Record]:
-    """Return the messages of an inner batch; of any other record, the record itself.
+    """Return the messages of an inner batch; for any other record, return the record itself.
 
-    As in the Java client each message has its own offset, flag, body and properties, and all other fields of the batch.
-    Bodies are unpacked, so the flag of packed bodies is cleared. Offsets may lie below the one that was asked for.
+    As in the Java client, each message has its own offset, flag, body and properties; it has the other fields of the
+    batch. Bodies are decompressed, so the bit for compressed bodies is cleared in sysFlag. A pull that asks for an
+    offset inside the batch gets the whole batch, so offsets may be lower than the one asked for.
     """
     if not record.is_inner_batch:
         return [record]
@@ -220,14 +221,17 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
 
 
 def message_count_of(record: Record) -> int:
-    """Return how many offsets a record takes; an inner batch states it in its properties, or is unwrapped."""
+    """Return the number of messages in a record, each of which has an offset: 1, except for an inner batch.
+
+    If the property INNER_NUM of an inner batch does not state the number, the batch is unwrapped to count its messages.
+    """
     if not record.is_inner_batch:
         return 1
     return _stated_count(record) or len(unwrap_inner_batch(record))
 
 
 def _stated_count(record: Record) -> int:
-    """Return the number of messages that an inner batch states; 0 if it states none."""
+    """Return the number of messages that the property INNER_NUM of an inner batch states; 0 without this property."""
     stated = _INNER_COUNT.search(record.properties_text)
     return int(stated[1]) if stated else 0
 
@@ -236,7 +240,7 @@ def _stated_count(record: Record) -> int:
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the bytes of a record, with sizes and CRC computed, and magic V2 where the topic needs it."""
+    """Return the bytes of a record, with computed sizes and CRC, and magic V2 if the topic is too long for V1."""
     try:
         return _encode(record)
     except (struct.error, UnicodeEncodeError) as cause:

@@ -1,7 +1,8 @@
-"""Find where each record of a response begins, and which offset the first one holds.
+"""Find where each record of a response begins, and which offset is written in the first record.
 
-One walk over the size fields; nothing else is decoded. Records of one size, as messages of one kind often have, need
-no walk: the first eight bytes of each, size and magic, are equal, and one `unpack` of all of them shows it.
+A scan reads only the size and magic of each record and steps to the next one. If all records have the same size, as
+messages of one kind often have, no scan is needed: one `unpack` reads size and magic of all records, which must be
+equal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .record import MAGIC_V1, MAGIC_V2, decode_record
 __all__ = ["MIN_RECORD_BYTES", "first_queue_offset", "mismatch", "record_starts"]
 
 MIN_RECORD_BYTES = 91
-"""Size of a record with IPv4 hosts and empty body, topic and properties."""
+"""Size of the smallest record: IPv4 hosts, and empty body, topic and properties."""
 
 _HEAD = struct.Struct(">iI")  # total size, magic
 _QUEUE_OFFSET = struct.Struct(">20xq")
@@ -25,12 +26,15 @@ _MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:
-    """Return where each record begins; raise `DecodeError` unless they fill the response and have known magics."""
+    """Return where each record begins.
+
+    Raise `DecodeError` unless all have known magics and fill the response exactly.
+    """
     return _starts_of_one_size(body) or _walk(body)
 
 
 def first_queue_offset(body: bytes | memoryview) -> int:
-    """Return the offset that is written in the first record of a response."""
+    """Return the offset that is written in the first record of a response; raise `DecodeError` if there is none."""
     try:
         offset: int = _QUEUE_OFFSET.unpack_from(body)[0]
     except struct.error:
@@ -39,7 +43,7 @@ def first_queue_offset(body: bytes | memoryview) -> int:
 
 
 def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
-    """Return the starts if all records have the first one's size and magic; else none."""
+    """Return where the records begin if all have the size and magic of the first one; else return an empty sequence."""
     total = len(body)
     if total < MIN_RECORD_BYTES:
         return ()
@@ -54,7 +58,7 @@ def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
 
 @lru_cache(maxsize=256)
 def _every_head(size: int, count: int) -> struct.Struct:
-    """Return the struct that reads size and magic, as one number, of `count` records of one size."""
+    """Return the struct that reads size and magic (as one number) of each of `count` records of `size` bytes."""
     return struct.Struct(">" + f"Q{size - _HEAD.size}x" * count)
 
 
@@ -72,13 +76,13 @@ def _walk(body: bytes | memoryview) -> list[int]:
     except struct.error:
         pass
     if at != end:
-        # The readable decoder refuses the record at which the walk ended, and says why.
+        # The reference decoder raises the error about the record at which this scan stopped.
         decode_record(body, at if at < end else starts[-1])
     return starts
 
 
 def mismatch(queue: MessageQueue, first: int, what: str) -> AnswerMismatch:
-    """Return the error about the response to a pull."""
+    """Return the error about a wrong response to a pull from offset `first`; `what` says what is wrong with it."""
     return AnswerMismatch(
         f"the response to a pull from {first} {what}",
         advice="check the broker's store, and any proxy between the broker and this reader",

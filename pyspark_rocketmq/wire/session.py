@@ -1,13 +1,15 @@
-"""Match the responses of one connection to its requests, and refuse illegal sequences of frames.
+"""Match the responses of one connection to its requests, and reject illegal sequences of frames.
 
-A `Session` knows no socket: received bytes go in (`space` and `received`, or `receive`), events come out, and each call
-that makes a request or a response returns the bytes to send. Clients and servers use the same class.
+A `Session` knows no socket. Received bytes go in (`space` and `received`, or `receive`) and events come out; each
+method that makes a request or a response returns the bytes to send. Clients and servers use the same class.
 
-Responses are matched by *opaque* alone and may come in any order. The peer's own requests carry opaques from
-its own counter, so the direction is read from the response flag first. A response to a request that was given
-up (`forget`) or was one-way is dropped and counted. A response to a request that was never made breaks the session, as
-does every framing error; a broken session refuses all further use. Responses beyond one for each request that was given
-up are counted as `unasked`, too; the session's owner limits their number.
+Responses are matched by *opaque* alone and may come in any order. The peer numbers its own requests with opaques too,
+so the response flag decides first whether a frame is a response.
+
+A response to a request that was given up (`forget`) or was one-way is dropped and counted in `dropped_replies`. One
+response for each of these requests is expected; further ones are also counted in `unasked`, and the owner of the
+session limits that number. A response to a request that was never made breaks the session, as every framing error does.
+A broken session raises an error at each further use.
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ from .header import (
 
 _LAST_OPAQUE = 2**31 - 1
 _new = tuple.__new__
-"""The constructor of tuples; that of a named tuple is a Python function that does the same at twice the cost."""
+"""The constructor of tuples; the constructor of a named tuple does the same as a Python function, in twice the time."""
 
 
 class Reply(NamedTuple):
-    """The response to our request `opaque`."""
+    """A response that arrived, with the `opaque` of the request that it answers."""
 
     opaque: int
     command: Command
 
 
 class Request(NamedTuple):
-    """A request of the peer, to be answered with `Session.reply` unless it is one-way."""
+    """A request of the peer; unless it is one-way, `Session.reply` must answer it."""
 
     command: Command
 
@@ -48,27 +50,29 @@ class Request(NamedTuple):
 Event = Reply | Request
 
 Writer = Callable[[Sequence[int]], list[bytes]]
-"""A function that makes the frames of some requests, given an opaque for each."""
+"""A function that returns the frames of several requests, given an opaque for each."""
 
 
 class Session:
-    """One side of one connection; not thread-safe."""
+    """The protocol state of one end of a connection; not thread-safe."""
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, header_type: HeaderType = HeaderType.JSON) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.header_type = header_type
         self.pending: dict[int, int] = {}
-        """Request codes of the requests that await a response, by opaque."""
+        """Requests that wait for a response: their request codes by opaque."""
         self.dropped_replies = 0
         self.unasked = 0
-        """Number of unsolicited frames: responses that came twice, and requests that are declined. The caller that
-        declines a request counts it here."""
+        """Number of unsolicited frames: surplus responses, and requests that were declined.
+
+        The caller that declines a request adds it to this number.
+        """
         self.broken: RemoteProtocolError | None = None
         self._buffer = FrameBuffer(max_frame_bytes)
         self._last_opaque = 0
         self._wrapped = False
         self._owed = 0
-        """Number of responses that may still come to requests that were given up or one-way."""
+        """Number of responses that may still arrive for requests that were given up or one-way."""
 
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "open"
@@ -78,16 +82,16 @@ class Session:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def request(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> tuple[int, bytes]:
-        """Make a request; return the opaque that its response will carry, and the bytes to send."""
+        """Return the opaque of a new request, and the bytes to send."""
         (opaque,), data = self.request_as(code, 1, self.writer(code, fields, body))
         return opaque, data
 
     def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Writer:
-        """Return the function that makes the frames of equal requests."""
+        """Return a function that encodes requests with this code, these fields and this body."""
         return lambda opaques: [self._encode(Command(code, opaque, fields, body)) for opaque in opaques]
 
     def request_as(self, code: int, count: int, write: Writer) -> tuple[Sequence[int], bytes]:
-        """Make `count` requests with the frames that `write` makes; return the opaques and the bytes to send."""
+        """Make `count` requests, whose frames `write` returns; return their opaques and the bytes to send."""
         opaques = self._next_opaques(count)
         frames = write(opaques)
         self._check_sendable(max(map(len, frames)))
@@ -96,46 +100,46 @@ class Session:
         return opaques, b"".join(frames)
 
     def oneway(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> bytes:
-        """Make a request that expects no response; return the bytes to send."""
+        """Return the bytes of a one-way request, which gets no response."""
         opaque = self._next_opaques(1)[0]
         data = self._sendable(self._encode(Command(code, opaque, fields, body, flag=ONEWAY_FLAG)))
         self._owed += 1
         return data
 
     def reply(self, request: Command, response: Command) -> bytes:
-        """Answer the peer's request, in the header form of the response; return the bytes to send."""
+        """Return the bytes of the response to a request of the peer; the response chooses its header form."""
         response.opaque = request.opaque
         response.flag |= RESPONSE_FLAG
         return self._sendable(encode_command(response))
 
     def forget(self, opaque: int) -> None:
-        """Give a request up; drop and count its response if it comes."""
+        """Give a request up: if its response arrives later, drop it and count it."""
         if self.pending.pop(opaque, None) is not None:
             self._owed += 1
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def space(self) -> memoryview:
-        """Return room to receive into; call `received` with the number of bytes put there."""
+        """Return the memory to receive into; `received` must then be called with the number of received bytes."""
         return self._buffer.space()
 
     def received(self, count: int) -> Iterator[Event]:
-        """Take note of `count` bytes in `space`; yield the events that they complete."""
+        """Record that `count` bytes were received into `space`; yield the events that they complete."""
         self._buffer.filled(count)
         return self._events()
 
     def receive(self, data: bytes | memoryview) -> Iterator[Event]:
-        """Copy received bytes in; yield the events that they complete."""
+        """Copy received bytes into the buffer; yield the events that they complete."""
         self._buffer.feed(data)
         return self._events()
 
     @property
     def is_amid_frame(self) -> bool:
-        """Whether only a part of the next frame has arrived."""
+        """Whether a part of the next frame has arrived."""
         return len(self._buffer) > 0
 
     def end(self) -> None:
-        """Take note that the peer closed its side; raise `MalformedFrame` if that cut a frame."""
+        """Record that the peer closed the connection; raise `MalformedFrame` if a frame is incomplete."""
         if rest := len(self._buffer):
             raise self._break(MalformedFrame(f"the stream ended inside a frame, after {rest} bytes of it"))
 
@@ -153,7 +157,7 @@ class Session:
                         yield _new(Reply, (response.opaque, response))
                     else:
                         self._drop(response)
-                # The next frame is of another kind, wrong, or incomplete.
+                # The next frame is no usual response to a pull, is illegal, or is incomplete.
                 if (frame := buffer.next_frame()) is None:
                     return
                 command = decode_any_command(frame)
@@ -176,7 +180,7 @@ class Session:
             self.unasked += 1
 
     def _break(self, error: RemoteProtocolError) -> RemoteProtocolError:
-        """Keep the first error, of which later ones are consequences; return it."""
+        """Mark the session as broken and return its first error; later errors are consequences of the first."""
         self.broken = self.broken or error
         return self.broken
 

@@ -1,9 +1,10 @@
-"""Make over a hundred small value classes without compiling methods for each of them at import.
+"""Make over a hundred small value classes (headers and bodies) without compiling methods for each class at import.
 
-A frozen dataclass compiles half a dozen methods, which takes most of a millisecond; Spark starts processes for every
-query, and each imports all headers and bodies. `Members` has these methods once, for all classes: frozen values built
-by keywords, equal when their members are. The initializer of a class is compiled at its first value, since a process
-uses few classes. For `fields` and `replace` they are dataclasses.
+A frozen dataclass compiles half a dozen methods, which takes most of a millisecond. Spark starts processes for every
+query, and each of them imports all headers and bodies. So the base class `Members` has these methods once for all
+classes: values are frozen, made with keyword arguments, and equal if their members are equal. The initializer of a
+class is compiled when its first value is made, since a process uses few of the classes. The functions `fields` and
+`replace` of the standard library treat them as dataclasses.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ M = TypeVar("M", bound="Members")
 
 
 class Members:
-    """Base of the classes that `members` completes."""
+    """Base class of value classes; the decorator `members` completes a class."""
 
     __slots__ = ()
     wire_names: ClassVar[Mapping[str, str]] = {}
-    """Wire names that are not the attribute's name in camelCase."""
+    """Names on the wire of those attributes whose wire name is not the attribute's name in camelCase."""
     _names: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
@@ -46,7 +47,7 @@ class Members:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def members(cls: type[M]) -> type[M]:
-    """Complete a class: give it a slot for each annotated member, and make it a frozen value built by keywords."""
+    """Return the class with a slot for each annotated member; its values are frozen and made with keyword arguments."""
     made = cast(Any, dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls))
     made._names = tuple(member.name for member in fields(made))
     made.__init__ = _init_first
@@ -54,7 +55,7 @@ def members(cls: type[M]) -> type[M]:
 
 
 def wire_name(cls: type[Members], attribute: str) -> str:
-    """Return the name that the class's `wire_names` gives, else the attribute in camelCase."""
+    """Return the name of an attribute on the wire: from the class's `wire_names`, or the attribute in camelCase."""
     return cls.wire_names.get(attribute) or _camel_case(attribute)
 
 
@@ -64,12 +65,15 @@ def _camel_case(name: str) -> str:
 
 
 def _init_first(self: Any, **given: Any) -> None:
-    """Initialize the first value of a class."""
+    """Initialize the first value of a class, after compiling the initializer for it and later ones."""
     _compile_init(type(self))(self, **given)
 
 
 def _compile_init(cls: Any) -> Callable[..., None]:
-    """Give the class the initializer that a frozen dataclass of the same members has, and return it."""
+    """Compile the initializer that a frozen dataclass with these members would have.
+
+    Set it in the class and return it.
+    """
     same = [(each.name, Any, field(default=each.default, default_factory=each.default_factory)) for each in fields(cls)]
     twin: Any = make_dataclass(cls.__name__, same, frozen=True, kw_only=True, repr=False)
     init: Callable[..., None] = twin.__init__

@@ -1,4 +1,4 @@
-"""Make stored messages, plain and irregular, on which decoders must agree."""
+"""Generate stored messages, with plain and irregular records, for tests that compare two decoders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _times = st.one_of(st.integers(0, 2**41), st.integers(-(2**63), 2**63 - 1))
 
 
 def property_text(entries: Sequence[tuple[str, str]], terminated: bool = True) -> bytes:
-    """Return the text of properties in order, duplicates included."""
+    """Return the text that stores these properties, in order and with repeated names.
+
+    `terminated` adds a last separator.
+    """
     text = "\x02".join(f"{name}\x01{value}" for name, value in entries)
     return (text + ("\x02" if terminated and entries else "")).encode()
 
@@ -57,12 +60,12 @@ plain_records = st.builds(
 
 
 def packed(record: Record, how: Compression) -> Record:
-    """Return the record with its body packed."""
+    """Return a copy of the record with its body compressed in the format `how`."""
     return replace(record, body=compress(record.body, how), sys_flag=record.sys_flag | how.sys_flag)
 
 
 def inner_batch(record: Record, bodies: Sequence[bytes]) -> Record:
-    """Return an inner batch: one record of several messages."""
+    """Return a copy of the record that is an inner batch: one record that holds a message for each body."""
     body = encode_batch(BatchEntry(body, record.properties_text) for body in bodies)
     return replace(record, body=body, sys_flag=record.sys_flag | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
@@ -81,7 +84,10 @@ irregular_records = st.one_of(
 
 
 def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: MessageQueue = QUEUE) -> Block:
-    """Return a response that holds these records, at successive offsets unless they have offsets of their own."""
+    """Return a response that holds copies of these records, which get the topic and id of `queue`.
+
+    Records with queue offset 0 get their index in the response as offset.
+    """
     topic, _, queue_id = queue
     placed = [
         replace(r, queue_offset=r.queue_offset or at, topic=topic, queue_id=queue_id) for at, r in enumerate(records)
@@ -91,6 +97,6 @@ def block(records: Sequence[Record], wanted: QueueRange | None = None, queue: Me
 
 
 def whole(decoder: ColumnDecoder, blocks: Sequence[Block]) -> Decoded:
-    """Return the one record batch of all blocks."""
+    """Return the decoded record batch of all blocks; fail if they make several batches."""
     (decoded,) = decoder.decode_all(blocks, BatchSize(10**6, 2**40))
     return decoded

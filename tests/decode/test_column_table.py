@@ -1,4 +1,4 @@
-"""Test the choice of columns."""
+"""Test the table of columns and its default layouts."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def test_identity_columns_are_not_nullable() -> None:
 
 
 def test_headers_come_last_in_the_kafka_layout() -> None:
-    """They are left out unless they are asked for."""
+    """The Kafka layout has the column `headers` only if it is requested, and then as the last one."""
     assert default_columns(Layout.KAFKA, include_headers=True) == (*default_columns(Layout.KAFKA), "headers")

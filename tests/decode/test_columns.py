@@ -1,4 +1,8 @@
-"""Test that columns of record bytes equal what the readable decoder says of each message."""
+"""Test that the bulk decoder and the slow reference decoder give equal columns.
+
+The bulk decoder is `ColumnDecoder`; it decodes plain records with operations on whole arrays. The reference decoder is
+`read_rows`; it decodes one record at a time.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +57,7 @@ PLAIN = Record(
 
 
 def readable(blocks: list[Block], content: Content) -> list[list[object]]:
-    """Return what the readable decoder says of the messages in the blocks, a list for each column."""
+    """Return the values that the reference decoder reads from the messages in the blocks, one list for each column."""
     rows = [
         row
         for data, (queue, start, end, _), *_ in blocks
@@ -71,7 +75,7 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
     st.builds(Content, properties_as_json=st.booleans(), system_properties=st.booleans()),
 )
 def test_bulk_equals_readable_for_any_mixture(responses: list[list[Record]], content: Content) -> None:
-    """Every column of any mixture of plain and irregular records equals the readable decoder's, in order of arrival."""
+    """For any mixture of plain and irregular records, both decoders give equal columns, in order of arrival."""
     topics = ("t0", "another", "%RETRY%" + "g" * 130)
     blocks = [
         block(records, queue=MessageQueue(topic, "broker-a", 3))
@@ -83,7 +87,7 @@ def test_bulk_equals_readable_for_any_mixture(responses: list[list[Record]], con
 
 
 def test_every_column_shows_its_own_field() -> None:
-    """Each column of a plain record, and of the same record read one by one, has the value that its name promises."""
+    """Both decoders read each column from the field of the record that the column's name promises."""
     names = ["TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "colour"]
     record = replace(
         PLAIN,
@@ -140,7 +144,7 @@ def test_every_column_shows_its_own_field() -> None:
 
 @given(st.lists(property_names, max_size=5), st.data())
 def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None:
-    """Rows that name the same properties in the same order, some of them twice, read as the readable decoder does."""
+    """If all rows have the same property names in the same order, some twice, both decoders give equal columns."""
     rows = data.draw(st.lists(st.tuples(*[property_values] * len(names)), min_size=1, max_size=5))
     texts = [property_text(list(zip(names, row, strict=True))) for row in rows]
     blocks = [block([replace(PLAIN, properties_text=text) for text in texts])]
@@ -150,26 +154,26 @@ def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None
 
 @given(st.lists(plain_records, min_size=1, max_size=8))
 def test_plain_records_need_no_help(records: list[Record]) -> None:
-    """No plain record is read one by one."""
+    """The bulk decoder decodes no plain record one by one."""
     assert whole(ColumnDecoder(EVERY_COLUMN), [block(records)]).handed_over == 0
 
 
 def test_odd_records_are_counted() -> None:
-    """The number of records read one by one is reported."""
+    """The decoder reports how many irregular records it decoded one by one."""
     decoded = whole(ColumnDecoder(["body"]), [block([PLAIN, packed(PLAIN, Compression.ZLIB), PLAIN])])
     assert decoded.handed_over == 1
     assert decoded.batch.column("body").to_pylist() == [b"hello"] * 3
 
 
 def test_offsets_outside_the_range_are_left_out() -> None:
-    """Messages before the start and from the end on are no rows, not even inside an inner batch."""
+    """Messages outside the wanted offsets become no rows, even if they are in one inner batch with wanted messages."""
     records = [inner_batch(PLAIN, [b"a", b"b", b"c"]), replace(PLAIN, queue_offset=3), replace(PLAIN, queue_offset=4)]
     decoded = whole(ColumnDecoder(["queueOffset", "body"]), [block(records, QueueRange(QUEUE, 1, 4))])
     assert decoded.batch.to_pydict() == {"queueOffset": [1, 2, 3], "body": [b"b", b"c", b"hello"]}
 
 
 def test_tags_are_compared_as_text() -> None:
-    """A message whose tag only shares the hash code of a wanted one is left out, in bulk and one by one."""
+    """A message is left out if its tag differs from the wanted tag but has the same hash code, plain or irregular."""
     aa, bb = (replace(PLAIN, properties_text=property_text([("TAGS", tag)])) for tag in ("Aa", "BB"))
     decoder = ColumnDecoder(["tags"], Content(tags=frozenset(["Aa"])))
     decoded = whole(decoder, [block([aa, bb, packed(aa, Compression.LZ4), packed(bb, Compression.LZ4)])])
@@ -177,21 +181,21 @@ def test_tags_are_compared_as_text() -> None:
 
 
 def test_retries_are_not_picked_by_tag() -> None:
-    """A message that was sent back is a row whatever its tag, plain or irregular."""
+    """A message in a retry topic becomes a row whatever its tag is, plain or irregular."""
     retries = block([PLAIN, packed(PLAIN, Compression.ZLIB)], queue=MessageQueue("%RETRY%g", "broker-a", 0))
     decoded = whole(ColumnDecoder(["topic"], Content(tags=frozenset(["b"]))), [block([PLAIN]), retries])
     assert decoded.batch.to_pydict() == {"topic": ["%RETRY%g", "%RETRY%g"]}
 
 
 def test_last_of_equal_names_counts() -> None:
-    """A name given twice has its last value, in the map and in the columns made from it."""
+    """If a record has a property name twice, its last value is in the map and in the column of that property."""
     record = replace(PLAIN, properties_text=property_text([("k", "1"), ("TAGS", "x"), ("k", "2"), ("TAGS", "y")]))
     decoded = whole(ColumnDecoder(["properties", "tags"]), [block([record])])
     assert decoded.batch.to_pydict() == {"properties": [[("k", "2")]], "tags": ["y"]}
 
 
 def test_json_properties_parse_back() -> None:
-    """Quotes, backslashes and control characters survive the JSON form."""
+    """Properties as JSON parse to the same values, with quotes, backslashes and control characters."""
     value = 'say "hi" \\ \n é'
     record = replace(PLAIN, properties_text=property_text([("k", value), ("l", "2")]))
     decoded = whole(ColumnDecoder(["properties"], Content(properties_as_json=True)), [block([record, PLAIN])])
@@ -207,27 +211,29 @@ BROKEN_TEXT = replace(PLAIN, properties_text=b"colour\x01\xff\xfe\x02")
 
 @pytest.mark.parametrize("broken", [BROKEN_BODY, BROKEN_TEXT])
 def test_failfast_names_the_message(broken: Record) -> None:
-    """The error names the message, its queue, and the option that goes on."""
+    """In mode FAILFAST, the error states topic, broker, queue and offset of an unreadable message, and names the option
+    `mode`.
+    """
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 3, offset 1.*mode"):
         whole(ColumnDecoder(["body", "properties"]), [block([PLAIN, broken])])
 
 
 def test_permissive_gives_null() -> None:
-    """A part that cannot be read is null; the rest of the message is a row."""
+    """In mode PERMISSIVE, an unreadable body or property text becomes null; the message's other columns have values."""
     decoder = ColumnDecoder(["body", "properties", "queueId"], Content(mode=Mode.PERMISSIVE))
     batch = whole(decoder, [block([BROKEN_BODY, BROKEN_TEXT])]).batch
     assert batch.to_pydict() == {"body": [None, b"hello"], "properties": [[("colour", "red")], None], "queueId": [3, 3]}
 
 
 def test_dropmalformed_drops_and_counts() -> None:
-    """Unreadable messages are left out and counted."""
+    """In mode DROPMALFORMED, unreadable messages are left out and counted."""
     decoder = ColumnDecoder(["body", "tags"], Content(mode=Mode.DROPMALFORMED))
     decoded = whole(decoder, [block([BROKEN_BODY, PLAIN, BROKEN_TEXT])])
     assert (decoded.batch.num_rows, decoded.dropped) == (1, 2)
 
 
 def test_content_that_no_column_shows_is_not_read() -> None:
-    """A reader of offsets does not notice a broken body."""
+    """If only the column queueOffset is requested, an unreadable body or property text causes no error."""
     decoded = whole(ColumnDecoder(["queueOffset"]), [block([BROKEN_BODY, BROKEN_TEXT])])
     assert decoded.batch.to_pydict() == {"queueOffset": [0, 1]}
 
@@ -239,7 +245,7 @@ UNPACKABLE_BATCH = replace(NO_BATCH, sys_flag=NO_BATCH.sys_flag | SysFlag.COMPRE
 
 @pytest.mark.parametrize("broken", [NO_BATCH, UNPACKABLE_BATCH])
 def test_a_broken_inner_batch_follows_the_mode(broken: Record) -> None:
-    """A broken inner batch raises an error with its place, is one row without a body, or is left out and counted."""
+    """A broken inner batch raises an error (FAILFAST), is one row without a body (PERMISSIVE), or is left out."""
     blocks = [block([PLAIN, broken, PLAIN])]
     with pytest.raises(DecodeError, match=r"topic orders, broker broker-a, queue 3, offset 1.*mode"):
         whole(ColumnDecoder(["queueOffset"]), blocks)
@@ -251,7 +257,7 @@ def test_a_broken_inner_batch_follows_the_mode(broken: Record) -> None:
 
 
 def test_a_time_beyond_the_year_9999_is_null() -> None:
-    """A time in nanoseconds, a common mistake of producers, becomes null."""
+    """A born time in nanoseconds, a common mistake of producers, becomes null; the store time does not."""
     wrong_clock = replace(PLAIN, born_timestamp=1_700_000_000_123_456_789)
     decoder = ColumnDecoder(["bornTimestamp", "storeTimestamp"])
     batch = whole(decoder, [block([PLAIN, wrong_clock, packed(wrong_clock, Compression.ZLIB)])]).batch
@@ -261,7 +267,7 @@ def test_a_time_beyond_the_year_9999_is_null() -> None:
 
 @pytest.mark.parametrize(("topic_size", "properties_size"), [(200, 10), (6, 40_003)])
 def test_sizes_have_a_sign(topic_size: int, properties_size: int) -> None:
-    """A size above the largest signed number is refused as negative, though as many bytes are there."""
+    """A topic or property size above the largest signed number is an error, even if that many bytes are there."""
     tail = bytes([topic_size]) + b"t" * topic_size + properties_size.to_bytes(2, "big") + b"p" * properties_size
     record = encode_record(PLAIN)
     record = record[: record.index(b"hello") + 5] + tail
@@ -271,7 +277,7 @@ def test_sizes_have_a_sign(topic_size: int, properties_size: int) -> None:
 
 
 def test_what_unpacks_to_much_comes_in_several_batches() -> None:
-    """Packed bodies of one batch that unpack to more come in several batches, in order."""
+    """If compressed bodies are too large for one batch when decompressed, they come in several batches, in order."""
     records = [PLAIN, *[packed(replace(PLAIN, body=bytes([n]) * 4000), Compression.ZLIB) for n in range(6)], PLAIN]
     blocks = [block(records)]
     decoded = list(ColumnDecoder(["queueOffset", "body"]).decode_all(blocks, BatchSize(byte_count=10_000)))
@@ -285,7 +291,7 @@ def test_what_unpacks_to_much_comes_in_several_batches() -> None:
 
 
 def recorded_answers() -> list[Block]:
-    """Return the responses of recorded pulls that found messages."""
+    """Return the recorded responses to pulls that found messages."""
     blocks = []
     for path in sorted(GOLDEN.glob("**/*.jsonl")):
         for exchange in map(json.loads, path.read_text().splitlines()):
@@ -299,7 +305,7 @@ def recorded_answers() -> list[Block]:
 
 
 def test_recorded_answers_of_real_brokers() -> None:
-    """Recorded responses with batches, transactions, packed bodies and retries read as the readable decoder does."""
+    """Both decoders agree about recorded responses with batches, transactions, compressed bodies and retries."""
     blocks = recorded_answers()
     decoded = whole(ColumnDecoder(EVERY_COLUMN), blocks)
     assert decoded.batch.num_rows > 100

@@ -1,4 +1,4 @@
-"""Test that records stand where their responses cover, and that responses which cannot be right are read again."""
+"""Test that records get the positions that their responses cover, and that impossible responses are pulled again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pairs = list[tuple[int, int]]
 
 
 class Again:
-    """A recheck that yields a prepared block and keeps what it was asked for."""
+    """A recheck that yields a prepared block and records its calls in `asked`."""
 
     def __init__(self, block: Block, shifted: set[MessageQueue] = frozenset()) -> None:  # type: ignore[assignment]
         self.asked: list[tuple[str, int]] = []
@@ -33,35 +33,38 @@ class Again:
         self._shifted = shifted
 
     def read_again(self, block: Block) -> Iterator[Block]:
-        """Yield the prepared block."""
+        """Record the call and yield the prepared block."""
         self.asked.append(("short", block.first))
         yield self._block
 
     def place(self, block: Block) -> Iterator[Block]:
-        """Yield the prepared block."""
+        """Record the call and yield the prepared block."""
         self.asked.append(("filtered", block.first))
         yield self._block
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Return the prepared queues."""
+        """Record the call and return the prepared queues."""
         self.asked += [("shifted", offset) for offset in offsets.values()]
         return self._shifted
 
 
 def response(records: list[Record], first: int, *, filtered: bool = False, end: int | None = None) -> Block:
-    """Return the response to a pull from an offset up to another."""
+    """Return the response to a pull from offset `first`.
+
+    It covers offsets up to `end`, by default one for each record.
+    """
     end = first + len(records) if end is None else end
     data = memoryview(b"".join(map(encode_record, records)))
     return Block(data, QueueRange(QUEUE, first, end), len(records), first, 0 if filtered else end - first, end)
 
 
 def at(*offsets: int) -> list[Record]:
-    """Return plain records in which these offsets are written, one behind the other in the commit log."""
+    """Return plain records with these written offsets and ascending commit-log offsets."""
     return [replace(PLAIN, queue_offset=offset, physical_offset=100 * i) for i, offset in enumerate(offsets)]
 
 
 def pairs(blocks: list[Block], again: Again | None = None, size: BatchSize | None = None) -> Pairs:
-    """Return position and written offset of each row."""
+    """Return (position, written offset) of each row that the decoder makes of the blocks."""
     decoder = ColumnDecoder(OFFSETS, recheck=again)
     return [tuple(row.values()) for each in decoder.decode_all(blocks, size) for row in each.batch.to_pylist()]
 
@@ -72,7 +75,9 @@ def pairs(blocks: list[Block], again: Again | None = None, size: BatchSize | Non
     st.sampled_from([BatchSize(), BatchSize(byte_count=500), BatchSize(messages=3)]),
 )
 def test_rows_stand_where_they_were_asked_from(responses: list[list[Record]], ahead: int, size: BatchSize) -> None:
-    """Plain and irregular records stand at the offsets that were asked for, whatever offsets are written in them."""
+    """The positions of plain and irregular records count up from the offset asked for, whatever offsets are written in
+    them.
+    """
     blocks, begin, expected = [], 1000, Pairs()
     for records in responses:
         records = [record for record in records if not record.is_inner_batch] or [PLAIN]
@@ -90,7 +95,7 @@ def test_rows_stand_where_they_were_asked_from(responses: list[list[Record]], ah
 
 
 def test_only_what_is_wanted_of_a_shifted_answer_becomes_rows(caplog: pytest.LogCaptureFixture) -> None:
-    """Positions decide which records are wanted, and the shift is logged once for a queue."""
+    """In a shifted queue, positions and not written offsets decide which records are wanted; one warning is logged."""
     parts = [
         response(at(11, 12, 13, 14), 10)._replace(wanted=QueueRange(QUEUE, *part)) for part in ((11, 13), (13, 14))
     ]
@@ -99,7 +104,10 @@ def test_only_what_is_wanted_of_a_shifted_answer_becomes_rows(caplog: pytest.Log
 
 
 def test_a_broker_started_anew_goes_on_with_the_positions() -> None:
-    """Written offsets may go back to the positions after a restart; any other disorder is refused."""
+    """Written offsets may fall back to the positions within a response, as after a broker's restart.
+
+    Other disorder is refused.
+    """
     assert pairs([response(at(11, 12, 12, 13), 10)]) == [(10, 11), (11, 12), (12, 12), (13, 13)]
     for wrong in (at(11, 12, 12, 12), at(10, 11, 11, 13), at(13, 12, 11, 10), at(10, 12, 11, 13)):
         with pytest.raises(
@@ -110,7 +118,7 @@ def test_a_broker_started_anew_goes_on_with_the_positions() -> None:
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_later_record_in_the_place_of_another_is_refused(index: int) -> None:
-    """A later record in the place of another is told from a shifted queue by its place in the commit log."""
+    """If a later record takes the place of another one, its commit-log offset shows that the queue is not shifted."""
     records = at(10, 11, 12, 13)
     records[index] = records[3]
     with pytest.raises(AnswerMismatch, match="out of order or twice"):
@@ -119,7 +127,10 @@ def test_a_later_record_in_the_place_of_another_is_refused(index: int) -> None:
 
 @pytest.mark.parametrize("size", [BatchSize(), BatchSize(byte_count=500)])
 def test_a_short_answer_is_read_again_in_its_place(size: BatchSize) -> None:
-    """A short or empty response is read again in its place; one that is short again is refused."""
+    """An incomplete or empty response is replaced, in order, by a second pull.
+
+    If that is incomplete too, an error is raised.
+    """
     whole, short = response(at(3, 4, 5), 3), response(at(3), 3, end=6)
     for wrong in (short, short._replace(data=memoryview(b""), message_count=0)):
         again = Again(whole)
@@ -132,7 +143,7 @@ def test_a_short_answer_is_read_again_in_its_place(size: BatchSize) -> None:
 
 
 def test_inner_batches_are_counted_by_their_messages() -> None:
-    """An inner batch counts as its messages from the asked offset on, by its INNER_NUM property if it has one."""
+    """An inner batch counts as many messages as it has from the pull's offset on, with and without INNER_NUM."""
     three = replace(inner_batch(PLAIN, [b"a", b"b", b"c"]), queue_offset=4)
     stated = packed(replace(three, queue_offset=7, properties_text=b"INNER_NUM\x013\x02"), Compression.ZLIB)
     for second in (replace(three, queue_offset=7), stated):
@@ -145,14 +156,16 @@ def test_inner_batches_are_counted_by_their_messages() -> None:
 
 
 def test_an_inner_batch_that_lacks_messages_cannot_be_read() -> None:
-    """An inner batch that holds fewer messages than it states is refused."""
+    """An inner batch that holds fewer messages than its INNER_NUM states raises an error."""
     lacking = replace(inner_batch(PLAIN, [b"a"]), queue_offset=0, properties_text=b"INNER_NUM\x012\x02")
     with pytest.raises(Exception, match=r"DECODE.*inner batch of 2 messages holds 1"):
         pairs([response([lacking], 0, end=2)])
 
 
 def test_filtered_answers_that_cannot_be_are_placed() -> None:
-    """A filtered response with offsets beyond it, before it, or not ascending is placed, and so are all that follow."""
+    """If a filtered response has impossible offsets, the recheck finds the positions of its records and of later
+    responses.
+    """
     placed = response(at(8), 7)
     for wrong in (at(3, 10), at(2, 5), at(5, 5), at(6, 4), at(2**63 - 1, -(2**63))):
         again = Again(placed)
@@ -162,7 +175,9 @@ def test_filtered_answers_that_cannot_be_are_placed() -> None:
 
 
 def test_a_cut_among_filtered_messages_is_looked_at() -> None:
-    """The message before a cut shows whether the queue is shifted; then the response is placed."""
+    """If written offsets lie beyond the wanted end, the last wanted offset is checked, to see whether the queue is
+    shifted.
+    """
     cut = response(at(3, 7), 0, filtered=True, end=10)._replace(wanted=QueueRange(QUEUE, 0, 6))
     honest = Again(response(at(8), 7))
     assert pairs([cut], honest) == [(3, 3)] and honest.asked == [("shifted", 5)]
@@ -173,7 +188,7 @@ def test_a_cut_among_filtered_messages_is_looked_at() -> None:
 
 
 def test_light_topics_hold_messages_of_others() -> None:
-    """Records of a light topic, which name another topic, queue and offset, are taken in any order."""
+    """Records of a light topic are accepted although they hold another topic, another queue and unordered offsets."""
     light = MessageQueue("%LMQ%orders-1", "broker-a", 0)
     block_of_light = response(at(50, 7, 90), 0)._replace(wanted=QueueRange(light, 0, 3))
     assert pairs([block_of_light]) == [(0, 50), (1, 7), (2, 90)]
@@ -181,7 +196,10 @@ def test_light_topics_hold_messages_of_others() -> None:
 
 @pytest.mark.parametrize("size", [BatchSize(), BatchSize(byte_count=500)])
 def test_filtered_messages_of_light_topics_are_placed(size: BatchSize, caplog: pytest.LogCaptureFixture) -> None:
-    """Filtered messages of a light topic are placed, and their offsets, which are another queue's, are no shift."""
+    """The recheck finds the positions of filtered messages of a light topic.
+
+    Its written offsets cause no warning of a shift.
+    """
     light = MessageQueue("%LMQ%orders-1", "broker-a", 0)
     filtered = response(at(4, 6), 0, filtered=True, end=20)._replace(wanted=QueueRange(light, 0, 20))
     again = Again(response(at(4, 6), 2)._replace(wanted=QueueRange(light, 0, 20)))
@@ -190,7 +208,7 @@ def test_filtered_messages_of_light_topics_are_placed(size: BatchSize, caplog: p
 
 
 def test_each_topic_and_queue_of_a_batch_is_compared_with_its_own() -> None:
-    """Records of several topics in one batch are each compared with the queue of their own response."""
+    """If one batch has responses of several topics, each record is compared with the queue of its own response."""
     queues = [
         MessageQueue(topic, "broker-a", at % 3) for at, topic in enumerate(["t", "orders", "orders-eu", "orders-us"])
     ]

@@ -1,4 +1,4 @@
-"""Test that responses are copied as they come, and make record batches of a size."""
+"""Test that responses are copied as they arrive, and that record batches keep to their size."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ BYTES = len(TEN.data)
 
 
 def row_counts(blocks: list[Block], size: BatchSize) -> list[int]:
-    """Return the number of rows of each record batch."""
+    """Return the number of rows of each record batch made of the blocks."""
     return [each.batch.num_rows for each in ColumnDecoder(["body"]).decode_all(blocks, size)]
 
 
 def test_batches_are_as_large_as_wanted() -> None:
-    """A batch ends where one more response would go beyond its size."""
+    """A record batch ends before the response that would make it larger than the requested size."""
     assert row_counts([TEN] * 10, BatchSize(messages=39)) == [30, 30, 30, 10]
     assert row_counts([TEN] * 10, BatchSize(messages=30)) == [30, 30, 30, 10]
     assert row_counts([TEN] * 10, BatchSize(byte_count=3 * BYTES)) == [30, 30, 30, 10]
 
 
 def test_an_answer_of_more_messages_is_a_batch_by_itself() -> None:
-    """A response of more messages than a batch is not cut."""
+    """A response with more messages than a batch may have makes one larger batch."""
     assert row_counts([TEN] * 3, BatchSize(messages=1)) == [10, 10, 10]
 
 
 def test_a_record_of_half_the_size_stands_alone() -> None:
-    """A record of half the size of a batch makes a batch of its own, whatever stands before and behind it."""
+    """A record of half the bytes of a batch makes a batch of its own, whatever records come before and after it."""
     one, large = block([PLAIN]), block([replace(PLAIN, body=b"x" * 5000)])
     assert row_counts([one, one, large, one, large, large, one], BatchSize(byte_count=10_000)) == [2, 1, 1, 1, 1, 1]
     large_first = block([replace(PLAIN, body=b"x" * 5000), PLAIN, PLAIN])
@@ -43,14 +43,14 @@ def test_a_record_of_half_the_size_stands_alone() -> None:
 
 
 def test_nothing_makes_no_batch() -> None:
-    """No response, or empty ones, make no batch."""
+    """No responses, or only empty ones, make no record batch."""
     empty = TEN._replace(data=memoryview(b""), message_count=0)
     assert row_counts([], BatchSize()) == row_counts([empty, empty], BatchSize()) == []
     assert row_counts([empty, TEN, empty], BatchSize()) == [10]
 
 
 def test_what_was_received_may_be_overwritten_once_the_next_is_asked_for() -> None:
-    """One receive buffer may hold one response after the other."""
+    """If one receive buffer holds all responses in turn, the rows have the bytes of their own responses."""
     buffer = bytearray(BYTES)
 
     def received() -> Iterator[Block]:
@@ -63,7 +63,7 @@ def test_what_was_received_may_be_overwritten_once_the_next_is_asked_for() -> No
 
 
 def test_a_batch_outlives_the_next() -> None:
-    """A batch stays as it is when the next one is made in the same memory."""
+    """A record batch does not change when the decoder makes the next one."""
     decoder = ColumnDecoder(["body", "keys", "properties", "queueOffset"])
     first = whole(decoder, [TEN]).batch
     before = first.to_pylist()
@@ -72,7 +72,7 @@ def test_a_batch_outlives_the_next() -> None:
 
 
 def test_a_damaged_answer_does_not_stay() -> None:
-    """A decoder that is used after an error decodes the next responses, and none twice."""
+    """After an error about a damaged response, the decoder decodes the next responses, and none of them twice."""
     decoder = ColumnDecoder(["body"])
     with pytest.raises(DecodeError):
         whole(decoder, [TEN, TEN._replace(data=TEN.data[:-1])])
@@ -80,7 +80,7 @@ def test_a_damaged_answer_does_not_stay() -> None:
 
 
 def test_a_damaged_answer_is_named_however_large() -> None:
-    """The error names the queue and offset of a damaged response that is split into records, too."""
+    """The error states queue and offset of a damaged response, also if the response is split into its records."""
     damaged = TEN._replace(data=TEN.data[:-1])
     for byte_count in (10 * BYTES, BYTES):
         with pytest.raises(DecodeError, match="topic orders, broker broker-a, queue 3, offset 0"):
@@ -88,7 +88,7 @@ def test_a_damaged_answer_is_named_however_large() -> None:
 
 
 def test_what_an_abandoned_reading_gathered_is_forgotten() -> None:
-    """A decoder that was abandoned in the middle of a batch starts with an empty one."""
+    """If decoding stops in the middle of a batch, the next decoding does not return the messages gathered before."""
 
     def broken() -> Iterator[Block]:
         yield TEN

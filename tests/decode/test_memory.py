@@ -1,4 +1,4 @@
-"""Test that a worker which decodes batch after batch gets its memory from the operating system once."""
+"""Test that a worker which decodes many batches reuses the memory that it got from the operating system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ print((getrusage(RUSAGE_SELF).ru_minflt - before) // 10)
 
 
 def test_later_batches_touch_no_new_pages() -> None:
-    """Later batches touch few new pages; a batch of 8 MiB touches over a thousand if its memory was given back."""
+    """Later batches cause few page faults.
+
+    A batch of 8 MiB would cause over a thousand if freed memory were returned.
+    """
     done = subprocess.run(
         [sys.executable, "-c", PAGES_COUNTED], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )

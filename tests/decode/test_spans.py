@@ -1,4 +1,4 @@
-"""Test cutting many slices out of a buffer at once."""
+"""Test the functions that cut many slices out of a buffer at once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark_rocketmq.decode.spans import Spans, cut_spans, not_utf8, peek_windo
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 50), max_size=20), st.integers(1, 60))
 def test_windows_may_reach_beyond_the_end(data: bytes, starts: list[int], width: int) -> None:
-    """Bytes behind the data's end are zero, however many of the window."""
+    """If a window reaches beyond the end of the data, its bytes after the end are zero."""
     windows = peek_windows(np.frombuffer(data, np.uint8), np.array(starts, np.int64), width)
     assert [row.tobytes() for row in windows] == [data[start:][:width].ljust(width, b"\0") for start in starts]
 
 
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 20), st.integers(0, 9))), max_size=12))
 def test_spans_of_any_length_and_none(spans: list[tuple[int, int] | None]) -> None:
-    """Each span gives its bytes, and no span gives null."""
+    """`cut_spans` returns the bytes of each span, and null for an absent span."""
     data = bytes(range(30))
     starts, ends = (np.array([-1 if span is None else sum(span[:size]) for span in spans]) for size in (1, 2))
     cut = cut_spans(np.frombuffer(data, np.uint8), Spans(starts.astype(np.int64), ends.astype(np.int64)))
@@ -27,5 +27,5 @@ def test_spans_of_any_length_and_none(spans: list[tuple[int, int] | None]) -> No
 
 
 def test_broken_texts_are_named() -> None:
-    """Texts that are not UTF-8 are found, even where two of them are the halves of a character."""
+    """`not_utf8` returns the indices of texts that are not UTF-8, even if two of them are the halves of a character."""
     assert not_utf8(pa.array([b"a", b"\xc3", b"\xa9", "é".encode()])).tolist() == [1, 2]

@@ -1,4 +1,4 @@
-"""Test that records are found in lock step where walking one by one finds them."""
+"""Test that scanning many responses in lock step finds the same records as scanning them one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _answers = st.lists(_any_records.map(block), min_size=8, max_size=12)
 
 
 def maybe_find(blocks: list[Block]) -> Starts | None:
-    """Return the records found in lock step, of responses that lie one behind the other."""
+    """Return the records that the scan in lock step finds in these responses, put one after another into one buffer."""
     ends = np.cumsum([len(response.data) for response in blocks])
     data = np.frombuffer(b"".join(response.data for response in blocks), np.uint8)
     return maybe_find_starts(data, Spans(np.append(0, ends[:-1]), ends))
@@ -32,7 +32,7 @@ def maybe_find(blocks: list[Block]) -> Starts | None:
 
 @given(_answers)
 def test_records_are_found_where_the_walk_finds_them(blocks: list[Block]) -> None:
-    """The walk in lock step finds the same places and counts as the walk one by one, or gives up."""
+    """The scan in lock step returns the same byte positions and counts as the scan one by one, or None."""
     found, base, places = maybe_find(blocks), 0, []
     for response in blocks:
         places += [base + start for start in record_starts(response.data)]
@@ -44,20 +44,20 @@ def test_records_are_found_where_the_walk_finds_them(blocks: list[Block]) -> Non
 
 @pytest.mark.parametrize("count", [8, 40])
 def test_answers_of_unequal_counts_are_walked_in_lock_step(count: int) -> None:
-    """Responses with different numbers of records are walked in lock step to their ends."""
+    """The scan in lock step finds all records of responses with different numbers of records."""
     found = maybe_find([block([replace(PLAIN, body=b"x" * at)] * (at % 3 + 1)) for at in range(count)])
     assert found
     assert found.counts.tolist() == [at % 3 + 1 for at in range(count)]
 
 
 def test_few_or_unequal_answers_are_walked_one_by_one() -> None:
-    """Few responses, or very unequal ones, are left to the walk one by one."""
+    """The scan in lock step returns None for fewer than eight responses, and for responses of very unequal sizes."""
     assert maybe_find([block([PLAIN])] * 7) is None
     assert maybe_find([*[block([PLAIN])] * 20, block([PLAIN] * 100)]) is None
 
 
 def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:
-    """Return the offsets of the messages, or the text of the error."""
+    """Return the offsets of the decoded messages, or the text of the error."""
     try:
         return list(whole(ColumnDecoder(["queueOffset"]), blocks).batch.column("queueOffset").to_pylist())
     except DecodeError as error:
@@ -67,7 +67,10 @@ def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:
 @example([block([PLAIN]) for _ in range(8)], 0, 0, 7, 0xAB)  # the magic of the other layout
 @given(_answers, st.integers(0, 11), st.integers(0, 10_000), st.integers(0, 7), st.integers(0, 255))
 def test_damage_is_told_as_the_walk_tells_it(blocks: list[Block], which: int, record: int, at: int, byte: int) -> None:
-    """A changed byte in a size or magic gives the error of the damaged response alone, or none."""
+    """If one byte of a size or magic changes, decoding many responses at once gives the error of the damaged one.
+
+    If the byte causes no error, all offsets are returned.
+    """
     which %= len(blocks)
     starts = record_starts(blocks[which].data)
     changed = bytearray(blocks[which].data)
@@ -80,7 +83,7 @@ def test_damage_is_told_as_the_walk_tells_it(blocks: list[Block], which: int, re
 
 @given(st.integers(1, MIN_RECORD_BYTES - 1), st.integers(0, 8))
 def test_an_answer_cut_short_is_told(cut: int, which: int) -> None:
-    """A response that is cut short is refused, and does not go on in the next one."""
+    """If a response is cut inside its last record, an error is raised, although another response follows it."""
     blocks = [block([PLAIN, PLAIN]) for _ in range(9)]
     blocks[which] = blocks[which]._replace(data=blocks[which].data[:-cut])
     with pytest.raises(DecodeError, match="no record at byte"):

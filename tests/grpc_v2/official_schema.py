@@ -1,4 +1,7 @@
-"""Print the schema of the official Python client as JSON."""
+"""Print the schema of the gRPC API, as the official Python client defines it, as JSON.
+
+`test_schema` runs this module in a process of its own and compares the output with the schema of `grpc_v2`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ FILES = [importlib.import_module(f"rocketmq.grpc_protocol.{name}_pb2").DESCRIPTO
 
 
 def messages() -> Iterator[Any]:
-    """Yield all messages that lie in no other message."""
+    """Yield the descriptors of all messages that are not nested in another message."""
     for file in FILES:
         yield from file.message_types_by_name.values()
 
 
 def all_enums() -> Iterator[tuple[str, Any]]:
-    """Yield all enums, under the names of `grpc_v2.enums`."""
+    """Yield the name (as in `grpc_v2.enums`) and the descriptor of each enum."""
     for file in FILES:
         for enum in file.enum_types_by_name.values():
             yield enum.name, enum
@@ -29,7 +32,7 @@ def all_enums() -> Iterator[tuple[str, Any]]:
 
 
 def main() -> None:
-    """Print fields, values and methods."""
+    """Print one JSON object with the maps `fields`, `values` (of enums) and `methods`, whose keys are full names."""
     fields = {
         f"{message.name}.{field.name}": describe_field(field) for message in messages() for field in message.fields
     }

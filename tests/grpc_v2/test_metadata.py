@@ -1,4 +1,4 @@
-"""Tests of `grpc_v2.metadata`: signatures seen on the wire."""
+"""Test `grpc_v2.metadata` with signatures that were recorded on the wire."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SECRETS = {"ak1": "sk1"}
     [("sk1", NOON, SIGNATURE), ("12345678", "20260101T000000Z", "744d438196af86606d44b8c9a7c8e0e0b2ffb22b")],
 )
 def test_signature(secret: str, date_time: str, signature: str) -> None:
-    """The signature is an HMAC of the time alone."""
+    """The signature is the HMAC of the time, and of nothing else."""
     assert sign(secret, date_time).hex() == signature
 
 
 def test_authorization_is_written_as_the_official_client_does() -> None:
-    """The authorization equals the official client's byte for byte."""
+    """The value of `authorization` equals that of the official client byte for byte."""
     expected = f"MQv2-HMAC-SHA1 Credential=ak1, SignedHeaders=x-mq-date-time, Signature={SIGNATURE}"
 
     assert make_authorization("ak1", "sk1", NOON) == expected
@@ -43,7 +43,7 @@ def test_authorization_is_written_as_the_official_client_does() -> None:
     ],
 )
 def test_signed(authorization: str) -> None:
-    """A signature is accepted with digits of either case, a vendor's region, or unknown items."""
+    """A call is accepted if its signature has capital or small digits, its key a region, or the list an extra name."""
     assert is_signed_by(SECRETS, {AUTHORIZATION: authorization, DATE_TIME: NOON})
 
 
@@ -59,17 +59,17 @@ def test_signed(authorization: str) -> None:
     ],
 )
 def test_not_signed(authorization: str) -> None:
-    """A call is refused without a key, with an unknown key, with another signature, or without a signature."""
+    """A call is refused if its access key is missing or unknown, or its signature is wrong or missing."""
     assert not is_signed_by(SECRETS, {AUTHORIZATION: authorization, DATE_TIME: NOON})
 
 
 def test_a_signature_is_for_its_time() -> None:
-    """A signature does not hold for another time."""
+    """A call is refused if its signature was made for another time."""
     signed = {AUTHORIZATION: make_authorization("ak1", "sk1", NOON), DATE_TIME: "20261118T091848Z"}
 
     assert not is_signed_by(SECRETS, signed)
 
 
 def test_what_was_written_can_be_read() -> None:
-    """Key and signature of a written authorization are read back."""
+    """`parse_authorization` returns the key and the signature from which `make_authorization` made the value."""
     assert parse_authorization(make_authorization("ak1", "sk1", NOON)) == ("ak1", bytes.fromhex(SIGNATURE))

@@ -1,4 +1,4 @@
-"""Tests of `grpc_v2.schema`: our tables against the bytes and the official descriptors."""
+"""Test that the schema of `grpc_v2` equals the official client's schema, and that its messages have the right bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ YOUNGER_THAN_THE_CLIENT = ("Settings.client_properties", "Code.INVALID_CLIENT_PR
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The official Python client's schema, read in another process, since importing it writes log files at home."""
+    """Return the official Python client's schema.
+
+    It is read in another process, because importing that client writes log files to the home directory.
+    """
     environment = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
     command = [sys.executable, "-m", "tests.grpc_v2.official_schema"]
     output = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True, timeout=60)
@@ -31,14 +34,14 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def describe_field(field: Any) -> list[Any]:
-    """Return the parts of a field that show on the wire or in its presence."""
+    """Return the number, type, type name, repetition and `oneof` of a field."""
     kind = field.message_type.name if field.message_type else field.enum_type.name if field.enum_type else ""
     choice = field.containing_oneof.name if field.containing_oneof else None
     return [field.number, field.type, kind.removeprefix("Offset"), field.is_repeated, choice]
 
 
 def test_every_field_is_the_official_one(official: dict[str, Any]) -> None:
-    """Every field has the official number, type, repetition and presence, and no field is missing."""
+    """The fields of all messages have the official numbers, types, repetition and `oneof`; none is missing or added."""
     ours = {
         f"{name}.{field.name}": describe_field(field)
         for name in MESSAGE_FIELDS
@@ -49,7 +52,7 @@ def test_every_field_is_the_official_one(official: dict[str, Any]) -> None:
 
 
 def test_every_number_has_the_official_name(official: dict[str, Any]) -> None:
-    """Every value of an enum has the official name, except the zeros that mean "not set"."""
+    """Every value of an enum has the official name and number, except the zeros that mean "not set"."""
     ours = {
         f"{name}.{value.name}": value.value
         for name in enums.__all__
@@ -61,7 +64,7 @@ def test_every_number_has_the_official_name(official: dict[str, Any]) -> None:
 
 
 def test_every_method_is_the_official_one(official: dict[str, Any]) -> None:
-    """Every method has the official messages and streams."""
+    """Every method has the official request and response messages, and streams where the official one does."""
     ours = {
         method.path: [
             method.request.DESCRIPTOR.name,
@@ -86,7 +89,7 @@ def test_every_method_is_the_official_one(official: dict[str, Any]) -> None:
     ],
 )
 def test_bytes(name: str, fields: dict[str, Any], data: str) -> None:
-    """Optional fields that are empty, and a chosen zero, are on the wire."""
+    """A message is encoded to the expected bytes; an empty optional field and a zero in a `oneof` are among them."""
     message = message_class(name)(**fields)
 
     assert message.SerializeToString().hex(" ") == data
@@ -94,19 +97,19 @@ def test_bytes(name: str, fields: dict[str, Any], data: str) -> None:
 
 
 def test_a_chosen_zero_is_there() -> None:
-    """A chosen field of value zero counts as chosen."""
+    """A field of a `oneof` that is set to zero counts as set."""
     assert message_class("PullMessageResponse")(next_offset=0).WhichOneof("content") == "next_offset"
 
 
 def test_unknown_codes_are_kept() -> None:
-    """Unknown codes of newer servers are kept."""
+    """A status code that this library does not know, as of a newer server, keeps its number."""
     Status = message_class("Status")
 
     assert Status.FromString(Status(code=49999).SerializeToString()).code == 49999
 
 
 def test_a_faulty_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A faulty line of a table is named with its message."""
+    """If a line in the list of fields is wrong, the error shows the line and the name of its message."""
     monkeypatch.setitem(MESSAGE_FIELDS, "Resource", "one name string")
 
     with pytest.raises(LocalProtocolError, match="no field: 'one name string' of Resource"):

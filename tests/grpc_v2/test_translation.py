@@ -1,4 +1,4 @@
-"""Tests of `grpc_v2.translation` and `grpc_v2.times`."""
+"""Test `grpc_v2.translation` and `grpc_v2.times`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = st.text("abcXYZ09-", min_size=1, max_size=8)
 
 
 def stored(body: bytes = b"hello", *, is_packed: bool = False, **properties: str) -> StoredMessage:
-    """Return a stored message."""
+    """Return a stored message with this body and these properties."""
     return StoredMessage(
         topic="T",
         queue_id=3,
@@ -44,13 +44,13 @@ def stored(body: bytes = b"hello", *, is_packed: bool = False, **properties: str
 
 
 def sent(**system: Any) -> Any:
-    """Return a message as a producer sends it."""
+    """Return a message of the API as a producer sends it, with these system properties."""
     Message = message_class("Message")
     return Message(topic={"name": "T"}, user_properties={"a": "b"}, system_properties=system, body=b"x")
 
 
 def test_a_sent_message_is_stored_with_its_typed_fields() -> None:
-    """Typed fields of a sent message become the properties that brokers know."""
+    """The typed fields of a sent message are stored as the properties that brokers use."""
     message = sent(
         tag="new",
         keys=["k1", "k2"],
@@ -79,12 +79,12 @@ def test_a_sent_message_is_stored_with_its_typed_fields() -> None:
 
 
 def test_what_was_not_said_is_not_stored() -> None:
-    """Typed fields that are absent or empty become no properties."""
+    """A typed field of a sent message that is absent or empty is stored as no property."""
     assert read_properties(sent(tag="", born_host="")) == {"a": "b", "PGROUP": "T"}
 
 
 def test_a_delivered_message_tells_where_it_lies() -> None:
-    """A delivered message has queue, times, attempt, and an upper-case digest of the bytes as sent."""
+    """A delivered message states queue, offset, times, hosts and attempt, and an upper-case digest of its body."""
     system = write_message(stored()).system_properties
 
     assert (system.queue_id, system.queue_offset, system.delivery_attempt) == (3, 7, 2)
@@ -96,7 +96,7 @@ def test_a_delivered_message_tells_where_it_lies() -> None:
 
 
 def test_servers_hide_their_own_properties() -> None:
-    """Properties of the hidden set are not shown in the map, and RocketMQ's other properties are."""
+    """The map of user properties has those properties of RocketMQ that are not in the set of hidden names."""
     message = write_message(stored(a="b", CLUSTER="c", TAGS="new", __transactionId__="t"))
 
     assert dict(message.user_properties) == {"a": "b", "__transactionId__": "t"}
@@ -104,12 +104,12 @@ def test_servers_hide_their_own_properties() -> None:
 
 
 def test_an_empty_tag_is_none() -> None:
-    """An empty tag is not set."""
+    """If the stored tag is empty, the field `tag` of the delivered message is not set."""
     assert not write_message(stored(TAGS="")).system_properties.HasField("tag")
 
 
 def test_a_dead_letter_names_its_origin() -> None:
-    """A dead letter names its origin if topic and id are known."""
+    """A dead letter states its original topic and message id if both are stored, and neither if one is missing."""
     origin = write_message(stored(DLQ_ORIGIN_TOPIC="T0", DLQ_ORIGIN_MESSAGE_ID="02")).system_properties
 
     assert (origin.dead_letter_queue.topic, origin.dead_letter_queue.message_id) == ("T0", "02")
@@ -127,7 +127,10 @@ def test_a_dead_letter_names_its_origin() -> None:
     ],
 )
 def test_type(names: list[str], expected: MessageType) -> None:
-    """The kind of a message follows from its properties, transactions first."""
+    """The type of a message follows from its properties.
+
+    TRAN_MSG comes before delays, and delays before __SHARDINGKEY.
+    """
     assert type_of(dict.fromkeys(names, "1")) == expected
 
 
@@ -140,7 +143,7 @@ def test_type(names: list[str], expected: MessageType) -> None:
 def test_what_was_delivered_can_be_read(
     users: dict[str, str], system: dict[str, str], body: bytes, is_packed: bool
 ) -> None:
-    """A delivered message is read as it was stored, after a trip over the wire."""
+    """A stored message that is delivered over the wire is read as the same stored message."""
     message = stored(body, is_packed=is_packed, **users, **system)
     data = write_message(message).SerializeToString()
 
@@ -153,7 +156,7 @@ def test_what_was_delivered_can_be_read(
 
 @pytest.mark.parametrize(("host", "scheme"), [("10.0.0.1", AddressScheme.IPv4), ("::1", AddressScheme.IPv6)])
 def test_endpoints(host: str, scheme: AddressScheme) -> None:
-    """Endpoints are read as the addresses of which they were made."""
+    """Addresses are the same after conversion to endpoints and back, and the scheme is that of the first address."""
     endpoints = endpoints_of([Address(host, 8081)])
 
     assert (endpoints.scheme, addresses_of(endpoints)) == (scheme, (Address(host, 8081),))
@@ -161,5 +164,5 @@ def test_endpoints(host: str, scheme: AddressScheme) -> None:
 
 @given(st.integers(min_value=-(10**12), max_value=10**13))
 def test_milliseconds(ms: int) -> None:
-    """Milliseconds survive conversion to times and back, before 1970, too."""
+    """Milliseconds are the same after conversion to times or durations and back, even before 1970."""
     assert from_timestamp(to_timestamp(ms)) == from_duration(to_duration(ms)) == ms

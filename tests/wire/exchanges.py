@@ -1,4 +1,4 @@
-"""Read headers and bodies of the recorded requests and their responses."""
+"""Read the headers and bodies of recorded requests and of their responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN_CODE = 9999
 
 
 class Side(NamedTuple):
-    """One request or one response."""
+    """The header fields and the body of one request or one response."""
 
     code: int
     fields: dict[str, str]
@@ -23,7 +23,7 @@ class Side(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A request and its response, if it had one."""
+    """A recorded request and its response; the response is None if there was none."""
 
     file: str
     request: Side
@@ -32,7 +32,7 @@ class Exchange(NamedTuple):
 
 @cache
 def exchanges() -> tuple[Exchange, ...]:
-    """Return all recorded exchanges of known requests."""
+    """Return all recorded exchanges, except requests that were sent with an unknown code on purpose."""
     return tuple(exchange for exchange in _read() if exchange.request.code != UNKNOWN_CODE)
 
 

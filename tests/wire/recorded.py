@@ -1,8 +1,8 @@
-"""Read the recorded conversations of real servers and clients, and Java's readings of them.
+"""Read the recorded conversations of real servers and clients, and the results of Java's decoding.
 
-`golden/frames` holds whole conversations (its README says how they were recorded). `golden/records.jsonl` adds
-responses to pulls that these lack (topics over 127 bytes, inner batches, IPv6 hosts, CRC property), each with the
-messages that the Java client decoded from it.
+`golden/frames` holds whole conversations; its README says how they were recorded. `golden/records.jsonl` holds further
+responses to pulls, with records that these conversations lack: topics over 127 bytes, inner batches, IPv6 hosts, and
+the CRC property. Each has the messages that the Java client decoded from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 class RecordedCommand(NamedTuple):
-    """One command of a recorded conversation."""
+    """One request or response of a recorded conversation."""
 
     file: str
     connection: int
@@ -32,12 +32,12 @@ class RecordedCommand(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """Body as it was recorded beside the frame."""
+        """Body of the command, which was also recorded separately from the frame."""
         return b64decode(self.facts["body_b64"] or "")
 
 
 class RecordedResponse(NamedTuple):
-    """The body of a response to a pull, and the messages that Java read in it."""
+    """The body of a response to a pull, and the messages that the Java client decoded from it."""
 
     name: str
     body: bytes
@@ -46,7 +46,7 @@ class RecordedResponse(NamedTuple):
 
 @cache
 def recorded_commands() -> tuple[RecordedCommand, ...]:
-    """Return every command of every conversation, in the order of the files."""
+    """Return all commands of all conversations, in the order of the files."""
     return tuple(_read_commands())
 
 
@@ -64,7 +64,7 @@ def _read_commands() -> Iterator[RecordedCommand]:
 
 @cache
 def recorded_responses() -> tuple[RecordedResponse, ...]:
-    """Return the responses that were recorded with Java's reading."""
+    """Return the responses that were recorded together with the Java client's decoded messages."""
     lines = (GOLDEN / "records.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     return tuple(RecordedResponse(row["name"], b64decode(row["body_b64"]), row["messages"]) for row in rows)
@@ -72,7 +72,7 @@ def recorded_responses() -> tuple[RecordedResponse, ...]:
 
 @cache
 def recorded_bodies() -> tuple[bytes, ...]:
-    """Return every body that consists of stored messages."""
+    """Return all recorded bodies that consist of stored messages."""
     magic = MAGIC_V1.to_bytes(4, "big")
     conversations = [command.body for command in recorded_commands() if command.body[4:8] == magic]
     return (*conversations, *(response.body for response in recorded_responses()))
@@ -80,12 +80,12 @@ def recorded_bodies() -> tuple[bytes, ...]:
 
 @cache
 def recorded_batches() -> tuple[bytes, ...]:
-    """Return the body of every batch that a client sent."""
+    """Return the bodies of all batches of messages that clients sent."""
     sends = [command for command in recorded_commands() if command.asked == "SEND_BATCH_MESSAGE"]
     return tuple(command.body for command in sends if command.to_server)
 
 
 def recorded_pulls(file: str) -> list[bytes]:
-    """Return the bodies of the responses to pulls in one conversation."""
+    """Return the bodies of the responses to pulls in the conversation of one file."""
     found = [command for command in recorded_commands() if command.file == file and not command.to_server]
     return [command.body for command in found if command.asked == "PULL_MESSAGE" and command.body]

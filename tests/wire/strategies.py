@@ -1,7 +1,7 @@
 """Generate records, bodies and frames as Hypothesis strategies.
 
-`records`, `responses`, `batches` and `commands` generate legal values, rare ones included; `damaged` generates bytes
-that are legal no longer.
+`records`, `responses`, `batches` and `commands` generate legal values, including rare ones; `damaged` generates bytes
+that were legal before they were changed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ bodies = st.one_of(
 
 @st.composite
 def hosts(draw: st.DrawFn, *, ipv6: bool) -> Address:
-    """Draw a host of one family."""
+    """Draw a host address that is IPv6 or IPv4."""
     ip = draw(st.integers(0, 2 ** (128 if ipv6 else 32) - 1))
     return Address(str(IPv6Address(ip) if ipv6 else IPv4Address(ip)), draw(st.integers(0, 65535)))
 
@@ -66,7 +66,7 @@ batches = st.lists(batch_entries, max_size=3)
 
 @st.composite
 def records(draw: st.DrawFn) -> Record:
-    """Draw a record as it comes out of a store: plain, packed, or an inner batch."""
+    """Draw a record as a broker stores it: plain, compressed, or an inner batch."""
     born_v6, store_v6 = draw(st.booleans()), draw(st.booleans())
     body, body_flags = draw(st.one_of(_plain_bodies, _packed_bodies, _inner_batches))
     family = born_v6 * SysFlag.BORN_HOST_V6 | store_v6 * SysFlag.STORE_HOST_V6
@@ -104,13 +104,13 @@ responses = st.lists(records(), max_size=3)
 
 
 def join_records(found: Sequence[Record]) -> bytes:
-    """Return the body of a response."""
+    """Return the body of a response that consists of these records."""
     return b"".join(map(encode_record, found))
 
 
 @st.composite
 def commands(draw: st.DrawFn, header_type: HeaderType | None = None) -> Command:
-    """Draw a request or response that its header form can write and give back unchanged."""
+    """Draw a request or response that can be encoded in its header form and decoded to an equal command."""
     kind = draw(st.sampled_from(HeaderType)) if header_type is None else header_type
     is_json = kind is HeaderType.JSON
     fields = draw(st.none() | st.dictionaries(texts, texts, min_size=not is_json, max_size=6))
@@ -130,7 +130,7 @@ def commands(draw: st.DrawFn, header_type: HeaderType | None = None) -> Command:
 
 @st.composite
 def damaged(draw: st.DrawFn, healthy: st.SearchStrategy[bytes]) -> bytes:
-    """Draw bytes of which a few were changed, dropped, doubled or inserted."""
+    """Draw legal bytes of which a few were changed, dropped, repeated or inserted."""
     data = bytearray(draw(healthy))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
@@ -146,6 +146,6 @@ _hostile_lengths = st.sampled_from((0, 1, 0x7F, 0x7FFF, 0x7FFFFFFF, 0x80000000, 
 
 @st.composite
 def pieces(draw: st.DrawFn, data: bytes) -> list[bytes]:
-    """Draw a byte string that was cut anywhere."""
+    """Draw the pieces of a byte string that was cut at any places."""
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

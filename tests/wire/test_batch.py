@@ -1,4 +1,4 @@
-"""Tests of `wire.batch`."""
+"""Test `wire.batch`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TWO_ENTRIES = bytes.fromhex(
 
 @given(batches)
 def test_decode_undoes_encode(entries: list[BatchEntry]) -> None:
-    """Every batch, the empty one included, is read as the messages that were written."""
+    """Any list of messages, even an empty one, is equal after encoding and decoding."""
     assert decode_batch(encode_batch(entries)) == entries
 
 
 def test_two_entries_as_documented() -> None:
-    """A batch is written as the protocol's description shows, byte for byte."""
+    """Two messages are encoded to the bytes that the protocol's description shows."""
     entries = [BatchEntry(b"a", b"TAGS\x01TagA\x02"), BatchEntry(b"bc")]
 
     assert encode_batch(entries) == TWO_ENTRIES
@@ -33,7 +33,7 @@ def test_two_entries_as_documented() -> None:
 
 
 def test_recorded_batches_are_three_tagged_messages() -> None:
-    """Batches that the Java client sent are read, and written again byte for byte."""
+    """Batches that the Java client sent are decoded, and encoded again to the same bytes."""
     for body in recorded_batches():
         entries = decode_batch(body)
 
@@ -44,7 +44,7 @@ def test_recorded_batches_are_three_tagged_messages() -> None:
 
 
 def test_magic_and_crc_are_not_read() -> None:
-    """Magic and CRC of an entry are ignored, as brokers ignore them."""
+    """The decoder ignores magic and CRC of an entry, as brokers do."""
     marked = TWO_ENTRIES[:4] + b"\xda\xa3\x20\xa7\x12\x34\x56\x78" + TWO_ENTRIES[12:]
 
     assert decode_batch(marked) == decode_batch(TWO_ENTRIES)
@@ -63,7 +63,7 @@ def test_magic_and_crc_are_not_read() -> None:
     ],
 )
 def test_entries_that_do_not_add_up_are_an_error(damage: bytes, reason: str) -> None:
-    """A damaged batch is refused, with the entry and the byte."""
+    """A damaged batch raises an error that states the entry and the byte."""
     with pytest.raises(DecodeError, match=reason):
         decode_batch(damage)
 
@@ -76,6 +76,6 @@ def test_entries_that_do_not_add_up_are_an_error(damage: bytes, reason: str) -> 
     ],
 )
 def test_what_does_not_fit_an_entry_is_refused(entry: BatchEntry, reason: str) -> None:
-    """A batch that cannot be written is refused before anything is sent."""
+    """A message that does not fit an entry raises an error when it is encoded."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_batch([entry])

@@ -1,4 +1,4 @@
-"""Test that body classes hold the bodies of real clients and servers."""
+"""Test that the body classes can hold the bodies of real clients and servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.wire.exchanges import exchanges
 
 
 class Kinds(NamedTuple):
-    """Body classes of one request and of its response."""
+    """The body classes of one kind of request and of its response."""
 
     request: type[Body] | None
     response: type[Body] | None
@@ -52,7 +52,7 @@ KINDS = {
 
 
 def recorded(code: int) -> list[tuple[type[Body], bytes]]:
-    """Return the JSON bodies of one request and its responses, with their classes."""
+    """Return the recorded JSON bodies of the requests with this code and of their responses, each with its class."""
     kinds = KINDS[code]
     found = []
     for exchange in exchanges():
@@ -65,7 +65,7 @@ def recorded(code: int) -> list[tuple[type[Body], bytes]]:
 
 @pytest.mark.parametrize("code", KINDS, ids=lambda code: RequestCode(code).name)
 def test_recorded_bodies_come_back_whole(code: int) -> None:
-    """Each recorded body is read by its class and written again, value for value."""
+    """Each recorded body is decoded by its class and encoded again to a JSON text with equal values."""
     assert recorded(code)
     for kind, data in recorded(code):
         written = encode_body(decode_body(kind, data), bare_integer_keys=code == 106)
@@ -73,7 +73,7 @@ def test_recorded_bodies_come_back_whole(code: int) -> None:
 
 
 def test_every_recorded_json_body_is_covered() -> None:
-    """The table above lists every recorded request with a JSON body; all other bodies are messages."""
+    """The table of this module lists every recorded request with a JSON body; all other bodies hold messages."""
     with_json = {
         exchange.request.code
         for exchange in exchanges()
@@ -84,13 +84,13 @@ def test_every_recorded_json_body_is_covered() -> None:
 
 
 def test_cluster_information_is_written_as_servers_write_it() -> None:
-    """Cluster information is written with bare integer keys and members in alphabetical order, byte for byte."""
+    """Cluster information is encoded as servers do, byte for byte: integer keys without quotes, members in order."""
     [(kind, data)] = set(recorded(106))
     assert encode_body(decode_body(kind, data), bare_integer_keys=True) == data
 
 
 def test_queue_keys_become_queues() -> None:
-    """Keys of statistics become `MessageQueue` values."""
+    """The keys of a topic's statistics are decoded to `MessageQueue` values."""
     stats = bodies.TopicStatsTable(
         offset_table={MessageQueue("T", "b", 1): bodies.TopicOffset(min_offset=0, max_offset=9)}
     )
@@ -99,7 +99,7 @@ def test_queue_keys_become_queues() -> None:
 
 
 def test_null_and_unknown_members_are_tolerated() -> None:
-    """Null counts as absent, and unknown members are ignored."""
+    """A member that is null counts as absent, and an unknown member is ignored."""
     data = b'{"brokerName":"b","perm":6,"readQueueNums":4,"writeQueueNums":4,"topicSysFlag":null,"news":{"x":1}}'
     assert decode_body(bodies.QueueData, data) == bodies.QueueData(
         broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6
@@ -120,46 +120,46 @@ def test_null_and_unknown_members_are_tolerated() -> None:
     ],
 )
 def test_a_body_of_another_shape_is_malformed(data: bytes) -> None:
-    """A body of another shape is refused, with the name of its class."""
+    """JSON of a wrong structure raises `MalformedFrame` with the name of the body class."""
     with pytest.raises(MalformedFrame, match="unreadable TopicList: "):
         decode_body(bodies.TopicList, data)
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_numbers_beyond_64_bits_are_malformed(number: int) -> None:
-    """A number beyond Java's 64 bits is refused, with the member's name."""
+    """A number that does not fit Java's 64 bits raises an error with the member's name."""
     with pytest.raises(MalformedFrame, match=f"readQueueNums: {number} is no 64-bit integer"):
         decode_body(bodies.QueueData, b'{"brokerName":"b","perm":6,"writeQueueNums":4,"readQueueNums":%d}' % number)
 
 
 def test_a_missing_member_is_malformed() -> None:
-    """A body without a required member is refused, with its name."""
+    """If a body lacks a required member, the error states the member's name."""
     with pytest.raises(MalformedFrame, match=r"SubscriptionGroupConfig.*group_name"):
         decode_body(bodies.SubscriptionGroupConfig, b'{"retryMaxTimes":3}')
 
 
 @pytest.mark.parametrize("expression", ["", "*"])
 def test_subscribing_to_all_names_no_tags(expression: str) -> None:
-    """An empty expression and a star subscribe to all messages."""
+    """The expression `*`, or an empty one, makes a subscription to all messages, which has no tags."""
     subscription = build_subscription("T", expression, sub_version=7)
     assert subscription == bodies.SubscriptionData(topic="T", sub_string="*", sub_version=7)
 
 
 def test_tags_are_trimmed_and_hashed_as_java_does() -> None:
-    """Tags are stripped, blank tags are dropped, repeated tags count once, and a star in a list is a tag."""
+    """Tags are stripped, blank tags are dropped, repeated tags count once, and `*` beside other tags is a tag."""
     subscription = build_subscription("T", " TagA||TagA ||  || *")
     assert subscription.tags_set == ("TagA", "*")
     assert subscription.code_set == (2598919, 42) and subscription.sub_string == " TagA||TagA ||  || *"
 
 
 def test_tags_with_one_hash_share_a_code() -> None:
-    """Two tags with one hash code share the code, which is all that brokers compare."""
+    """If two tags have the same hash code, the subscription has that code once; brokers compare only codes."""
     assert java_hash("Aa") == java_hash("BB")
     assert build_subscription("T", "Aa||BB").code_set == (java_hash("Aa"),)
 
 
 def test_recorded_subscriptions_are_built_from_their_text() -> None:
-    """Every subscription that a Java client sent has the tags and codes that its text gives here."""
+    """For the expression of each recorded subscription, the same tags and codes are built that the Java client sent."""
     for _, data in recorded(34):
         for group in decode_body(bodies.HeartbeatData, data).consumer_data_set:
             for sent in group.subscription_data_set:
@@ -168,19 +168,19 @@ def test_recorded_subscriptions_are_built_from_their_text() -> None:
 
 
 def test_bars_alone_are_refused_but_blanks_are_not() -> None:
-    """An expression of bars only is refused, as in Java; blanks between bars match nothing."""
+    """An expression of bars only raises an error, as in Java; with blanks between bars it has no tags."""
     with pytest.raises(LocalProtocolError, match="names no tag"):
         build_subscription("T", "||")
     assert build_subscription("T", " || ").tags_set == ()
 
 
 def test_sql_is_left_to_the_broker() -> None:
-    """An SQL expression is passed on as it is."""
+    """An SQL expression is passed to the broker unchanged, and has no tags."""
     subscription = build_subscription("T", "a > 1 || b", expression_type="SQL92")
     assert (subscription.tags_set, subscription.sub_string) == ((), "a > 1 || b")
 
 
 def test_a_condition_must_not_be_empty() -> None:
-    """An empty expression of a type other than TAG is refused, as brokers refuse it."""
+    """An empty expression of a type other than TAG raises an error; brokers refuse it too."""
     with pytest.raises(LocalProtocolError, match="empty SQL92 expression"):
         build_subscription("T", "", expression_type="SQL92")

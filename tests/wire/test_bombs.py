@@ -1,4 +1,4 @@
-"""Test that small responses which would become enormous are refused by name, at a bounded cost."""
+"""Test that small responses which would take enormous memory raise an error of this library, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FULL_FRAME = {
 @pytest.mark.parametrize("piece", FULL_FRAME.values(), ids=FULL_FRAME)
 @pytest.mark.parametrize("share", [1.0, 0.05])
 def test_json_takes_little_memory_whatever_its_shape(piece: str, share: float) -> None:
-    """JSON of 16 MiB is refused, and smaller JSON takes little memory."""
+    """JSON of 16 MiB is refused, and parsing it or smaller JSON takes little memory, whatever values it consists of."""
     said, peak = run_apart(
         f"""
 from pyspark_rocketmq.wire import fastjson
@@ -42,7 +42,7 @@ fastjson.parse("[" + text + "0]")
 
 
 def test_references_that_multiply_are_refused() -> None:
-    """Two thousand references to a large map count as two thousand large maps."""
+    """Two thousand references to a large map are refused, because they would become two thousand large maps."""
     said, peak = run_apart(
         """
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupWrapper, decode_body
@@ -58,7 +58,7 @@ decode_body(SubscriptionGroupWrapper, text)
 
 
 def test_references_to_small_things_are_many() -> None:
-    """Tens of thousands of references to queues, as brokers write them, are read."""
+    """50,000 references to queues, as brokers write them, are resolved."""
     queue = {"topic": "T", "brokerName": "b", "queueId": 1}
     text = json.dumps({"first": queue, "again": [{"$ref": "$.first"}] * 50_000})
 
@@ -66,7 +66,7 @@ def test_references_to_small_things_are_many() -> None:
 
 
 def test_statistics_of_very_many_queues_are_read() -> None:
-    """Statistics of 50,000 queues are within the limits."""
+    """Statistics of 50,000 queues are decoded; they are within the limits."""
     table = {
         f'{{"brokerName":"broker-a","queueId":{number},"topic":"orders"}}': {"minOffset": 0, "maxOffset": number}
         for number in range(50_000)
@@ -78,14 +78,14 @@ def test_statistics_of_very_many_queues_are_read() -> None:
 
 @pytest.mark.parametrize("value", ["[" * 400 + "]" * 400, "9" * 5000, "1e999", "[" * 100_000])
 def test_odd_values_are_malformed_and_shown_in_short(value: str) -> None:
-    """A deep, long or infinite value in the place of a number is malformed, in a readable line."""
+    """A nested, long or infinite value in place of a number raises `MalformedFrame` with a short text."""
     with pytest.raises(MalformedFrame, match="unreadable TopicRouteData") as caught:
         decode_body(TopicRouteData, f'{{"queueDatas":[{{"brokerName":"b","readQueueNums":{value}}}]}}')
     assert len(str(caught.value)) < 500
 
 
 def test_a_header_beyond_all_measure_is_refused() -> None:
-    """A header above the limit is refused, since its fields would take many times its size."""
+    """A header above the limit is refused, because its decoded fields would take many times its size."""
     fields = {f"name{number}": "value" for number in range(60_000)}
     frame = encode_command(Command(0, 7, fields))
 
@@ -94,7 +94,7 @@ def test_a_header_beyond_all_measure_is_refused() -> None:
 
 
 def test_deep_header_fields_are_malformed() -> None:
-    """A header field of any depth raises an error of this library."""
+    """A deeply nested header field raises no error but `MalformedFrame`, with a short text."""
     for depth in (500, 5000, 100_000):
         header = b'{"code":0,"opaque":1,"extFields":{"x":' + b"[" * depth + b"]" * depth + b"}}"
         try:

@@ -1,4 +1,4 @@
-"""Tests of `wire.codes`."""
+"""Test `wire.codes`."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ from pyspark_rocketmq.wire.codes import TransactionState, transaction_state
     ],
 )
 def test_two_bits_hold_the_transaction_state(sys_flag: int, state: TransactionState) -> None:
-    """Two bits of sysFlag hold the transaction state, whatever the other bits are."""
+    """Two bits of sysFlag give the transaction state, whatever the other bits are."""
     assert transaction_state(sys_flag) is state

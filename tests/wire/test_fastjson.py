@@ -1,4 +1,4 @@
-"""Test that Java's JSON is read with all its keys, and written so that Java reads it."""
+"""Test that the JSON of Java's fastjson is parsed with all kinds of keys, and written as Java can read it."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ PLAIN = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st
 
 @given(PLAIN)
 def test_plain_json_is_read_as_it_is(value: object) -> None:
-    """Plain JSON is read as Python's parser reads it."""
+    """Standard JSON gives the same value as Python's own parser."""
     assert fastjson.parse(json.dumps(value)) == value
     assert fastjson.parse(fastjson.write(value)) == value
 
 
 @given(st.dictionaries(QUEUES, SCALARS))
 def test_maps_keyed_by_a_queue_come_back(table: dict[MessageQueue, object]) -> None:
-    """Objects as keys survive any topic and broker name, quotes and braces included."""
+    """A map with queues as keys is equal after writing and parsing, whatever characters their names have."""
     parsed = fastjson.parse(fastjson.write({"offsetTable": table}))["offsetTable"]
     assert {fastjson.parse_queue(key): value for key, value in parsed.items()} == table
 
 
 @given(st.dictionaries(st.integers(-(2**31), 2**31), st.text()), st.booleans())
 def test_maps_keyed_by_a_number_come_back(table: dict[int, str], bare: bool) -> None:
-    """Bare and quoted integer keys are read alike, whatever their values."""
+    """A map with numbers as keys is parsed alike with and without quotes around the keys."""
     text = fastjson.write(table, bare_integer_keys=bare)
     assert fastjson.parse(text) == {str(key): value for key, value in table.items()}
 
 
 def test_bare_numbers_stay_bare_on_request() -> None:
-    """Cluster information is written with bare keys, routes with quoted ones."""
+    """Integer keys are written without quotes if requested, as in cluster information, and else with quotes."""
     assert fastjson.write({"brokerAddrs": {0: "h:1"}}, bare_integer_keys=True) == b'{"brokerAddrs":{0:"h:1"}}'
     assert fastjson.write({"brokerAddrs": {0: "h:1"}}) == b'{"brokerAddrs":{"0":"h:1"}}'
 
 
 def test_text_that_looks_like_keys_is_left_alone() -> None:
-    """Only keys are quoted, never the inside of a string."""
+    """Text inside a string is unchanged, even if it looks like a key without quotes."""
     text = '{0:"{1:2,3:4}",7:",5:{\\"a\\":1}:",{"queueId":1}:"x"}'
     assert fastjson.parse(text) == {"0": "{1:2,3:4}", "7": ',5:{"a":1}:', '{"queueId":1}': "x"}
 
 
 def test_files_of_the_broker_with_their_line_breaks_are_read() -> None:
-    """Spaces around bare keys are ignored."""
+    """Spaces and line breaks around keys without quotes are ignored."""
     assert fastjson.parse('{\n\t"offsetTable":{\n\t\t"T@g":{ 0 : 5,\n1:3\n}\n}}') == {
         "offsetTable": {"T@g": {"0": 5, "1": 3}}
     }
@@ -62,7 +62,7 @@ def test_files_of_the_broker_with_their_line_breaks_are_read() -> None:
     ("path", "value"), [("$", None), ("$.a.b", 1), ("$.list[1]", 3), (r"$.\%RETRY\%g", 4), ('$["x.y"]', 5)]
 )
 def test_references_are_followed(path: str, value: object) -> None:
-    """A reference becomes the object that it refers to."""
+    """A reference is replaced by the object at its path."""
     first = {"a": {"b": 1}, "list": [2, 3], "%RETRY%g": 4, "x.y": 5}
     parsed = fastjson.parse(json.dumps({**first, "again": {"$ref": path}}))
     assert parsed["again"] == (value if value is not None else {**first, "again": {"$ref": "$"}})
@@ -70,7 +70,7 @@ def test_references_are_followed(path: str, value: object) -> None:
 
 @pytest.mark.parametrize("path", ["..", "@", "$.a.none", "$.a[0]", "$.list[9]", "$.list.b", "$x", ""])
 def test_references_to_nothing_are_malformed(path: str) -> None:
-    """A reference that cannot be followed is malformed."""
+    """A reference whose path leads to no value raises `MalformedFrame`."""
     with pytest.raises(MalformedFrame, match="reference"):
         fastjson.parse(json.dumps({"a": {}, "list": [], "again": {"$ref": path}}))
 
@@ -92,14 +92,14 @@ def test_references_to_nothing_are_malformed(path: str) -> None:
     ],
 )
 def test_what_is_no_json_is_malformed(data: bytes) -> None:
-    """Broken, unclosed and deep texts raise `MalformedFrame`."""
+    """Broken, incomplete and too deeply nested texts raise `MalformedFrame`."""
     with pytest.raises(MalformedFrame, match="unreadable JSON"):
         fastjson.parse(data)
 
 
 @given(st.text(alphabet='{}[]",:0129-\\ a$ref\n') | st.binary().map(lambda data: data.decode("latin-1")))
 def test_no_text_gives_a_foreign_error(text: str) -> None:
-    """Any text is either read or malformed."""
+    """Any text is either parsed or raises `MalformedFrame`."""
     try:
         fastjson.parse(text)
     except MalformedFrame as error:
@@ -108,7 +108,7 @@ def test_no_text_gives_a_foreign_error(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ['{"\\"', ',{"a":', '{"', "{0", "{{", '\\"', "{-"])
 def test_hostile_text_takes_linear_time(piece: str) -> None:
-    """A text of ten times the size takes far less than a hundred times as long."""
+    """A text of ten times the size takes far less than a hundred times as long to parse."""
 
     def seconds(count: int) -> float:
         start = time.perf_counter()
@@ -121,6 +121,6 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "7", '"x"', "[]", '{"topic":"T","brokerName":"b","queueId":"x"}'])
 def test_a_key_that_is_no_queue_is_malformed(text: str) -> None:
-    """An object without topic, broker name or number is no queue."""
+    """An object without topic, broker name or queue id raises `MalformedFrame` when it is read as a queue."""
     with pytest.raises(MalformedFrame, match="not a queue"):
         fastjson.parse_queue(text)

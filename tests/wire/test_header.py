@@ -1,4 +1,4 @@
-"""Tests of `wire.header`."""
+"""Test `wire.header`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def decode(header: bytes | str, header_type: int = HeaderType.JSON) -> Command:
 
 
 def as_read(command: Command) -> Command:
-    """Return a command of the values of each attribute; check the numbers of a pull response against its fields."""
+    """Return a `Command` with all attributes of the command.
+
+    For a pull response, check `numbers` against the fields.
+    """
     if isinstance(command, PullResponse):
         fields = command.fields or {}
         assert command.numbers == tuple(int(fields[name]) for name in NUMBERS)
@@ -61,7 +64,7 @@ def facts_of(command: Command) -> dict[str, Any]:
 
 
 def test_recorded_commands_decode_to_their_recorded_fields() -> None:
-    """Commands of real servers and clients are read as they were recorded, in both header forms."""
+    """Commands of real servers and clients are decoded to the recorded values, in both header forms."""
     for recorded in recorded_commands():
         command = decode_command(memoryview(recorded.frame))
         assert facts_of(command) == {name: recorded.facts[name] for name in facts_of(command)}, recorded.file
@@ -69,7 +72,7 @@ def test_recorded_commands_decode_to_their_recorded_fields() -> None:
 
 
 def test_recorded_commands_encode_byte_for_byte() -> None:
-    """Commands of real servers and clients are written again byte for byte."""
+    """Commands of real servers and clients are encoded again to the recorded bytes."""
     counts: Counter[HeaderType] = Counter()
     for recorded in recorded_commands():
         command = decode_command(memoryview(recorded.frame))
@@ -82,7 +85,7 @@ def test_recorded_commands_encode_byte_for_byte() -> None:
 
 @given(commands())
 def test_decode_undoes_encode(command: Command) -> None:
-    """Any command that can be written is read as it was."""
+    """Any command that can be encoded is decoded to an equal command."""
     assert decode_command(memoryview(encode_command(command))) == command
 
 
@@ -107,7 +110,7 @@ _PULL_FIELDS = (
 def test_answers_to_pulls_are_read_as_any_json(
     left_out: set[str], said: list[str], remark: str, opaque: int, code: int
 ) -> None:
-    """A response to a pull, or one that only resembles it, is read as parsing the whole JSON reads it."""
+    """A response to a pull, or one that only resembles it, is decoded to the same command as without the fast path."""
     fields = {name: value for name, value in zip(_PULL_FIELDS, said, strict=True) if name not in left_out}
     response = Command(code, opaque, fields, b"", remark, 1, LanguageCode.JAVA, 479)
     frame = bytes(encode_command(response))
@@ -118,7 +121,7 @@ def test_answers_to_pulls_are_read_as_any_json(
 
 @pytest.mark.parametrize("optional", [b"", b',"topicSysFlag":"0"'])
 def test_the_usual_answer_is_read_in_short(optional: bytes) -> None:
-    """The usual response to a pull is recognized, and is a command like any other."""
+    """The fast path decodes the usual response to a pull, and the result equals a `Command` decoded without it."""
     header = USUAL_RESPONSE.replace(b'"minOffset":"0"', b'"minOffset":"0"' + optional)
     data = join_frame(HeaderType.JSON, header, b"messages")
     response = decode_command(memoryview(data))
@@ -130,14 +133,14 @@ def test_the_usual_answer_is_read_in_short(optional: bytes) -> None:
 
 @pytest.mark.parametrize(("header_type", "surplus"), [(HeaderType.ROCKETMQ, 0), (HeaderType.JSON, 1)])
 def test_only_a_frame_that_says_so_has_the_usual_header(header_type: HeaderType, surplus: int) -> None:
-    """A header of the other form, or the beginning of a longer one, is not read as the usual response."""
+    """The fast path ignores a frame whose header type is binary, or whose header goes on after the usual text."""
     with pytest.raises(MalformedFrame):
         decode(USUAL_RESPONSE + b"x" * surplus, header_type)
 
 
 @given(st.integers(0, 300), st.sampled_from(b'",:{}\\0-9aA \x00\x80'))
 def test_a_header_changed_anywhere_is_no_other_answer(at: int, byte: int) -> None:
-    """A damaged header gives the same result as with a blank behind it, which is parsed as JSON."""
+    """If one byte of the usual header changes, the fast path gives the same result as the JSON parser."""
     header = bytearray(USUAL_RESPONSE)
     header[at % len(header)] = byte
     short, long = (outcome(bytes(header) + blank) for blank in (b"", b" "))
@@ -146,7 +149,7 @@ def test_a_header_changed_anywhere_is_no_other_answer(at: int, byte: int) -> Non
 
 
 def test_a_binary_header_as_documented() -> None:
-    """A binary header is written as the protocol's description shows, byte for byte."""
+    """A binary header is encoded to the bytes that the protocol's description shows."""
     command = replace(ROUTE_REQUEST, header_type=HeaderType.ROCKETMQ)
 
     assert encode_command(command).hex(" ", -4) == (
@@ -155,14 +158,17 @@ def test_a_binary_header_as_documented() -> None:
 
 
 def test_a_json_header_as_documented() -> None:
-    """The example of the protocol's description is read without the field that is only for information."""
+    """The example of a JSON header in the protocol's description is decoded.
+
+    A field that is only informative is dropped.
+    """
     header = '{"code":105,"extFields":{"topic":"TopicTest"},"flag":0,"language":"PYTHON","opaque":7,"version":409}'
 
     assert decode(header) == ROUTE_REQUEST
 
 
 def test_json_is_read_as_leniently_as_java_reads_it() -> None:
-    """Bare numbers and booleans become text, nulls are absent, and unknown members are ignored."""
+    """In JSON, numbers and booleans become text, null counts as absent, and unknown members are ignored, as in Java."""
     command = decode('{"code":0,"opaque":1,"language":"COBOL","new":[1],"extFields":{"a":5,"b":true,"c":null,"d":1.5}}')
 
     assert command.fields == {"a": "5", "b": "true", "d": "1.5"}
@@ -171,7 +177,7 @@ def test_json_is_read_as_leniently_as_java_reads_it() -> None:
 
 
 def test_the_flag_tells_requests_answers_and_oneways() -> None:
-    """Bit 0 marks a response, bit 1 a one-way request; other bits have no meaning."""
+    """Bit 0 of the flag marks a response and bit 1 a one-way request; other bits have no effect."""
     assert [
         (command.is_response, command.is_oneway) for command in (Command(0, flag=flag) for flag in (0, 1, 2, 4))
     ] == [
@@ -207,7 +213,7 @@ def test_the_flag_tells_requests_answers_and_oneways() -> None:
     ],
 )
 def test_broken_json_headers_are_malformed(header: bytes | str, reason: str) -> None:
-    """A broken JSON header is malformed, with the reason in the error."""
+    """A broken JSON header raises `MalformedFrame` with the reason."""
     with pytest.raises(MalformedFrame, match=f"unreadable JSON header: .*{reason}"):
         decode(header)
 
@@ -227,19 +233,19 @@ def test_broken_json_headers_are_malformed(header: bytes | str, reason: str) -> 
     ],
 )
 def test_broken_binary_headers_are_malformed(header: str, reason: str) -> None:
-    """A binary header with wrong lengths, or texts that are not UTF-8, is malformed."""
+    """A binary header with wrong lengths, or with text that is not UTF-8, raises `MalformedFrame`."""
     with pytest.raises(MalformedFrame, match=f"unreadable ROCKETMQ header: .*{reason}"):
         decode(bytes.fromhex(header), HeaderType.ROCKETMQ)
 
 
 def test_an_unknown_header_type_is_malformed() -> None:
-    """A header type other than the two is malformed."""
+    """A frame whose header type is neither JSON nor binary raises `MalformedFrame`."""
     with pytest.raises(MalformedFrame, match="unknown header type 2"):
         decode("{}", 2)
 
 
 def test_the_last_of_equal_binary_names_counts() -> None:
-    """The last of equal names counts in a binary header, since the Java server writes some fields twice."""
+    """If a binary header has a name twice, the last value counts; Java servers write some fields twice."""
     entries = bytes.fromhex("0001 61 00000001 31 0001 61 00000001 32")
     header = bytes.fromhex("0000 00 0000 00000001 00000001 00000000") + len(entries).to_bytes(4, "big") + entries
 
@@ -248,7 +254,7 @@ def test_the_last_of_equal_binary_names_counts() -> None:
 
 @pytest.mark.parametrize(("header_type", "told"), [(HeaderType.JSON, None), (HeaderType.ROCKETMQ, LanguageCode.OTHER)])
 def test_a_language_may_be_unknown(header_type: HeaderType, told: LanguageCode | None) -> None:
-    """An unknown language is left out in the JSON form, and written as OTHER in the binary form."""
+    """A command without a language is decoded with None from JSON, and with OTHER from the binary form."""
     command = decode_command(memoryview(encode_command(Command(1, language=None, header_type=header_type))))
 
     assert command.language is told
@@ -265,6 +271,6 @@ def test_a_language_may_be_unknown(header_type: HeaderType, told: LanguageCode |
     ],
 )
 def test_what_cannot_be_written_is_refused(command: Command, reason: str) -> None:
-    """A command that cannot be written raises `LocalProtocolError`."""
+    """A command that cannot be encoded raises `LocalProtocolError`."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_command(command)

@@ -1,4 +1,4 @@
-"""Test that headers and bodies are frozen values, and compile nothing before they are used."""
+"""Test that headers and bodies are frozen values, and that no method is compiled before their first use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(len(compiled) - before)
 
 @members
 class Point(Members):
-    """A value, one of its members with a default."""
+    """A value class with two members, one of which has a default."""
 
     x: int
     y: int = 0
@@ -39,20 +39,20 @@ class Point(Members):
 
 @members
 class TaggedPoint(Point):
-    """A value with members of its base."""
+    """A value class that adds members to those of its base class."""
 
     tags: dict[str, str] = field(default_factory=dict)
 
 
 def test_values_are_equal_when_their_members_are() -> None:
-    """Values are equal if their class and their members are."""
+    """Two values are equal if they have the same class and equal members."""
     point = Point(x=1)
     assert point == Point(x=1, y=0) != Point(x=2)
     assert point != TaggedPoint(x=1) and repr(point) == "Point(x=1, y=0)"
 
 
 def test_values_are_frozen() -> None:
-    """No attribute of a value can be set or deleted."""
+    """Setting or deleting an attribute of a value raises an error."""
     point = Point(x=1)
     for name in ("x", "z"):
         with pytest.raises(FrozenInstanceError):
@@ -62,25 +62,25 @@ def test_values_are_frozen() -> None:
 
 
 def test_values_can_be_keys() -> None:
-    """Equal values are one key."""
+    """Equal values are the same key of a dict."""
     assert len({Point(x=1), Point(x=1, y=0), Point(x=2)}) == 2
 
 
 def test_each_value_has_its_own_mutable_default() -> None:
-    """Each value gets a mutable default of its own."""
+    """If a default is mutable, each value gets an object of its own."""
     assert TaggedPoint(x=1).tags is not TaggedPoint(x=1).tags
 
 
 @pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}])
 def test_wrong_members_are_refused(given: dict[str, Any]) -> None:
-    """Missing and unknown members are refused, at the first value of a class and later."""
+    """A missing or unknown member raises an error, for the first value of a class and for later ones."""
     for _ in range(2):
         with pytest.raises(TypeError, match=r"'[xz]'"):
             Point(**given)
 
 
 def test_members_of_a_base_come_first() -> None:
-    """Members of a base come first, whichever of the two classes is used first."""
+    """The base class's members come first, whether the base or the derived class is used first."""
     assert Point(x=1).y == 0
     place = replace(TaggedPoint(x=1, tags={"a": "b"}), y=5)
     assert [each.name for each in fields(place)] == ["x", "y", "tags"]
@@ -88,7 +88,7 @@ def test_members_of_a_base_come_first() -> None:
 
 
 def test_importing_headers_and_bodies_compiles_no_methods() -> None:
-    """Importing headers and bodies compiles no methods."""
+    """Importing the modules of headers and bodies compiles no methods."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_COUNTING], capture_output=True, text=True, timeout=60, check=True
     )

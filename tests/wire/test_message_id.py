@@ -1,4 +1,4 @@
-"""Tests of `wire.message_id`."""
+"""Test `wire.message_id`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def milliseconds(year: int, month: int, day: int, hour: int = 0, minute: int = 0
 
 @given(hosts(ipv6=False) | hosts(ipv6=True), int64)
 def test_offset_ids_come_back(host: Address, offset: int) -> None:
-    """An offset message id gives the place of the message, for both families."""
+    """An offset message id is decoded to the host (IPv4 or IPv6) and the offset from which it was made."""
     text = encode_offset_message_id(host, offset)
 
     assert decode_offset_message_id(text) == OffsetMessageId(host, offset)
@@ -48,14 +48,14 @@ def test_offset_ids_come_back(host: Address, offset: int) -> None:
     ],
 )
 def test_offset_ids_as_brokers_write_them(text: str, found: OffsetMessageId) -> None:
-    """The documented id, and the id of a broker with an IPv6 address, are read and written."""
+    """The documented id, and the id of a broker with an IPv6 address, are decoded, and encoded to the same text."""
     assert decode_offset_message_id(text) == found
     assert decode_offset_message_id(text.lower()) == found
     assert encode_offset_message_id(*found) == text
 
 
 def test_stored_messages_have_javas_offset_id() -> None:
-    """The id made of a record is the id that the Java client shows."""
+    """The offset message id of a record equals the one that the Java client shows."""
     for response in recorded_responses():
         expected = [message["offsetMsgId"] for message in response.messages]
         assert [record.offset_message_id for record in decode_records(response.body)] == expected
@@ -65,7 +65,7 @@ def test_stored_messages_have_javas_offset_id() -> None:
     "text", ["", "0A", "0A00000100002A9F00000000000003E", "Z" * 32, " " + "0A" * 16, "0A " * 16, "é" * 32]
 )
 def test_other_texts_are_no_id(text: str) -> None:
-    """A text that is no id is refused by both readers."""
+    """A text that is no message id makes both decoders raise an error."""
     with pytest.raises(DecodeError, match="is no message id; an id has 32 or 56"):
         decode_offset_message_id(text)
     with pytest.raises(DecodeError, match="is no message id"):
@@ -73,7 +73,7 @@ def test_other_texts_are_no_id(text: str) -> None:
 
 
 def test_a_unique_id_tells_who_made_it_and_when() -> None:
-    """A unique id gives its host, process, instance, time and counter back."""
+    """A unique id is decoded to the host, process, instance, time and counter from which it was made."""
     now_ms = milliseconds(2024, 5, 17, 12)
     maker = UniqueIdMaker("10.0.0.9", 0x12345, 0xABCDEF01, lambda: now_ms, UTC)
 
@@ -85,7 +85,7 @@ def test_a_unique_id_tells_who_made_it_and_when() -> None:
 
 
 def test_a_unique_id_of_an_ipv6_host_is_longer() -> None:
-    """A unique id holds an IPv6 host in 16 bytes."""
+    """The unique id of a producer with an IPv6 address has 56 digits, and is decoded to that address."""
     text = UniqueIdMaker("fe80::1", 1, 2, lambda: milliseconds(2024, 5, 1), UTC).make()
 
     assert len(text) == 56
@@ -93,7 +93,10 @@ def test_a_unique_id_of_an_ipv6_host_is_longer() -> None:
 
 
 def test_the_month_is_the_latest_possible() -> None:
-    """A time that would lie in the future belongs to the month before, since an id does not hold its month."""
+    """If an id's time would be in the future in this month, it belongs to the month before.
+
+    Ids do not state a month.
+    """
     made_ms = milliseconds(2023, 12, 31, 23, 59, 59)
     text = UniqueIdMaker("10.0.0.9", 1, 2, lambda: made_ms, UTC).make()
 
@@ -102,7 +105,7 @@ def test_the_month_is_the_latest_possible() -> None:
 
 
 def test_months_begin_in_the_given_zone() -> None:
-    """Milliseconds are counted from the first of the month in local time, as in Java."""
+    """The time in an id is counted from the first of the month in the given time zone, as in Java."""
     east, now_ms = timezone(timedelta(hours=8)), milliseconds(2024, 4, 30, 20)
     text = UniqueIdMaker("10.0.0.9", 1, 2, lambda: now_ms, east).make()
 
@@ -111,7 +114,7 @@ def test_months_begin_in_the_given_zone() -> None:
 
 
 def test_ids_differ_within_one_millisecond() -> None:
-    """The counter starts again after 65,536 ids."""
+    """65,536 ids made in one millisecond differ, and the next one repeats the first."""
     maker = UniqueIdMaker("10.0.0.9", 1, 2, lambda: 0, UTC)
 
     made = list(islice(iter(maker.make, None), 65_537))
@@ -121,7 +124,7 @@ def test_ids_differ_within_one_millisecond() -> None:
 
 
 def test_recorded_unique_ids_are_read() -> None:
-    """Ids of a real broker, whose clock was set to UTC, give the time at which the message arrived."""
+    """Recorded ids, made with clocks set to UTC, are decoded to the time at which their messages were stored."""
     records = [record for response in recorded_responses() for record in decode_records(response.body)]
     by_broker = [record for record in records if not record.is_inner_batch]
 
@@ -133,5 +136,5 @@ def test_recorded_unique_ids_are_read() -> None:
 
 @given(st.binary(min_size=16, max_size=16) | st.binary(min_size=28, max_size=28), st.integers(0, 2**42))
 def test_any_id_of_the_right_length_is_read(data: bytes, now_ms: int) -> None:
-    """The time of any id lies in the future by no more than the span that an id can count."""
+    """Any id of a legal length is decoded, and its time is at most 2**32 ms in the future."""
     assert decode_unique_id(data.hex(), now_ms, UTC).born_ms <= now_ms + 2**32

@@ -1,4 +1,4 @@
-"""Tests of `wire.header.PreparedRequest`."""
+"""Test `wire.header.PreparedRequest`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = st.integers(-1, 2**63 - 1)
 def test_a_filled_in_request_is_the_one_written_anew(
     code: int, fields: dict[str, str], opaque: int, changing: dict[str, int]
 ) -> None:
-    """A filled-in request equals the request written anew, even with quotes or parts of headers in its fields."""
+    """A prepared request with new numbers equals the request encoded from scratch, whatever texts its fields hold."""
     prepared = PreparedRequest(code, fields, list(changing))
     rest = {name: value for name, value in fields.items() if name not in changing}
     whole = Command(code, opaque, rest | {name: str(value) for name, value in changing.items()})
@@ -27,6 +27,6 @@ def test_a_filled_in_request_is_the_one_written_anew(
 
 
 def test_what_cannot_be_written_is_told_when_preparing() -> None:
-    """A text that is not Unicode is refused when the request is prepared."""
+    """A text that is not valid Unicode raises an error when the request is prepared."""
     with pytest.raises(LocalProtocolError, match="unwritable header"):
         PreparedRequest(11, {"topic": "\ud800"}, ["queueOffset"])

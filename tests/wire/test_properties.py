@@ -1,4 +1,4 @@
-"""Tests of `wire.properties`."""
+"""Test `wire.properties`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .strategies import clean_properties, property_texts
 
 @given(clean_properties)
 def test_decode_undoes_encode(properties: dict[str, str]) -> None:
-    """Properties that may be sent are read as they were written, in their order."""
+    """Properties that may be sent are equal, and in the same order, after encoding and decoding."""
     assert list(decode_properties(encode_properties(properties)).items()) == list(properties.items())
 
 
@@ -42,20 +42,23 @@ def test_decode_undoes_encode(properties: dict[str, str]) -> None:
     ],
 )
 def test_text_is_read_by_the_rule_of_newer_brokers(text: str, properties: dict[str, str]) -> None:
-    """Entries without name, separator or value are dropped; the last of equal names counts; values may hold \\x01."""
+    """Entries without name, separator or value are dropped.
+
+    The last value of a name counts, and a value may hold \\x01.
+    """
     assert parse_properties(text) == properties
 
 
 @given(property_texts)
 def test_what_was_read_can_be_stored_again(text: str) -> None:
-    """A broker that adds a property writes the others as it read them, unusual ones included."""
+    """If any property text is parsed and joined again, as a broker does, parsing gives the same properties."""
     read = parse_properties(text)
 
     assert parse_properties(join_properties(read)) == read
 
 
 def test_recorded_texts_end_with_and_without_separator() -> None:
-    """Texts with and without the last separator are read; newer brokers write it, 4.9.7 does not."""
+    """Texts with and without a last separator give the same properties; newer brokers write it, 4.9.7 does not."""
     texts = [record.properties_text for body in recorded_bodies() for record in decode_records(body)]
 
     assert {text.endswith(b"\x02") for text in texts} == {True, False}
@@ -79,26 +82,26 @@ def test_recorded_texts_end_with_and_without_separator() -> None:
     ],
 )
 def test_what_would_not_come_back_is_refused(properties: dict[str, str], reason: str) -> None:
-    """Properties that could not be read back are refused, since nothing is escaped on the wire."""
+    """Properties that could not be read back, because there are no escapes, raise an error when they are encoded."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_properties({"good": "one", **properties})
 
 
 def test_the_limit_counts_bytes() -> None:
-    """Properties of more bytes than a signed 16-bit field counts are refused."""
+    """Properties of more bytes than a signed 16-bit field can count raise an error."""
     assert len(encode_properties({"n": "ü" * 16382})) == 32767
     with pytest.raises(LocalProtocolError, match="properties of 32768 bytes, the limit is 32767"):
         encode_properties({"nn": "ü" * 16382})
 
 
 def test_broken_utf8_is_an_error() -> None:
-    """Bytes that are not UTF-8 are refused."""
+    """Stored properties that are not UTF-8 raise an error."""
     with pytest.raises(DecodeError, match="properties are no UTF-8 text"):
         decode_properties(b"n\x01\xff\x02")
 
 
 def test_names_of_rocketmq_are_reserved() -> None:
-    """Every property that brokers and clients add is reserved, and no property of a user's is."""
+    """Names of properties that brokers and clients add are reserved, and a user's names are not."""
     records = [record for body in recorded_bodies() for record in decode_records(body)]
     users = {name for record in records for name in record.properties if not is_reserved(name)}
 
@@ -121,5 +124,5 @@ def test_names_of_rocketmq_are_reserved() -> None:
     ],
 )
 def test_hash_is_javas(text: str, expected: int) -> None:
-    """The hash equals Java's `String.hashCode`, with overflow, surrogate pairs and a lone surrogate."""
+    """The hash equals Java's `String.hashCode`, also with overflow, surrogate pairs and a lone surrogate."""
     assert java_hash(text) == expected

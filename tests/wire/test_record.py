@@ -1,4 +1,4 @@
-"""Tests of `wire.record`."""
+"""Test `wire.record`."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def pulled(file: str) -> list[Record]:
 
 @given(responses)
 def test_decode_undoes_encode(found: list[Record]) -> None:
-    """Every response is split into its records, of both families and magics, with packed and wrapped bodies."""
+    """Any list of records is equal after encoding and decoding, with compressed bodies and inner batches among them."""
     assert decode_records(join_records(found)) == found
 
 
 def test_a_record_as_documented() -> None:
-    """The record of the protocol's description is read field by field and written byte for byte."""
+    """The record in the protocol's description is decoded to the described fields, and encoded to the same bytes."""
     assert encode_record(HELLO) == DOCUMENTED
     assert replace(HELLO, properties_text=b"", total_size=0, body_crc=0) == Record(
         topic="TopicTest",
@@ -77,7 +77,7 @@ def test_a_record_as_documented() -> None:
 
 
 def test_recorded_records_encode_byte_for_byte() -> None:
-    """Records of real brokers are written again byte for byte, with computed sizes and CRC."""
+    """Records of real brokers are encoded again to the same bytes, with computed sizes and CRC."""
     total = 0
     for body in recorded_bodies():
         found = decode_records(body)
@@ -88,14 +88,14 @@ def test_recorded_records_encode_byte_for_byte() -> None:
 
 
 def test_recorded_bodies_have_their_crc() -> None:
-    """The CRC is computed over the stored body, packed or not."""
+    """The CRC of recorded bodies is that of the stored bytes, compressed or not."""
     for body in recorded_bodies():
         for record in decode_records(body):
             record.check_crc()
 
 
 def java_view(record: Record) -> dict[str, Any]:
-    """Return a record under the names that the recording of Java's messages uses."""
+    """Return the fields of a record under the names that the Java client's recorded messages have."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,
@@ -112,7 +112,7 @@ def java_view(record: Record) -> dict[str, Any]:
 
 @pytest.mark.parametrize("response", recorded_responses(), ids=lambda response: response.name)
 def test_records_read_as_java_reads_them(response: RecordedResponse) -> None:
-    """Records with long topics, inner batches and IPv6 hosts are read as the Java client read them."""
+    """Records with long topics, inner batches and IPv6 hosts are decoded to the values that the Java client decoded."""
     for record, message in zip(decode_records(response.body), response.messages, strict=True):
         seen = {**java_view(record), "bornHost": record.born_host, "storeHost": record.store_host}
         seen |= {"reconsumeTimes": record.reconsume_times, "bodyCRC": record.body_crc, "storeSize": record.total_size}
@@ -124,13 +124,13 @@ def test_records_read_as_java_reads_them(response: RecordedResponse) -> None:
 
 
 def inner_of_java(message: dict[str, Any]) -> dict[str, Any]:
-    """Return one message of an inner batch without WAIT, which the Java client adds while it reads."""
+    """Return a message of an inner batch that Java decoded, without WAIT, which the Java client adds."""
     seen = {name: of_java(name, message[name]) for name in message}
     return {**seen, "properties": {name: value for name, value in seen["properties"].items() if name != "WAIT"}}
 
 
 def of_java(name: str, value: Any) -> Any:
-    """Return a value that Java printed as this library reads it."""
+    """Return a value that Java printed, converted to the value that this library decodes."""
     if name == "body":
         return b64decode(value)
     if name in ("bornHost", "storeHost"):
@@ -141,7 +141,7 @@ def of_java(name: str, value: Any) -> Any:
 
 @pytest.mark.parametrize("length", [127, 128, 300])
 def test_a_long_topic_gets_the_magic_it_needs(length: int) -> None:
-    """Topics of more than 127 bytes are written as V2, with two bytes for their length."""
+    """A topic of more than 127 bytes is stored with magic V2 and two bytes for its length."""
     data = encode_record(replace(HELLO, topic="t" * length))
     record, end = decode_record(data)
 
@@ -150,7 +150,7 @@ def test_a_long_topic_gets_the_magic_it_needs(length: int) -> None:
 
 
 def test_a_record_may_begin_anywhere() -> None:
-    """A record is read from the given byte on, and its end is returned."""
+    """`decode_record` decodes the record at the given position, and returns the position of its end."""
     data = b"before" + DOCUMENTED + b"after"
 
     assert decode_record(data, 6) == (HELLO, 6 + len(DOCUMENTED))
@@ -168,7 +168,10 @@ def test_a_record_may_begin_anywhere() -> None:
     ],
 )
 def test_bodies_that_java_packed_are_unpacked(file: str, compression: Compression) -> None:
-    """Bodies in the Java producer's three formats unpack to the same body, and stay packed in the store."""
+    """Bodies that Java compressed in its three formats are decompressed to the same body.
+
+    The stored body is unchanged.
+    """
     (record,) = pulled(file)
 
     assert record.sys_flag == compression.sys_flag
@@ -178,7 +181,7 @@ def test_bodies_that_java_packed_are_unpacked(file: str, compression: Compressio
 
 @pytest.mark.parametrize(("release", "shared"), [("", True), ("4.9.7/", True), ("5.5.0/", False)])
 def test_messages_of_a_batch_may_share_their_unique_key(release: str, shared: bool) -> None:
-    """The last UNIQ_KEY counts where brokers up to 5.3.3 append outer properties to each message."""
+    """The last UNIQ_KEY counts: brokers up to 5.3.3 append the batch's properties to those of each message."""
     records = pulled(f"{release}send_batch")
 
     assert [(record.queue_offset, record.body) for record in records] == [(n, b"batch-%d" % n) for n in range(3)]
@@ -187,7 +190,7 @@ def test_messages_of_a_batch_may_share_their_unique_key(release: str, shared: bo
 
 
 def test_user_properties_and_flag_are_kept() -> None:
-    """A recorded message with tag, two keys, a non-ASCII property, flag 7 and WAIT=false is read."""
+    """A recorded message with tag, two keys, a non-ASCII property, flag 7 and WAIT=false is decoded."""
     record = pulled("send_tags_keys_props")[-1]
 
     assert record.flag == 7
@@ -205,7 +208,7 @@ def test_user_properties_and_flag_are_kept() -> None:
     ],
 )
 def test_delivered_messages_keep_how_they_were_delayed(file: str, names: set[str]) -> None:
-    """A delayed message keeps the names that delaying leaves behind."""
+    """A delayed message that was delivered has the properties by which it was delayed."""
     (record,) = pulled(file)
 
     assert names <= record.properties.keys()
@@ -214,7 +217,7 @@ def test_delivered_messages_keep_how_they_were_delayed(file: str, names: set[str
 
 @pytest.mark.parametrize("file", ["transaction_commit", "5.5.0/transaction_commit", "4.9.7/transaction_check"])
 def test_committed_messages_say_so(file: str) -> None:
-    """A committed message holds the offset of its half message; half and rolled-back messages are never delivered."""
+    """A committed message holds the offset of its half message; half and rolled-back messages are not delivered."""
     (record,) = pulled(file)
 
     assert record.transaction_state is TransactionState.COMMIT
@@ -222,7 +225,7 @@ def test_committed_messages_say_so(file: str) -> None:
 
 
 def test_messages_sent_back_are_counted() -> None:
-    """A retried message lies in the retry topic, with its first topic, id and number of attempts."""
+    """A message that was sent back is in the retry topic, with its first topic and id, and its number of attempts."""
     records = pulled("send_msg_back_retry")
 
     assert [(record.topic, record.reconsume_times) for record in records] == [
@@ -239,7 +242,10 @@ def test_messages_sent_back_are_counted() -> None:
 
 @pytest.mark.parametrize("compression", [None, *Compression])
 def test_an_inner_batch_is_unpacked_and_split(compression: Compression | None) -> None:
-    """Each message of an inner batch has its own offset, flag, body and properties, and all else of the batch."""
+    """Each message of an inner batch has its own offset, flag, body and properties.
+
+    Other fields are those of the batch.
+    """
     body = encode_batch([BatchEntry(b"a", b"TAGS\x01x\x02", 5), BatchEntry(b"bc")])
     sys_flag = INNER_BATCH | (compression.sys_flag if compression else 0)
     batch = replace(HELLO, body=compress(body, compression) if compression else body, sys_flag=sys_flag)
@@ -256,7 +262,7 @@ def test_an_inner_batch_is_unpacked_and_split(compression: Compression | None) -
 
 @given(records())
 def test_only_two_flags_together_make_an_inner_batch(record: Record) -> None:
-    """A record that is no inner batch unwraps to itself."""
+    """A record is an inner batch only if both bits of sysFlag are set; any other record is unwrapped to itself."""
     inner = unwrap_inner_batch(record)
 
     if record.is_inner_batch:
@@ -271,7 +277,7 @@ def test_only_two_flags_together_make_an_inner_batch(record: Record) -> None:
 
 @pytest.mark.parametrize("cut", [1, 4, 47, 48, 60, 84, 88, 103, 113, 173])
 def test_a_cut_record_is_an_error(cut: int) -> None:
-    """A response that ends inside a record is refused, with the place."""
+    """A response that ends inside a record raises an error that states the position of that record."""
     with pytest.raises(DecodeError, match=f"no record at byte 174 of {174 + cut}: .*cannot be trusted"):
         decode_records(DOCUMENTED + DOCUMENTED[:cut])
 
@@ -301,13 +307,13 @@ def patched(at: int, field: str) -> bytes:
     ],
 )
 def test_a_record_that_does_not_add_up_is_an_error(data: bytes, reason: str) -> None:
-    """A record with a wrong length or magic, or with bytes to spare, is refused."""
+    """A record with a wrong length or magic, or with surplus bytes, raises an error."""
     with pytest.raises(DecodeError, match=f"no record at byte 0 of {len(data)}: .*{reason}"):
         decode_records(data)
 
 
 def test_a_broken_body_names_its_message() -> None:
-    """A record whose body cannot be unpacked is read; the error about its body names the message."""
+    """If a body cannot be decompressed, the record is decoded, and the error about the body states the message."""
     broken = replace(HELLO, sys_flag=Compression.ZSTD.sys_flag)
 
     with pytest.raises(DecodeError, match=r"a ZSTD body of 14 bytes .*\(topic TopicTest, queue 1, offset 42\)"):
@@ -317,13 +323,13 @@ def test_a_broken_body_names_its_message() -> None:
 
 
 def test_broken_properties_name_their_message() -> None:
-    """A record whose properties cannot be read is read; the error about them names the message."""
+    """If properties are not UTF-8, the record is decoded, and the error about them states the message."""
     with pytest.raises(DecodeError, match=r"no UTF-8 text.*\(topic TopicTest, queue 1, offset 42\)"):
         _ = replace(HELLO, properties_text=b"\xff").properties
 
 
 def test_a_broken_inner_batch_names_its_message() -> None:
-    """An inner batch that cannot be unwrapped is refused."""
+    """If an inner batch cannot be unwrapped, the error states the topic, queue and offset of the record."""
     with pytest.raises(DecodeError, match=r"batch entry 0 .*offset 42"):
         unwrap_inner_batch(replace(HELLO, sys_flag=INNER_BATCH))
     with pytest.raises(DecodeError, match=r"inner batch without messages .*offset 42"):
@@ -331,7 +337,7 @@ def test_a_broken_inner_batch_names_its_message() -> None:
 
 
 def test_a_wrong_crc_is_found_on_demand() -> None:
-    """The CRC is checked on demand only."""
+    """A record with a wrong CRC is decoded; only `check_crc` raises an error."""
     damaged = decode_records(DOCUMENTED.replace(b"Hello", b"hello"))[0]
 
     assert damaged.body == b"hello RocketMQ"
@@ -359,6 +365,6 @@ def test_a_wrong_crc_is_found_on_demand() -> None:
     ],
 )
 def test_what_does_not_fit_a_record_is_refused(change: dict[str, Any], reason: str) -> None:
-    """A record that cannot be stored is refused."""
+    """A record with a field that cannot be stored raises an error when it is encoded."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_record(replace(HELLO, **change))

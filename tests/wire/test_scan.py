@@ -1,4 +1,4 @@
-"""Tests of `wire.scan`."""
+"""Test `wire.scan`, in comparison with the reference decoder of `wire.record`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .strategies import damaged, join_records, responses
 
 
 class Scan(NamedTuple):
-    """Lists with one entry for each record."""
+    """Start, written offset and size of each record, in three lists."""
 
     starts: list[int]
     queue_offsets: list[int]
@@ -26,14 +26,14 @@ class Scan(NamedTuple):
 
 
 def scan(body: bytes | memoryview) -> Scan:
-    """Return the places, offsets and sizes that the walk finds in a response."""
+    """Return the starts and sizes that `wire.scan` finds in a response, and the offset written at each start."""
     starts = list(record_starts(body))
     offsets = [first_queue_offset(memoryview(body)[at:]) for at in starts]
     return Scan(starts, offsets, [end - start for start, end in pairwise([*starts, len(body)])])
 
 
 def walk(body: bytes) -> Scan:
-    """Return the places, offsets and sizes that the readable decoder finds in a response."""
+    """Return the starts, offsets and sizes that the reference decoder finds in a response."""
     found = decode_records(body)
     sizes = [record.total_size for record in found]
     return Scan([sum(sizes[:n]) for n in range(len(sizes))], [record.queue_offset for record in found], sizes)
@@ -41,26 +41,26 @@ def walk(body: bytes) -> Scan:
 
 @given(responses)
 def test_scan_agrees_with_the_readable_decoder(found: list[Record]) -> None:
-    """Starts, offsets and sizes are those of the decoded records."""
+    """For any list of records, the scan and the reference decoder find the same starts, offsets and sizes."""
     body = join_records(found)
 
     assert scan(body) == scan(memoryview(body)) == walk(body)
 
 
 def test_recorded_answers_are_scanned() -> None:
-    """Recorded responses of real brokers are walked to their ends."""
+    """For recorded responses of real brokers, the scan and the reference decoder agree."""
     for body in recorded_bodies():
         assert scan(body) == walk(body)
 
 
 def test_an_empty_answer_has_no_records() -> None:
-    """An empty response has no records and raises nothing."""
+    """An empty response has no records, and the scan raises no error."""
     assert scan(b"") == Scan([], [], [])
 
 
 @given(damaged(responses.map(join_records)))
 def test_what_scan_refuses_the_readable_decoder_refuses(body: bytes) -> None:
-    """The records fill the response exactly, or the error names the place where they do not."""
+    """The records found in a damaged response fill it exactly; otherwise the reference decoder raises an error too."""
     try:
         found = scan(body)
     except DecodeError as refused:
@@ -75,7 +75,7 @@ def test_what_scan_refuses_the_readable_decoder_refuses(body: bytes) -> None:
 
 @given(st.integers(1, 400), responses.filter(bool))
 def test_a_cut_answer_is_an_error(cut: int, found: list[Record]) -> None:
-    """A response that ends inside a record is refused."""
+    """A response that ends inside a record raises an error."""
     body = join_records(found)
     last = encode_record(found[-1])
 
@@ -84,7 +84,7 @@ def test_a_cut_answer_is_an_error(cut: int, found: list[Record]) -> None:
 
 
 def test_no_record_is_smaller_than_the_least() -> None:
-    """A size below that of the least record is refused, since the walk would not advance."""
+    """A size field below the size of the smallest record raises an error; the scan could not advance by size 0."""
     body = recorded_bodies()[0]
     least = MIN_RECORD_BYTES - 1
 

@@ -1,4 +1,4 @@
-"""Tests of `wire.session`."""
+"""Test `wire.session`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reply_to(opaque: int, code: int = 0) -> bytes:
 
 
 def directions() -> list[list[RecordedCommand]]:
-    """Return the commands of one side of one recorded connection, for each side and connection."""
+    """Return the recorded commands of each connection and direction, one list for each."""
     found = defaultdict(list)
     for recorded in recorded_commands():
         found[recorded.file, recorded.connection, recorded.to_server].append(recorded)
@@ -37,7 +37,7 @@ def directions() -> list[list[RecordedCommand]]:
 
 
 def listener(said: Iterable[RecordedCommand]) -> Session:
-    """Return a session that awaits all responses among the commands of the other side."""
+    """Return a session that waits for all responses in `said`, the commands of its peer."""
     session = Session()
     session.pending.update((recorded.facts["opaque"], 0) for recorded in said if recorded.facts["flag"] & RESPONSE_FLAG)
     return session
@@ -61,7 +61,7 @@ def hear_byte_by_byte(session: Session, stream: list[bytes]) -> list[Event]:
 
 @pytest.mark.parametrize("hear", [hear_whole, hear_glued, hear_byte_by_byte])
 def test_recorded_conversations_are_understood(hear: Callable[[Session, list[bytes]], list[Event]]) -> None:
-    """Both sides of every recorded connection are understood, however their bytes arrive."""
+    """For each recorded connection, a session yields all commands of its peer, however the bytes arrive."""
     for said in directions():
         events = hear(session := listener(said), [recorded.frame for recorded in said])
 
@@ -72,7 +72,7 @@ def test_recorded_conversations_are_understood(hear: Callable[[Session, list[byt
 
 
 def test_answers_are_matched_by_opaque_in_any_order() -> None:
-    """Responses that arrive in another order are matched by opaque."""
+    """Responses that arrive in another order than their requests are matched by opaque."""
     client = Session()
     first, second = client.request(11)[0], client.request(12)[0]
 
@@ -84,7 +84,7 @@ def test_answers_are_matched_by_opaque_in_any_order() -> None:
 
 @given(st.lists(commands().filter(lambda command: not command.flag & (RESPONSE_FLAG | ONEWAY_FLAG)), max_size=4))
 def test_two_sessions_understand_each_other(asked: list[Command]) -> None:
-    """A client's requests reach the server, and each response reaches its request."""
+    """A client's requests arrive at a server session, and each response arrives at its own request."""
     client, server = Session(), Session()
     said = [client.request(each.code, each.fields, bytes(each.body)) for each in asked]
 
@@ -98,7 +98,7 @@ def test_two_sessions_understand_each_other(asked: list[Command]) -> None:
 
 
 def test_the_peers_own_request_may_carry_our_opaque() -> None:
-    """A peer's request with one of our opaques is a request, since the response flag is read first."""
+    """A request of the peer with the opaque of a pending request is a request, not a response."""
     client = Session()
     opaque, _ = client.request(34)
 
@@ -109,7 +109,7 @@ def test_the_peers_own_request_may_carry_our_opaque() -> None:
 
 
 def test_a_oneway_awaits_nothing() -> None:
-    """A one-way request is marked as one and is not pending."""
+    """A one-way request has its flag set, and the session does not wait for a response."""
     client, server = Session(), Session()
 
     (event,) = server.receive(client.oneway(35, {"group": "g"}))
@@ -119,7 +119,7 @@ def test_a_oneway_awaits_nothing() -> None:
 
 
 def test_answers_to_given_up_requests_are_dropped_and_counted() -> None:
-    """A late response, and a response to a one-way request, are dropped and counted."""
+    """A response to a request that was given up, or was one-way, is dropped and counted."""
     client = Session()
     opaque, _ = client.request(11)
     client.oneway(35)
@@ -132,7 +132,7 @@ def test_answers_to_given_up_requests_are_dropped_and_counted() -> None:
 
 @pytest.mark.parametrize("opaque", [2, 0, -1, 2**31 - 1])
 def test_an_answer_to_nothing_breaks_the_session(opaque: int) -> None:
-    """A response with an opaque that was never given out breaks the session."""
+    """A response whose opaque no request had breaks the session."""
     client = Session()
     client.request(11)
 
@@ -153,7 +153,7 @@ def test_an_answer_to_nothing_breaks_the_session(opaque: int) -> None:
     ],
 )
 def test_a_broken_session_stays_broken(data: bytes, error: type[RemoteProtocolError]) -> None:
-    """After bytes that are no frame, receiving and sending raise the same error again."""
+    """After an illegal frame, receiving raises the same error again, and sending raises `LocalProtocolError`."""
     client = Session()
     opaque, _ = client.request(11)
 
@@ -171,7 +171,7 @@ def test_a_broken_session_stays_broken(data: bytes, error: type[RemoteProtocolEr
 
 
 def test_what_arrived_before_the_damage_is_heard() -> None:
-    """Events before a damaged frame come out in order, and then the error is raised."""
+    """If a damaged frame follows a response, the session first yields the response, and then raises the error."""
     client = Session()
     opaque, _ = client.request(11)
     events = client.receive(reply_to(opaque) + bytes(8))
@@ -182,7 +182,7 @@ def test_what_arrived_before_the_damage_is_heard() -> None:
 
 
 def test_an_end_inside_a_frame_is_malformed() -> None:
-    """A stream that ends inside a frame is malformed."""
+    """If the stream ends inside a frame, `end` raises `MalformedFrame`."""
     whole, cut = Session(), Session()
     data = whole.request(11)[1]
     list(cut.receive(data[:-1]))
@@ -194,7 +194,7 @@ def test_an_end_inside_a_frame_is_malformed() -> None:
 
 
 def test_the_first_reason_is_kept() -> None:
-    """The end of a broken stream raises the first error again."""
+    """If the stream of a broken session ends, `end` raises the first error again."""
     client = Session()
     with pytest.raises(FrameTooLarge):
         list(client.receive(b"\xff" * 10))
@@ -213,7 +213,7 @@ def test_a_frame_too_large_to_receive_breaks_the_session() -> None:
 
 
 def test_a_frame_too_large_to_send_is_refused_and_harms_nothing() -> None:
-    """A frame above the limit is not sent; the session goes on and awaits no response to it."""
+    """A request whose frame is above the limit raises an error and is not pending; the session stays usable."""
     client = Session(max_frame_bytes=200)
 
     with pytest.raises(FrameTooLarge, match="bytes to send, the limit is 200; send less"):
@@ -224,7 +224,7 @@ def test_a_frame_too_large_to_send_is_refused_and_harms_nothing() -> None:
 
 
 def test_one_frame_too_large_refuses_the_requests_beside_it() -> None:
-    """Requests that are made together are refused together if one frame is too large."""
+    """If several requests are made together and one frame is above the limit, none of them is pending."""
     client = Session(max_frame_bytes=200)
 
     with pytest.raises(FrameTooLarge, match="a frame of 201 bytes to send"):
@@ -233,7 +233,7 @@ def test_one_frame_too_large_refuses_the_requests_beside_it() -> None:
 
 
 def test_requests_made_together_have_opaques_in_a_row() -> None:
-    """Requests made together begin at opaque 1 if the counter would pass its last number among them."""
+    """Requests made together have consecutive opaques; if the counter would overflow among them, they begin at 1."""
     client = Session()
     client._last_opaque = 2**31 - 3
     written = [
@@ -245,7 +245,7 @@ def test_requests_made_together_have_opaques_in_a_row() -> None:
 
 
 def test_requests_go_out_in_the_sessions_header_form() -> None:
-    """Requests have the session's header form; responses have the form that they name."""
+    """A request is encoded in the header form of its session, and a response in the form that it states itself."""
     client, server = Session(header_type=HeaderType.ROCKETMQ), Session()
 
     (asked,) = server.receive(client.request(105, {"topic": "t"})[1])
@@ -256,7 +256,7 @@ def test_requests_go_out_in_the_sessions_header_form() -> None:
 
 
 def test_opaques_start_again_after_the_last() -> None:
-    """Opaques start again after the last 32-bit number; from then on any opaque may be an old request's."""
+    """After opaque 2**31 - 1 the next one is 1; then a response with any opaque is dropped and breaks nothing."""
     client = Session()
     client._last_opaque = 2**31 - 2
 
@@ -266,7 +266,7 @@ def test_opaques_start_again_after_the_last() -> None:
 
 
 def test_answers_that_nobody_asked_for_are_told_from_late_ones() -> None:
-    """Responses beyond one for each request that was given up or one-way are counted as unasked."""
+    """If more responses arrive than requests were given up or one-way, the surplus is counted in `unasked`."""
     client = Session()
     opaque, _ = client.request(11)
     client.oneway(35)
