@@ -78,7 +78,7 @@ def test_a_refusing_replica_is_left_for_its_master(pair: StubCluster) -> None:
     blocks = iter(reading(pair, PullSettings(batch_size=10, depth=1, max_retries=2)))
     seen = [next(blocks)]
     pair.faults.broker_down("broker-a", 0)
-    refused = pair.faults.busy(on=PULL, times=None)  # The same answer as the replica's own, but counted.
+    refused = pair.faults.busy(on=PULL, times=None)  # The same response as the slave's own, but counted.
 
     def come_back() -> None:
         until(lambda: refused.fired == 5, "the replica refuses some pulls")
