@@ -62,7 +62,7 @@ VERBS = frozenset(
     apply comply imply multiply rely reply supply condition mention partition position question
     """.split()
 )
-"""Verbs whose ending is that of another kind of word."""
+"""Verbs with an ending that otherwise marks other kinds of words, such as -s or -ed."""
 ENDINGS = re.compile(r"(?:[^s]s|ed|ing|ly|tion)$")
 BEFORE_OF = frozenset("complain dispose learn tell think warn".split())
 """Verbs that may be followed by "of"."""
@@ -78,7 +78,7 @@ RETIRED_NAMES = frozenset(
     "Voice Company Reach Desk Manner Hindrance Letter GroupGuard Ending Patience Errand Look Wish Place "
     "is_lawful_hole".split()
 )
-"""Names as a whole; leading underscores do not matter."""
+"""Names that no definition may have, written without their leading underscores."""
 RETIRED_WORDS = frozenset(
     "voice desk manner hindrance hindering errand farewell vouch vouched unvouched fallen wish wishes patience".split()
 )

@@ -107,7 +107,7 @@ def count_trigger(stub: StubBroker) -> Modules:
     """Return the calls for planning a batch of one new message and committing the batch before it."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable  # PySpark before 4.2 has none
 
-    # Without a cache lifetime of bounds, the traced call fetches them.
+    # Bounds are not cached here, so the traced call fetches them.
     rhythm = PlannerRhythm(bounds_s=0.0)
     reader = make_stream_reader(_reader_options(stub, consumerGroup="journeys"), rhythm=rhythm)
     start = reader.initialOffset()

@@ -22,7 +22,7 @@ AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 HEAP_MB = 2048
 BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
 IN_MEMORY, FROM_DISK = 40, 0
-"""The percentage of memory that the broker assumes to be page cache: its default, and one that counts as disk."""
+"""The percentage of memory that a broker assumes to be page cache: the default, and to answer as if from disk."""
 MEMORY_ANSWER, DISK_ANSWER = 32, 8
 """The number of messages that a response has at most, from memory and from disk."""
 
@@ -31,7 +31,7 @@ class FullSpeedSite(Site):
     """The settings of servers whose JVMs compile with all optimizations."""
 
     def java_arguments(self, home: Path, heap_mb: int) -> list[str]:
-        """Return the JVM arguments of a server, with the switches of production before those of other tests."""
+        """Return the JVM arguments of a server, preceded by the JVM switches of production."""
         return [*AS_SHIPPED, *super().java_arguments(home, heap_mb)]
 
 

@@ -143,7 +143,7 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
         query = writer.trigger(processingTime="0 seconds").start()
         try:
             for number in range(count + _WARMING):
-                _wait_for_batch(query, number)  # A message sent before that would wait for the end of the last batch.
+                _wait_for_batch(query, number)  # Otherwise the message waits until that batch is logged.
                 arrivals.wait_for_next(lambda: producer.send(Message(topic, b"x" * 1024)))
             _wait_for_batch(query, count + _WARMING)
             return _durations(query, rows=1)[-count:], arrivals.latencies[-count:]

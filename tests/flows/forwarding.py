@@ -55,7 +55,10 @@ class ForwardingProxy:
 
 
 class _ProxiedConnection:
-    """A client's connection and the one to the server. Whole frames are forwarded, so injected bytes split none."""
+    """A client's connection and the one to the server that belongs to it.
+
+    It forwards whole frames only, so that injected bytes never split a frame.
+    """
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.is_discarding = False
@@ -97,7 +100,7 @@ def _frames(source: socket.socket) -> Iterator[bytes]:
 
 @contextmanager
 def proxy_to(server: Address) -> Iterator[ForwardingProxy]:
-    """Open a proxy to a server for a `with` block."""
+    """Yield a proxy to a server; close it after the `with` block."""
     proxy = ForwardingProxy(server)
     try:
         yield proxy

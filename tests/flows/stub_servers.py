@@ -15,7 +15,7 @@ RELEASES = ("5.3.3", "4.9.7")
 
 
 class StubServers:
-    """The brokers of a stub, which scenarios stop, start and make expire messages."""
+    """The brokers of a stub, as scenarios control them: stop, start, replicate, expire."""
 
     def __init__(self, stub: StubCluster) -> None:
         self._stub = stub

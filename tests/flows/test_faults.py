@@ -167,7 +167,7 @@ def test_a_broker_that_is_gone_is_named(stub: StubBroker) -> None:
     assert ask(cluster) == 0
 
 
-# --- servers of another kind -----------------------------------------------------------------------------------------
+# --- servers that do not speak the protocol --------------------------------------------------------------------------
 
 UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
 

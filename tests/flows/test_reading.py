@@ -33,7 +33,7 @@ IN_PIECES = PullSettings(batch_size=10, depth=4)
 
 @pytest.mark.parametrize("lacks", [False, True], ids=["complete", "overtaken"])
 def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool) -> None:
-    """A slave shows whether a filtered response of its dead master lacked messages; lacking ones are a loss."""
+    """If a master dies, the range of its filtered response is counted at the slave; missing messages are a loss."""
     queue, policy, tagged = (
         QUEUES[0],
         RecordingPolicy(),

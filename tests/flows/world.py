@@ -1,8 +1,8 @@
-"""Present a cluster under test to scenarios.
+"""Define `World`, through which scenarios use the cluster under test.
 
-A `World` is our client core in front of one cluster: the stub or a real one, of some version. Scenarios are plain
-functions of a `World`. They take fresh names, so all of them share one cluster. A scenario states the differences
-between versions as data (`by_version`), and stops or starts servers through `Servers`.
+A `World` is our client core connected to one cluster: the stub or a real one, of some version. Scenarios are plain
+functions of a `World`. Each makes topics and groups with new names, so all scenarios share one cluster. A scenario
+states the differences between versions as data (`by_version`), and stops or starts servers through `Servers`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PULL_CODES = frozenset(int(status) for status in PullStatus)
 
 
 class Servers(Protocol):
-    """The servers of a cluster, which scenarios stop and start."""
+    """The servers of a cluster, as scenarios control them: stop, start, replicate, expire."""
 
     def stop(self, broker_name: str) -> None:
         """Stop a master without a shutdown, as a crash does."""
@@ -156,7 +156,7 @@ class World:
         self.await_end(queue, receipt.queue_offset + count)
 
     def await_end(self, queue: MessageQueue, offset: int) -> None:
-        """Wait until a queue ends at `offset` or later; brokers confirm a send before it can be pulled."""
+        """Wait until a queue ends at `offset` or later; a sent message may be pulled only after that."""
         until(lambda: self.cluster.offsets.fetch_max([queue])[queue] >= offset, f"{queue} goes up to {offset}")
 
     def pull(self, queue: MessageQueue, offset: int = 0, **options: Any) -> PullOutcome:
@@ -178,7 +178,7 @@ class World:
 
 
 def sending(queue: MessageQueue, body: bytes, properties: Mapping[str, str], sys_flag: int = 0) -> Sending:
-    """Return the message to this queue as the client core sends it."""
+    """Return a message to this queue with all the fields that the client core needs to send it."""
     return Sending(
         producer_group="flows_producer",
         queue=queue,
@@ -199,7 +199,7 @@ def pull_request(
     wait_ms: int = 0,
     group: str = "TOOLS_CONSUMER",
 ) -> RoutedRequest:
-    """Return a pull whose header contains its subscription, so that the broker needs no heartbeat."""
+    """Return a pull request that contains its subscription, so that it needs no heartbeat before it."""
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=queue.topic,

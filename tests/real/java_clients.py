@@ -183,7 +183,7 @@ class JavaClients:
         self._objects.append(made)
         return made
 
-    # --- talking -----------------------------------------------------------------------------------------------------
+    # --- requests and events -----------------------------------------------------------------------------------------
 
     def request(self, **request: object) -> Any:
         """Send a request to the JVM and return the result; raise `JavaError` if Java raised an exception."""

@@ -24,7 +24,7 @@ def test_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
 @slow_by_default
 @each_of(_LONG)
 def test_long_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each scenario passes that takes half a minute on RocketMQ's own defaults, since it waits for a check."""
+    """Each scenario that waits for a transaction check passes; on RocketMQ's own defaults it takes half a minute."""
     scenario(real_world(real_cluster))
 
 

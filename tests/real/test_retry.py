@@ -88,7 +88,7 @@ class Query:
 
 @pytest.fixture
 def query(java_server: ScenarioServer, topic: str, unique: str) -> Query:
-    """A query and the group name for a Java consumer beside it."""
+    """A `Query` on the topic of the test, with a group for it and one for a Java consumer."""
     return Query(java_server, topic, unique)
 
 

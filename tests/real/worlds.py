@@ -14,7 +14,7 @@ from tests.real.servers import ACCESS_KEY, PKI, SECRET_KEY, Broker, RealCluster
 
 
 class RealServers:
-    """The brokers of a real cluster, which scenarios stop, start and make expire messages."""
+    """The brokers of a real cluster, as scenarios control them: stop, start, replicate, expire."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
