@@ -54,7 +54,7 @@ NOT_IMPERATIVE = frozenset(
     cluster java arrow spark schema identifier advice entry level user kernel python code member group
     """.split()
 )
-"""Words with which no sentence in the imperative begins."""
+"""Words that cannot begin a sentence in the imperative."""
 VERBS = frozenset(
     """
     access address assess bypass compress cross discuss dismiss express focus guess miss pass press process suppress
@@ -82,7 +82,7 @@ RETIRED_NAMES = frozenset(
 RETIRED_WORDS = frozenset(
     "voice desk manner hindrance hindering errand farewell vouch vouched unvouched fallen wish wishes patience".split()
 )
-"""Words that are part of no name."""
+"""Words that no defined name may contain."""
 PHRASES = re.compile(
     r"\b(?:whoever|whomever|somebody else's|nobody's|somebody's|for want of|as far as it goes|knows? no better|"
     r"as much of it|so much as|had for|comes? into the way|farewells?|vouch(?:es|ed)?|unvouched|hindrances?|errands?|"

@@ -50,7 +50,7 @@ class Goal:
         return f"{'≤' if self.at_most else '≥'} {self.wanted:g}{self.unit}"
 
     def holds(self, value: float) -> bool:
-        """Return whether `value` reaches the wanted value, or with `at_most` does not exceed it."""
+        """Return whether `value` is at least the wanted value, or with `at_most` at most the wanted value."""
         return value <= self.wanted if self.at_most else value >= self.wanted
 
 

@@ -1,4 +1,4 @@
-"""Data sources whose rows are ready, so that Spark's own cost can be measured.
+"""Data sources whose rows are in memory already, so that Spark's own cost can be measured.
 
 They measure the transfer of rows from a Python worker to Spark's JVM, which every Python source must pay for.
 """

@@ -26,7 +26,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of one part by name, with its machine and versions.
+    """The figures of one part of the benchmarks, such as `memory`, with its machine and versions.
 
     The name of a contender's figure is `<setting>/<contender>/<what>`.
     """

@@ -91,7 +91,7 @@ class BenchSpark:
         )
 
     def _awake(self, contender: Contender, source: str, few: Mapping[str, str]) -> Contender:
-        """Return the same contender, which also reads a few rows before each run, so that Python workers are running.
+        """Return the contender with a `wake` that reads a few rows, so that its Python workers run when it is measured.
 
         Spark ends a Python worker that was idle for a minute, and a round takes longer. Spark has separate workers for
         a source that the session has registered, for an installed one, and for creating a source. So the rows come from

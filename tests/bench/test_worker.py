@@ -23,7 +23,7 @@ def answers_file(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("columns", ["all properties", "default", "no map"])
 def test_stored_responses_are_decoded_again_and_again(answers_file: str, columns: str) -> None:
-    """Decoding repeats the file until enough messages are decoded; copying returns all messages, too."""
+    """Decoding repeats the file until enough messages are decoded; copying the file returns all its messages."""
     assert worker.decode("", file=answers_file, count=1000, columns=columns)["messages"] == 1024
     assert worker.copy("", file=answers_file, count=512, size=100)["messages"] == 512
 

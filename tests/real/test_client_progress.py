@@ -47,7 +47,7 @@ def test_the_progress_of_a_member(real_cluster: RealCluster, ours: Ours, unique:
 
 
 def test_the_progress_of_a_group_without_members(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """The offsets of a group without members are returned by the admin's request, and printed by 5.x."""
+    """If a group has no members, an admin request returns its offsets, and 5.x prints them in `consumerProgress`."""
     cluster = ours.cluster()
     queues = cluster.routes.route(unique).readable
     ours.member(unique, Log()).close()
